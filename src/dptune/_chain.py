@@ -1,0 +1,309 @@
+"""The entries of a ledger, how they are chained, and what they say when replayed.
+
+Entries are only ever added. Each carries the hash of the one before; `head` repeats the number
+and hash of the last, so that entries cut off at the end are missed too. A payment's state is not
+stored, it follows from the entries that name it.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from dptune import accounting, gdp
+from dptune.errors import DptuneError, LedgerCorrupt
+from dptune.privacy import (
+    Budget,
+    Event,
+    Guarantee,
+    Price,
+    delta_beside,
+    event_from_dict,
+    event_to_dict,
+    total,
+)
+
+FORMAT = 1
+
+metadata = sa.MetaData()
+entries = sa.Table(
+    "entries",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("time", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("payment", sa.Integer),  # of commit and void: the entry that reserved
+    sa.Column("event", sa.Text),
+    sa.Column("mu_squared", sa.Double),
+    sa.Column("slack", sa.Double),
+    sa.Column("fingerprint", sa.Text),  # keyed: see Replay.keyed
+    sa.Column("epsilon", sa.Double),
+    sa.Column("delta", sa.Double),
+    sa.Column("text", sa.Text, nullable=False),  # name, purpose or reason
+    sa.Column("previous", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+)
+head = sa.Table(
+    "head",
+    metadata,
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+)
+# For people who look with SQL: one row per payment, with its state.
+PAYMENTS_VIEW = """
+CREATE VIEW payments AS
+SELECT r.number AS payment, r.time, r.text AS purpose, r.event, r.mu_squared, r.slack,
+       r.fingerprint,
+       COALESCE((SELECT CASE e.kind WHEN 'void' THEN 'voided' ELSE 'committed' END
+                 FROM entries e WHERE e.payment = r.number), 'reserved') AS state,
+       r.previous, r.hash
+FROM entries r WHERE r.kind = 'reserve'
+"""
+
+
+@dataclass(frozen=True)
+class Payment:
+    """One payment and where it stands: reserved, committed or voided."""
+
+    number: int
+    time: str
+    purpose: str
+    event: Event
+    price: Price
+    state: str
+    entry: str
+
+
+@dataclass(frozen=True)
+class BudgetChange:
+    """The budget from this entry on, and why."""
+
+    number: int
+    time: str
+    budget: Budget
+    reason: str
+
+
+@dataclass(frozen=True)
+class Version:
+    """Rows that were declared to be this data set, and why."""
+
+    number: int
+    time: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class State:
+    """What a verified chain says. Holds no fingerprint: they never leave the ledger."""
+
+    dataset: str
+    entries: int
+    head: str
+    changes: tuple[BudgetChange, ...]
+    versions: tuple[Version, ...]
+    payments: tuple[Payment, ...]
+
+    @property
+    def budget(self) -> Budget:
+        return self.changes[-1].budget
+
+    @property
+    def counted(self) -> tuple[Payment, ...]:
+        """Payments that count as spent: all but the voided."""
+        return tuple(payment for payment in self.payments if payment.state != "voided")
+
+    @property
+    def spent(self) -> Price:
+        return total(payment.price for payment in self.counted)
+
+    @property
+    def spent_epsilon(self) -> float:
+        """At the budget's delta. The prices fit in the budget, so neither does this exceed it."""
+        return min(accounting.epsilon(self.spent, self.budget.delta), self.budget.epsilon)
+
+    @property
+    def remaining(self) -> Price:
+        """What a payment that needs no slack may still cost."""
+        spent = self.spent
+        return Price(max(0.0, self.budget.mu_squared(spent.slack) - spent.mu_squared))
+
+    @property
+    def remaining_epsilon(self) -> float:
+        """The epsilon of a single full-batch run that would use up what is left."""
+        delta = delta_beside(self.spent.slack, self.budget.delta)
+        return gdp.epsilon_from_mu(self.remaining.mu, delta) if delta > 0 else 0.0
+
+    def guarantee(self) -> Guarantee:
+        """The statement for everything this ledger paid for."""
+        return accounting.guarantee(
+            [payment.event for payment in self.counted],
+            self.budget.delta,
+            spent=self.spent,
+            covers_search=None,
+            covers_selection=None,
+            releases=(f"the outputs of the {len(self.counted)} payments that count",),
+            public_facts=(f"the data set's name, {self.dataset}", "its number of rows"),
+            caveats=("whatever touched the rows without a payment here is not covered",),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        budget, spent, left = self.budget, self.spent, self.remaining
+        return {
+            "dataset": self.dataset,
+            "budget": {**asdict(budget), "mu": budget.mu},
+            "spent": {"epsilon": self.spent_epsilon, "mu": spent.mu, **asdict(spent)},
+            "left": {
+                "epsilon": self.remaining_epsilon,
+                "mu": left.mu,
+                "mu_squared": left.mu_squared,
+            },
+            "payments": [
+                {
+                    "payment": payment.number,
+                    "time": payment.time,
+                    "purpose": payment.purpose,
+                    "event": event_to_dict(payment.event),
+                    **asdict(payment.price),
+                    "state": payment.state,
+                }
+                for payment in self.payments
+            ],
+            "budget_history": [
+                {"time": change.time, **asdict(change.budget), "reason": change.reason}
+                for change in self.changes
+            ],
+            "versions": [{"time": v.time, "reason": v.reason} for v in self.versions],
+            "chain": {"verified": True, "entries": self.entries, "head": self.head},
+            "guarantee": self.guarantee().to_dict(),
+        }
+
+
+@dataclass
+class Replay:
+    """The chain read so far, secrets included; never leaves the ledger."""
+
+    key: bytes = b""
+    dataset: str = ""
+    changes: list[BudgetChange] = field(default_factory=list)
+    versions: list[Version] = field(default_factory=list)
+    fingerprints: set[str] = field(default_factory=set)
+    payments: dict[int, Payment] = field(default_factory=dict)
+    last: Mapping[str, Any] | None = None
+
+    def keyed(self, fingerprint: str) -> str:
+        """A plain hash of private rows is a release; under a secret key it is not."""
+        return hmac.new(self.key, fingerprint.encode(), "sha256").hexdigest()
+
+    def state(self) -> State:
+        return State(
+            dataset=self.dataset,
+            entries=self.last["number"] if self.last else 0,
+            head=self.last["hash"] if self.last else "",
+            changes=tuple(self.changes),
+            versions=tuple(self.versions),
+            payments=tuple(self.payments.values()),
+        )
+
+    def take(self, entry: Mapping[str, Any]) -> None:
+        """Verify one entry against the one before, then let it count."""
+        _require(
+            entry["number"] == (self.last["number"] + 1 if self.last else 1), "is out of order"
+        )
+        _require(entry["previous"] == (self.last["hash"] if self.last else ""), "breaks the chain")
+        _require(entry["hash"] == _hash(entry), "was changed after it was written")
+        kind, number, time = entry["kind"], entry["number"], entry["time"]
+        _require((kind == "open") == (number == 1), "opens the ledger twice")
+        match kind:
+            case "open":
+                opened = json.loads(entry["event"])
+                _require(opened["format"] == FORMAT, f"has format {opened['format']}, not {FORMAT}")
+                self.key = bytes.fromhex(opened["key"])
+                self.dataset = entry["text"]
+                self.changes.append(BudgetChange(number, time, _budget(entry), "opened"))
+            case "budget":
+                self.changes.append(BudgetChange(number, time, _budget(entry), entry["text"]))
+            case "declare":
+                self.fingerprints.add(entry["fingerprint"])
+                self.versions.append(Version(number, time, entry["text"]))
+            case "reserve":
+                self.payments[number] = Payment(
+                    number,
+                    time,
+                    entry["text"],
+                    event_from_dict(json.loads(entry["event"])),
+                    Price(entry["mu_squared"], entry["slack"]),
+                    "reserved",
+                    entry["hash"],
+                )
+            case "commit" | "void":
+                payment = self.payments[entry["payment"]]
+                _require(payment.state == "reserved", f"settles payment {payment.number} twice")
+                state = "committed" if kind == "commit" else "voided"
+                self.payments[payment.number] = replace(payment, state=state)
+            case _:
+                _require(False, f"is of unknown kind {kind!r}")
+        self.last = entry
+
+
+def chained(last: Mapping[str, Any] | None, **values: Any) -> dict[str, Any]:
+    """A new entry that follows `last`."""
+    entry: dict[str, Any] = dict.fromkeys(entries.columns.keys())
+    entry |= {
+        "number": last["number"] + 1 if last else 1,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "previous": last["hash"] if last else "",
+    }
+    entry |= values
+    entry["hash"] = _hash(entry)
+    return entry
+
+
+def replay(connection: sa.Connection, address: str) -> Replay:
+    """Read and verify everything; a ledger that does not add up is refused."""
+    replayed = Replay()
+    number = 0
+    try:
+        for row in connection.execute(sa.select(entries).order_by(entries.c.number)):
+            number += 1
+            replayed.take(row._asdict())
+        ends = connection.execute(sa.select(head.c.number, head.c.hash)).all()
+        state = replayed.state()
+        _require([tuple(end) for end in ends] == [(state.entries, state.head)], "is not the last")
+        fits = state.spent.mu_squared <= state.budget.mu_squared(state.spent.slack)
+        _require(fits, "brings the payments above the budget")
+    except (KeyError, TypeError, ValueError, _Broken, DptuneError) as error:
+        raise LedgerCorrupt(
+            f"the ledger {address} is damaged or was edited: entry {number} {_why(error)}. Its "
+            "numbers cannot be trusted, so nothing may be paid from it. Restore it from a backup, "
+            "and count what was spent since as spent."
+        ) from None
+    return replayed
+
+
+class _Broken(Exception):
+    pass
+
+
+def _require(holds: bool, problem: str) -> None:
+    if not holds:
+        raise _Broken(problem)
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, _Broken) else f"cannot be read ({error})"
+
+
+def _budget(entry: Mapping[str, Any]) -> Budget:
+    return Budget(entry["epsilon"], entry["delta"])
+
+
+def _hash(entry: Mapping[str, Any]) -> str:
+    values = [entry[column.name] for column in entries.columns if column is not entries.c.hash]
+    return hashlib.sha256(json.dumps(values, allow_nan=False).encode()).hexdigest()

@@ -1,0 +1,255 @@
+"""What people see in a terminal: tables, bars and statements. Costs round up, allowances down."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from dptune.errors import DptuneError
+from dptune.ledger import State
+from dptune.privacy import Event, Guarantee, event_to_dict
+from dptune.rounding import allowance, cost
+from dptune.split import BudgetSplit
+
+_out = Console(highlight=False)
+_BAR_WIDTH = 20
+
+
+def error(problem: DptuneError) -> None:
+    """One paragraph on standard error."""
+    text = Text.assemble(("error: ", "bold red"), str(problem))
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text)
+
+
+def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
+    rate = plain["sampling_rate"]
+    sampler = "full batch" if rate is None else f"Poisson sampling at rate {rate:g}"
+    table = _table(f"{plain['steps']} steps, {sampler}, delta {plain['delta']:g}")
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    table.add_row(
+        "noise multiplier", cost(plain["noise_multiplier"]), "on the sum, in clipping norms"
+    )
+    table.add_row("epsilon", f"[bold]{cost(plain['epsilon'])}[/]", "what this run alone costs")
+    slack = f", slack {plain['slack']:.2g}" if plain["slack"] else ""
+    table.add_row("mu", cost(plain["mu"], 5), f"what it adds to a ledger, squared{slack}")
+    table.add_row("epsilon by RDP", cost(plain["rdp_epsilon"]), "looser; for comparison only")
+    _out.print(table)
+    _statement(guarantee)
+
+
+def plan(split: BudgetSplit) -> None:
+    budget = split.budget
+    table = _table(
+        f"epsilon {budget.epsilon:g} at delta {budget.delta:g}: mu {allowance(budget.mu, 5)}"
+    )
+    table.add_column("slot")
+    for name in ("runs", "epsilon each", "mu each", "of budget"):
+        table.add_column(name, justify="right")
+    table.add_column("", width=_BAR_WIDTH)
+    for slot in split.slots:
+        final = slot is split.final
+        shown = allowance if final else cost
+        share = slot.share_of(budget)
+        table.add_row(
+            slot.purpose,
+            str(slot.count),
+            shown(slot.epsilon),
+            shown(slot.mu, 5),
+            f"{100 * share:.1f} %",
+            _bar(share, "green" if final else "yellow"),
+            style="bold" if final else "",
+        )
+    _out.print(table)
+    if split.scores:
+        noise = f"Gaussian noise of {cost(split.scores[0].noise, 1)} rows"
+        _out.print(Text(f"Scores: counts of correct rows, centred within a sweep, with {noise}."))
+    _statement(split.guarantee())
+
+
+def budget(address: str, state: State) -> None:
+    total = state.budget
+    used = state.spent.mu_squared / total.mu_squared(state.spent.slack)
+    summary = Table.grid(padding=(0, 2))
+    summary.add_row("budget", Text(f"epsilon {total.epsilon:g} at delta {total.delta:g}"))
+    summary.add_row("spent", Text(f"epsilon {cost(state.spent_epsilon)}"), _spent_bar(used))
+    left = f"enough for one run of epsilon {allowance(state.remaining_epsilon)}"
+    summary.add_row("left", Text(left))
+    chain = f"verified, {state.entries} entries, ends in {state.head[:16]}"
+    summary.add_row("chain", Text(chain))
+    _out.print(
+        Panel(summary, title=f"{state.dataset} ({address})", title_align="left", expand=False)
+    )
+    if state.payments:
+        _out.print(_payments(state))
+    if len(state.changes) > 1 or len(state.versions) > 1:
+        _out.print(_changes(state))
+    _statement(state.guarantee())
+
+
+def note(done: str, state: State) -> None:
+    """What was done to a ledger, and what is left now."""
+    _out.print(Text(f"{done[0].upper()}{done[1:]}."))
+    _out.print(
+        Text(
+            f"Spent: epsilon {cost(state.spent_epsilon)} of {state.budget.epsilon:g} at delta "
+            f"{state.budget.delta:g}. Left: enough for one run of epsilon "
+            f"{allowance(state.remaining_epsilon)}."
+        )
+    )
+
+
+def bench_accounting(results: dict[str, Any]) -> None:
+    calibration = results["full_batch_calibration"]
+    table = _table("noise for epsilon 1, delta 1e-05, 100 full-batch steps")
+    table.add_column("route")
+    table.add_column("noise", justify="right")
+    table.add_column("time", justify="right")
+    table.add_column("times slower", justify="right")
+    for row in calibration["routes"]:
+        table.add_row(
+            row["route"],
+            f"{row['noise_multiplier']:.4f}",
+            _seconds(row["seconds"]),
+            f"{row['ratio']:,.0f}",
+        )
+    _out.print(table)
+    table = _table("price of sampled runs (slack 1e-07)")
+    for name in (
+        "sampling rate",
+        "noise",
+        "steps",
+        "mu",
+        "time",
+        "dp-accounting's PLD",
+        "times slower",
+    ):
+        table.add_column(name, justify="right")
+    for row in results["sampled_prices"]:
+        table.add_row(
+            f"{row['sampling_rate']:g}",
+            f"{row['noise_multiplier']:g}",
+            f"{row['steps']:,}",
+            cost(row["mu"], 5),
+            _seconds(row["seconds"]),
+            _seconds(row["pld_seconds"]),
+            f"{row['ratio']:.1f}",
+        )
+    _out.print(table)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """A spinner on a terminal, plain lines elsewhere, on standard error."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: console.print(text, highlight=False)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("starting")
+        yield lambda text: shown.update(task, description=text)
+
+
+def _payments(state: State) -> Table:
+    table = _table("payments")
+    table.add_column("payment", justify="right")
+    table.add_column("when (UTC)")
+    table.add_column("purpose")
+    table.add_column("event")
+    table.add_column("mu", justify="right")
+    table.add_column("of budget", justify="right")
+    table.add_column("state")
+    colors = {"reserved": "yellow", "committed": "green", "voided": "dim"}
+    everything = state.budget.mu_squared(state.spent.slack)
+    for payment in state.payments:
+        counts = payment.state != "voided"
+        table.add_row(
+            str(payment.number),
+            payment.time[:16].replace("T", " "),
+            Text(payment.purpose),
+            _event(payment.event),
+            cost(payment.price.mu, 5),
+            f"{100 * payment.price.mu_squared / everything:.1f} %" if counts else "",
+            Text(payment.state, colors[payment.state]),
+        )
+    return table
+
+
+def _changes(state: State) -> Table:
+    table = _table("changes")
+    table.add_column("when (UTC)")
+    table.add_column("what")
+    table.add_column("why")
+    rows = [
+        (
+            change.number,
+            change.time,
+            f"budget: epsilon {change.budget.epsilon:g} at delta {change.budget.delta:g}",
+            change.reason,
+        )
+        for change in state.changes
+    ]
+    rows += [
+        (v.number, v.time, "version of the data set declared", v.reason) for v in state.versions
+    ]
+    for _, time, what, why in sorted(rows):
+        table.add_row(time[:16].replace("T", " "), what, Text(why))
+    return table
+
+
+def _event(event: Event) -> Text:
+    plain = event_to_dict(event)
+    kind = plain.pop("kind").replace("-", " ")
+    settings = ", ".join(
+        f"{name.replace('_', ' ')} {value:g}"
+        for name, value in plain.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    )
+    return Text.assemble(kind, (f" ({settings})" if settings else "", "dim"))
+
+
+def _statement(guarantee: Guarantee) -> None:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column()
+    for heading, sentence in guarantee.sections():
+        grid.add_row(heading, Text(sentence, "bold" if heading == "Promise" else ""))
+    width = min(_out.width, 100)
+    panel = Panel(grid, title="guarantee", title_align="left", width=width)
+    _out.print(Padding(panel, (1, 0, 0, 0)))
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        show_edge=False,
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
+
+
+def _bar(share: float, color: str) -> Text:
+    filled = min(_BAR_WIDTH, round(share * _BAR_WIDTH))
+    return Text("█" * filled, color) + Text("·" * (_BAR_WIDTH - filled), "dim")
+
+
+def _spent_bar(share: float) -> Text:
+    color = "red" if share > 0.9 else "yellow" if share > 0.5 else "green"
+    return _bar(share, color) + Text(f" {100 * share:.1f} % of mu squared")
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{1e6 * seconds:.0f} µs"
+    return f"{1e3 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -1,0 +1,348 @@
+"""From events to prices, and from budgets to noise.
+
+The currency is (mu^2, slack): a mechanism costs (mu^2, slack) when it is dominated by mu-GDP
+composed with a failure of probability `slack`, that is, for every epsilon and in both directions
+
+    delta(epsilon) <= slack + (1 - slack) * delta_gdp(mu, epsilon).
+
+Such prices add, also when later events are chosen from earlier outputs, as long as each price was
+fixed before its event ran (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023). Where nothing
+at all was chosen from outputs, `direct_epsilon` composes privacy loss distributions, which is
+tighter for sampled runs. Renyi DP is here for comparison and for random stopping.
+
+>>> round(price(FullBatchRun(steps=100, noise_multiplier=37.3063)).mu, 6)
+0.268051
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from scipy.optimize import brentq
+from scipy.special import expit, ndtr, ndtri
+
+from dptune import _validate, gdp, sampled
+from dptune.errors import InvalidInput, UnpricedEvent
+from dptune.privacy import (
+    Composition,
+    Event,
+    FullBatchRun,
+    Guarantee,
+    NoisyCount,
+    Price,
+    PrivateMean,
+    RandomStopping,
+    SampledRun,
+    delta_beside,
+    total,
+)
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+
+# A price found by search is below its target by at most this much, relative.
+_CALIBRATION_TOLERANCE = 1e-4
+# The optimal order for a budget of epsilon 0.01 lies near 2,500, beyond the usual tables.
+_RDP_ORDERS = [1 + x / 10 for x in range(1, 100)] + [
+    float(round(11 * 1.12**k)) for k in range(67) if 11 * 1.12**k < 20_000
+]
+_SHAPES = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}
+
+
+def default_slack(delta: float, sampled_runs: int = 1) -> float:
+    """One percent of delta, shared by the runs that need a failure probability."""
+    return 1e-2 * delta / max(1, sampled_runs)
+
+
+def needs_slack(event: Event) -> int:
+    """How many parts of `event` can only be priced outside a failure probability."""
+    if isinstance(event, Composition):
+        return sum(needs_slack(part) for part in event.parts)
+    return int(isinstance(event, SampledRun | RandomStopping))
+
+
+def price(event: Event, *, slack: float = 0.0) -> Price:
+    """What `event` costs. Gaussian events are exact and need no slack; `slack` is shared equally
+    by the parts that do. An event nobody can price is an error, never a guess."""
+    parts = _flatten([event])
+    sharing = sum(needs_slack(part) for part in parts)
+    if not sharing:
+        return total(Price(_gaussian_mu_squared(part)) for part in parts)
+    if slack <= 0:
+        raise InvalidInput(
+            f"a {event.kind} with sampling or random stopping is priced outside a failure "
+            f"probability; give a slack above 0 (for example 1e-2 * delta), got {slack!r}."
+        )
+    return total(_part_price(part, slack / sharing) for part in parts)
+
+
+def epsilon(spent: Price, delta: float) -> float:
+    """The epsilon at `delta` of everything that was paid for with `spent`."""
+    _validate.strictly_between(0, 1, delta=delta)
+    left = delta_beside(spent.slack, delta)
+    if left <= 0:
+        raise InvalidInput(
+            f"failure probabilities of {spent.slack:.3g} already use up delta = {delta:g}; report "
+            "at a larger delta."
+        )
+    return gdp.epsilon_from_mu(spent.mu, left)
+
+
+def replace_one_epsilon(spent: Price, delta: float) -> float:
+    """An epsilon that also holds when a row is exchanged for another, not just emptied.
+
+    Two zero-out steps lead from one to the other, so mu doubles (Dong, Roth & Su 2022, Thm 2.14).
+    The failure is passed twice, the second time through a mu-GDP test: with h(a) = (1-s)
+    Phi(PhiInv(a/(1-s)) + mu), concave and so subadditive, the failures add up to s + h(s).
+    """
+    s = spent.slack
+    failures = s + (1 - s) * float(ndtr(ndtri(s / (1 - s)) + spent.mu)) if 0 < s < 0.5 else 2 * s
+    left = delta - failures
+    return gdp.epsilon_from_mu(2 * spent.mu, left) if left > 0 else math.inf
+
+
+def direct_epsilon(events: Iterable[Event], delta: float) -> float:
+    """Epsilon of all events through one privacy loss distribution.
+
+    Guarantees: an upper bound, provided no event was chosen from the output of another; steps,
+    rates and noise of all of them were fixed before the first one ran.
+    """
+    _validate.strictly_between(0, 1, delta=delta)
+    steps, gaussian_mu = _steps_and_gaussian(events)
+    if not steps:
+        return gdp.epsilon_from_mu(gaussian_mu, delta)
+    return sampled.trade_off(steps, gaussian_mu=gaussian_mu, failure=delta).epsilon(delta)
+
+
+def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
+    """Epsilon through Renyi DP: looser for Gaussian and sampled runs; prices random stopping."""
+    from dp_accounting import rdp  # slow to import
+
+    _validate.strictly_between(0, 1, delta=delta)
+    accountant = rdp.RdpAccountant(_RDP_ORDERS)
+    for event in events:
+        accountant.compose(_to_dp_event(event))
+    return float(accountant.get_epsilon(delta)) * (1 + 1e-12)
+
+
+def calibrate_full_batch(*, mu: float, steps: int) -> FullBatchRun:
+    """The run of `steps` full-batch steps with the least noise that costs at most mu."""
+    return FullBatchRun(steps=steps, noise_multiplier=gdp.noise_multiplier(mu, steps))
+
+
+def calibrate_sampled(*, mu: float, slack: float, steps: int, sampling_rate: float) -> SampledRun:
+    """The sampled run with the least noise whose price is at most (mu^2, slack)."""
+    _validate.positive(mu=mu, slack=slack)
+
+    def run(noise: float) -> SampledRun:
+        return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=sampling_rate)
+
+    guess = _central_limit_noise(mu, steps, sampling_rate)
+    return run(_least_noise(lambda noise: price(run(noise), slack=slack).mu, mu, guess))
+
+
+def calibrate_direct(
+    *, epsilon: float, delta: float, steps: int, sampling_rate: float, beside: Sequence[Event] = ()
+) -> SampledRun:
+    """The sampled run with the least noise such that it and the events `beside` it fit in
+    (epsilon, delta) by direct composition."""
+    _validate.positive(epsilon=epsilon)
+
+    def run(noise: float) -> SampledRun:
+        return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=sampling_rate)
+
+    def cost(noise: float) -> float:
+        return direct_epsilon([*beside, run(noise)], delta)
+
+    others = direct_epsilon(beside, delta) if beside else 0.0
+    if others >= epsilon:
+        raise InvalidInput(
+            f"the other events alone cost epsilon {others:.4f} of {epsilon:g}; nothing is left for "
+            "this run."
+        )
+    guess = _central_limit_noise(gdp.mu_from_epsilon(epsilon, delta), steps, sampling_rate)
+    return run(_least_noise(cost, epsilon, guess))
+
+
+def guarantee(
+    events: Sequence[Event],
+    delta: float,
+    *,
+    covers_search: bool | None,
+    covers_selection: bool | None,
+    releases: tuple[str, ...],
+    spent: Price | None = None,
+    adaptive: bool = True,
+    public_facts: tuple[str, ...] = (),
+    caveats: tuple[str, ...] = (),
+) -> Guarantee:
+    """The statement for all of `events` together.
+
+    `spent` is what was paid for them where that is on record, else they are priced here.
+    `adaptive=False` claims that no event was chosen from another's output, which allows direct
+    composition; the statement then says that it rests on this.
+    """
+    parts = _flatten(events)
+    sharing = sum(needs_slack(part) for part in parts)
+    sealed = any(isinstance(part, RandomStopping) for part in parts)
+    if spent is None:
+        slack = default_slack(delta, sharing) if sharing else 0.0
+        spent = total(price(part, slack=slack) for part in parts)
+    notes = list(caveats)
+    replaced = replace_one_epsilon(spent, delta)
+    if not sharing:
+        accountant, bound = "Gaussian DP, exact", epsilon(spent, delta)
+    elif sealed and len(parts) == 1:
+        accountant = "Renyi DP of a random number of trials (Papernot & Steinke 2022)"
+        bound = rdp_epsilon(parts, delta)
+        replaced = min(replaced, _replace_one_by_profile(parts, delta))
+    elif not adaptive and not sealed:
+        accountant = "one privacy loss distribution for all runs, composed directly"
+        bound = direct_epsilon(parts, delta)
+        notes.append(
+            "direct composition is valid because steps, sampling rates and noise of every run were "
+            "fixed before the first output was seen"
+        )
+    else:
+        accountant = "Gaussian DP that dominates each sampled run's privacy loss distribution"
+        bound = epsilon(spent, delta)
+    if sealed:
+        notes.append("the number of trials and the losing trials of a sealed search stay secret")
+    if sealed and len(parts) > 1:
+        notes.append("a sealed search enters by its (epsilon, delta) alone: valid, but loose")
+    return Guarantee(
+        epsilon=bound,
+        delta=delta,
+        mu=spent.mu,
+        slack=spent.slack,
+        replace_one_epsilon=replaced,
+        sampler=describe_sampler(parts),
+        accountant=accountant,
+        covers_search=covers_search,
+        covers_selection=covers_selection,
+        releases=releases,
+        public_facts=public_facts,
+        caveats=tuple(notes),
+    )
+
+
+def _replace_one_by_profile(events: Sequence[Event], delta: float) -> float:
+    """Group privacy of two: 2 epsilon at delta1 (1 + e^epsilon), for a delta1 that keeps this
+    below delta."""
+    guess = 2 * rdp_epsilon(events, delta)
+    bound = rdp_epsilon(events, delta / (1 + math.exp(min(guess, 700.0))))
+    return 2 * bound if bound <= guess else math.inf
+
+
+def describe_sampler(events: Iterable[Event]) -> str:
+    """How rows enter these events, in words."""
+    rates: set[float] = set()
+    whole = False
+    stack = list(_flatten(events))
+    while stack:
+        part = stack.pop()
+        if isinstance(part, RandomStopping):
+            stack += _flatten([part.trial])
+        elif isinstance(part, SampledRun):
+            rates.add(part.sampling_rate)
+        else:
+            whole = True
+    words = ["all rows in every step (full batch)"] if whole else []
+    if rates:
+        words.append(f"Poisson sampling at rate {', '.join(f'{rate:g}' for rate in sorted(rates))}")
+    return "; ".join(words) or "no rows were used"
+
+
+def _flatten(events: Iterable[Event]) -> list[Event]:
+    flat: list[Event] = []
+    for event in events:
+        flat += _flatten(event.parts) if isinstance(event, Composition) else [event]
+    return flat
+
+
+def _gaussian_mu_squared(event: Event) -> float:
+    match event:
+        case FullBatchRun(steps=steps, noise_multiplier=noise):
+            return gdp.full_batch_mu_squared(steps, noise)
+        case PrivateMean(noise_multiplier=noise):
+            return gdp.full_batch_mu_squared(1, noise)
+        case NoisyCount(counts=counts, noise=noise, centered=False):
+            return gdp.full_batch_mu_squared(counts, noise)
+        case NoisyCount(counts=counts, noise=noise, centered=True):
+            # A row right under k of n models moves the centred counts by sqrt(k (n-k) / n).
+            squared_sensitivity = (counts // 2) * (counts - counts // 2) / counts
+            return squared_sensitivity * gdp.full_batch_mu_squared(1, noise)
+    raise UnpricedEvent(
+        f"no accountant here can price {event!r}; describe the mechanism as one of dptune's events."
+    )
+
+
+def _part_price(part: Event, slack: float) -> Price:
+    if isinstance(part, SampledRun):
+        mu = sampled.trade_off([_step(part)], failure=slack).mu(slack)
+        return Price(mu * mu * (1 + 4e-16), slack)
+    if isinstance(part, RandomStopping):
+        # (epsilon, slack)-DP is randomised response outside a failure; its one corner lies on
+        # the curve of this mu.
+        mu = -2 * float(ndtri(expit(-rdp_epsilon([part], slack))))
+        return Price(mu * mu * (1 + 1e-12), slack)
+    return Price(_gaussian_mu_squared(part))
+
+
+def _step(run: SampledRun) -> sampled.Step:
+    return sampled.Step(
+        sampling_rate=run.sampling_rate, noise_multiplier=run.noise_multiplier, count=run.steps
+    )
+
+
+def _steps_and_gaussian(events: Iterable[Event]) -> tuple[list[sampled.Step], float]:
+    steps, squares = [], []
+    for part in _flatten(events):
+        if isinstance(part, SampledRun):
+            steps.append(_step(part))
+        else:
+            squares.append(_gaussian_mu_squared(part))
+    return steps, math.sqrt(math.fsum(squares)) * (1 + 4e-16)
+
+
+def _to_dp_event(event: Event) -> "dp_event.DpEvent":
+    from dp_accounting import dp_event
+
+    match event:
+        case Composition(parts=parts):
+            return dp_event.ComposedDpEvent([_to_dp_event(part) for part in parts])
+        case SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=rate):
+            step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
+            return dp_event.SelfComposedDpEvent(step, steps)
+        case RandomStopping(trial=trial, expected_trials=mean, distribution=distribution):
+            return dp_event.RepeatAndSelectDpEvent(_to_dp_event(trial), mean, _SHAPES[distribution])
+    mu_squared = _gaussian_mu_squared(event)
+    return dp_event.GaussianDpEvent(mu_squared**-0.5) if mu_squared else dp_event.NoOpDpEvent()
+
+
+def _central_limit_noise(mu: float, steps: int, sampling_rate: float) -> float:
+    """Noise at which the central limit of the sampled run is mu: a good guess, not a bound."""
+    return 1 / math.sqrt(math.log1p((mu / sampling_rate) ** 2 / steps))
+
+
+def _least_noise(cost: Callable[[float], float], target: float, guess: float) -> float:
+    """The least noise with cost(noise) <= target; cost falls as noise grows. The answer always
+    satisfies the target, and misses it by less than the calibration tolerance."""
+
+    def excess(log_noise: float) -> float:
+        spent = cost(math.exp(log_noise))
+        return (
+            math.log(spent / target) if 0 < spent < math.inf else math.copysign(1e3, spent - target)
+        )
+
+    low = high = math.log(guess)
+    step = 0.05
+    while excess(low) <= 0:
+        low, step = low - step, 2 * step
+    step = 0.05
+    while excess(high) > 0:
+        high, step = high + step, 2 * step
+    root: float = brentq(excess, low, high, xtol=_CALIBRATION_TOLERANCE / 20)
+    while excess(root) > 0:
+        root += _CALIBRATION_TOLERANCE / 10
+    return math.exp(root)

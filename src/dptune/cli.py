@@ -1,0 +1,327 @@
+"""The command line: verbs over the public API.
+
+Every verb takes --json. Exit codes: 0 done, 2 bad input, 3 a budget would be exceeded, 1 anything
+else (a damaged or locked ledger, a missing package). Errors are one paragraph, never a traceback.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+import dptune
+from dptune import _screen, accounting
+from dptune.errors import DptuneError, InvalidInput
+from dptune.fingerprint import fingerprint_file
+from dptune.ledger import Ledger
+from dptune.privacy import Budget, FullBatchRun, Receipt, SampledRun
+from dptune.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(
+    help="Train models under differential privacy, the search for hyperparameters included in the "
+    "same budget.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings=_SETTINGS,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+ledger_app = typer.Typer(
+    help="Keep the ledger of a data set's budget: open it, pay from it, change it.",
+    no_args_is_help=True,
+    context_settings=_SETTINGS,
+)
+bench_app = typer.Typer(
+    help="Measure: every figure is a ratio or a time taken in one run on this machine.",
+    no_args_is_help=True,
+    context_settings=_SETTINGS,
+)
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(bench_app, name="bench")
+
+Epsilon = Annotated[float, typer.Option("--epsilon", help="Total epsilon.")]
+Delta = Annotated[float, typer.Option("--delta", help="Total delta, for example 1e-5.")]
+Steps = Annotated[int, typer.Option("--steps", help="Number of training steps.")]
+Rate = Annotated[
+    float | None,
+    typer.Option("--sampling-rate", help="Poisson sampling rate; leave out for full batch."),
+]
+Noise = Annotated[
+    float, typer.Option("--noise-multiplier", help="Noise on the sum, in clipping norms.")
+]
+Where = Annotated[
+    str,
+    typer.Argument(metavar="LEDGER", help="A file, or a postgresql:// URL.", show_default=False),
+]
+Number = Annotated[
+    int, typer.Argument(metavar="PAYMENT", help="The payment's number.", show_default=False)
+]
+Data = Annotated[
+    str, typer.Option("--data", help="The private data file; only a keyed hash of it is stored.")
+]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the ledger for good.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+class Score(StrEnum):
+    noisy = "noisy"
+    public = "public"
+
+
+def main() -> None:
+    """The `dptune` command."""
+    try:
+        app()
+    except DptuneError as error:
+        if "--json" in sys.argv:
+            print(json.dumps({"error": {"kind": type(error).__name__, "message": str(error)}}))
+        _screen.error(error)
+        sys.exit(error.exit_code)
+
+
+def _show(as_json: bool, plain: dict[str, Any], draw: Callable[[], None]) -> None:
+    if as_json:
+        print(json.dumps(plain, indent=2, allow_nan=False))
+    else:
+        draw()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"dptune {dptune.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def account(
+    delta: Delta,
+    steps: Steps,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", help="Ask for the noise that this epsilon needs.")
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option("--noise-multiplier", help="Ask for the epsilon that this noise gives."),
+    ] = None,
+    sampling_rate: Rate = None,
+    as_json: AsJson = False,
+) -> None:
+    """Price one training run: noise from epsilon, or epsilon from noise.
+
+    Example: dptune account --epsilon 1 --delta 1e-5 --steps 100
+    """
+    if (epsilon is None) == (noise_multiplier is None):
+        raise InvalidInput(
+            "give either --epsilon, to learn the noise, or --noise-multiplier, to learn the "
+            f"epsilon; got {'neither' if epsilon is None else 'both'}."
+        )
+    run: FullBatchRun | SampledRun
+    if epsilon is None:
+        run = _run(steps, noise_multiplier or 0.0, sampling_rate)
+    elif sampling_rate is None or sampling_rate == 1:
+        run = accounting.calibrate_full_batch(mu=Budget(epsilon, delta).mu, steps=steps)
+    else:
+        run = accounting.calibrate_direct(
+            epsilon=epsilon, delta=delta, steps=steps, sampling_rate=sampling_rate
+        )
+    guarantee = accounting.guarantee(
+        [run],
+        delta,
+        adaptive=False,
+        covers_search=False,
+        covers_selection=False,
+        releases=("every noisy sum of this run, and so its model",),
+        public_facts=("the number of rows",),
+        caveats=("prices this run alone; other runs on the same rows, trials included, add to it",),
+    )
+    plain = {
+        "steps": steps,
+        "sampling_rate": sampling_rate,
+        "noise_multiplier": run.noise_multiplier,
+        "epsilon": guarantee.epsilon,
+        "delta": delta,
+        "mu": guarantee.mu,
+        "slack": guarantee.slack,
+        "rdp_epsilon": accounting.rdp_epsilon([run], delta),
+        "guarantee": guarantee.to_dict(),
+    }
+    _show(as_json, plain, lambda: _screen.account(plain, guarantee))
+
+
+@app.command()
+def plan(
+    epsilon: Epsilon,
+    delta: Delta,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(help="TRIALS@EPSILON: that many trials at that epsilon each. Repeatable."),
+    ] = None,
+    score: Annotated[
+        Score,
+        typer.Option(
+            help="How trials are compared: noisy counts that are paid for, or public rows."
+        ),
+    ] = Score.noisy,
+    score_share: Annotated[
+        float, typer.Option(help="Share of the budget (of mu squared) that noisy scores may use.")
+    ] = DEFAULT_SCORE_SHARE,
+    as_json: AsJson = False,
+) -> None:
+    """Split a budget: sweeps of cheap trials, their scores, and what is left for the final run.
+
+    Touches no data and spends nothing.
+
+    Example: dptune plan --epsilon 1 --delta 1e-5 --sweep 3@0.1 --sweep 3@0.2
+    """
+    sweeps = [_sweep(text) for text in sweep or []]
+    share = score_share if score is Score.noisy else 0.0
+    split = split_budget(Budget(epsilon, delta), sweeps, score_share=share)
+    _show(as_json, split.to_dict(), lambda: _screen.plan(split))
+
+
+@app.command()
+def budget(where: Where, as_json: AsJson = False) -> None:
+    """Show a ledger: what is spent, what is left, every payment; verifies the whole chain."""
+    ledger = Ledger.open(where)
+    state = ledger.state()
+    plain = {"ledger": ledger.address, **state.to_dict()}
+    _show(as_json, plain, lambda: _screen.budget(ledger.address, state))
+
+
+@ledger_app.command("open")
+def open_ledger(
+    where: Where,
+    dataset: Annotated[str, typer.Option(help="The data set's name, as it may be published.")],
+    epsilon: Epsilon,
+    delta: Delta,
+    data: Data,
+    as_json: AsJson = False,
+) -> None:
+    """Open a new ledger for a data set.
+
+    Example: dptune ledger open patients.db --dataset patients --data patients.csv
+    --epsilon 1 --delta 1e-5
+    """
+    fingerprint = fingerprint_file(data)
+    ledger = Ledger.create(where, Budget(epsilon, delta), dataset=dataset)
+    ledger.declare(fingerprint, reason="first version")
+    _show_ledger(ledger, as_json, f"opened {ledger.address} for data set {dataset!r}")
+
+
+@ledger_app.command()
+def declare(where: Where, data: Data, reason: Reason, as_json: AsJson = False) -> None:
+    """Declare that a file is another version of the ledger's data set and shares its budget."""
+    ledger = Ledger.open(where)
+    ledger.declare(fingerprint_file(data), reason=reason)
+    _show_ledger(ledger, as_json, "declared; payments for this file are taken from the same budget")
+
+
+@ledger_app.command("change-budget")
+def change_budget(
+    where: Where, epsilon: Epsilon, delta: Delta, reason: Reason, as_json: AsJson = False
+) -> None:
+    """Replace the budget. The old one and the reason stay in the ledger."""
+    ledger = Ledger.open(where)
+    ledger.change_budget(Budget(epsilon, delta), reason=reason)
+    _show_ledger(ledger, as_json, "changed")
+
+
+@ledger_app.command()
+def reserve(
+    where: Where,
+    data: Data,
+    purpose: Annotated[str, typer.Option(help="What the run is for.")],
+    steps: Steps,
+    noise_multiplier: Noise,
+    sampling_rate: Rate = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pay for a run before it touches the data. Reserved counts as spent.
+
+    Example: dptune ledger reserve patients.db --data patients.csv --purpose "trial 1" --steps 100
+    --noise-multiplier 60
+    """
+    ledger = Ledger.open(where)
+    event = _run(steps, noise_multiplier, sampling_rate)
+    receipt = ledger.reserve(event, purpose=purpose, fingerprint=fingerprint_file(data))
+    _show_payment(ledger, receipt, "reserved", as_json)
+
+
+@ledger_app.command()
+def commit(where: Where, payment: Number, as_json: AsJson = False) -> None:
+    """Record that a reserved run has ended and its output exists."""
+    ledger = Ledger.open(where)
+    receipt = ledger.receipt(payment)
+    ledger.commit(receipt)
+    _show_payment(ledger, receipt, "committed", as_json)
+
+
+@ledger_app.command()
+def void(where: Where, payment: Number, reason: Reason, as_json: AsJson = False) -> None:
+    """Give a reservation back. Only for a run that never started: once it read a row, it counts."""
+    ledger = Ledger.open(where)
+    receipt = ledger.receipt(payment)
+    ledger.void(receipt, reason=reason)
+    _show_payment(ledger, receipt, "voided", as_json)
+
+
+@bench_app.command("accounting")
+def bench_accounting(as_json: AsJson = False) -> None:
+    """Time dptune's prices against dp-accounting and prv-accountant (about a minute)."""
+    from dptune.bench import accounting as bench
+
+    with _screen.progress() as report:
+        results = bench.measure(report)
+    _show(as_json, results, lambda: _screen.bench_accounting(results))
+
+
+def _show_ledger(ledger: Ledger, as_json: bool, done: str) -> None:
+    state = ledger.state()
+    plain = {"ledger": ledger.address, **state.to_dict()}
+    _show(as_json, plain, lambda: _screen.note(done, state))
+
+
+def _show_payment(ledger: Ledger, receipt: Receipt, state: str, as_json: bool) -> None:
+    now = ledger.state()
+    plain = {
+        "ledger": ledger.address,
+        "dataset": receipt.dataset,
+        "payment": receipt.payment,
+        "state": state,
+        "mu_squared": receipt.price.mu_squared,
+        "slack": receipt.price.slack,
+        "left": {"epsilon": now.remaining_epsilon, "mu_squared": now.remaining.mu_squared},
+    }
+    _show(as_json, plain, lambda: _screen.note(f"payment {receipt.payment} is {state}", now))
+
+
+def _run(
+    steps: int, noise_multiplier: float, sampling_rate: float | None
+) -> FullBatchRun | SampledRun:
+    if sampling_rate is None or sampling_rate == 1:
+        return FullBatchRun(steps=steps, noise_multiplier=noise_multiplier)
+    return SampledRun(steps=steps, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate)
+
+
+def _sweep(text: str) -> Sweep:
+    trials, _, epsilon = text.partition("@")
+    try:
+        return Sweep(int(trials), float(epsilon))
+    except (ValueError, InvalidInput) as error:
+        detail = f" ({error})" if isinstance(error, InvalidInput) else ""
+        raise InvalidInput(
+            f"--sweep takes TRIALS@EPSILON, for example 3@0.1; got {text!r}{detail}."
+        ) from None

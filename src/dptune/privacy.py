@@ -1,0 +1,294 @@
+"""The words of the trade, as frozen values: budgets, events, prices, receipts, guarantees.
+
+An event describes what will touch private rows, and nothing else about it; the accountant turns it
+into a price. Events are stored in ledgers for years, so a kind is never removed, never changes its
+meaning and never gains a field that old records lack.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+from dptune import _validate, gdp, rounding
+from dptune.errors import InvalidInput, UnpricedEvent
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A total (epsilon, delta) that everything touching the data must fit in.
+
+    >>> round(Budget(1.0, 1e-5).mu, 6)
+    0.268051
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        _validate.positive(epsilon=self.epsilon)
+        _validate.strictly_between(0, 1, delta=self.delta)
+
+    @cached_property
+    def mu(self) -> float:
+        """The same budget as a Gaussian DP parameter, rounded down."""
+        return gdp.mu_from_epsilon(self.epsilon, self.delta)
+
+    def mu_squared(self, slack: float = 0.0) -> float:
+        """How much mu^2 fits in once failure probabilities adding up to `slack` are taken off
+        delta; 0 where they use all of it."""
+        if slack == 0.0:
+            return self.mu * self.mu
+        delta = delta_beside(slack, self.delta)
+        return gdp.mu_from_epsilon(self.epsilon, delta) ** 2 if delta > 0 else 0.0
+
+
+def delta_beside(slack: float, delta: float) -> float:
+    """The delta left for the Gaussian part: delta = slack + (1 - slack) * this, rounded down."""
+    return (delta - slack) / (1.0 - slack) * (1.0 - 1e-15) if slack < 1.0 else 0.0
+
+
+@dataclass(frozen=True)
+class Price:
+    """What an event costs: mu^2 of Gaussian DP, outside a failure of probability `slack`."""
+
+    mu_squared: float
+    slack: float = 0.0
+
+    @property
+    def mu(self) -> float:
+        return math.sqrt(self.mu_squared)
+
+
+def total(prices: Iterable[Price]) -> Price:
+    """The price of all of them, whatever the order and however adaptively chosen."""
+    listed = list(prices)
+    return Price(
+        math.fsum(price.mu_squared for price in listed), math.fsum(price.slack for price in listed)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullBatchRun:
+    """`steps` sums over all rows, each row clipped to norm 1, with noise `noise_multiplier`."""
+
+    kind: ClassVar[str] = "full-batch-run"
+    steps: int
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _validate.whole(1, steps=self.steps)
+        _validate.positive(noise_multiplier=self.noise_multiplier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledRun:
+    """The same over Poisson samples: every row joins each step with `sampling_rate`."""
+
+    kind: ClassVar[str] = "sampled-run"
+    steps: int
+    noise_multiplier: float
+    sampling_rate: float
+
+    def __post_init__(self) -> None:
+        _validate.whole(1, steps=self.steps)
+        _validate.positive(noise_multiplier=self.noise_multiplier)
+        _validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyCount:
+    """`counts` counts of rows, each row adding 0 or 1, each with Gaussian noise `noise`.
+
+    `centered`: only their differences from their common mean are released, which a single row can
+    move less.
+    """
+
+    kind: ClassVar[str] = "noisy-count"
+    counts: int = 1
+    noise: float
+    centered: bool = False
+
+    def __post_init__(self) -> None:
+        _validate.whole(1, counts=self.counts)
+        _validate.positive(noise=self.noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateMean:
+    """One sum of rows clipped to norm 1, with noise; divided by a public number."""
+
+    kind: ClassVar[str] = "private-mean"
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _validate.positive(noise_multiplier=self.noise_multiplier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composition:
+    """Several events as one: all of them happen."""
+
+    kind: ClassVar[str] = "composition"
+    parts: tuple["Event", ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise InvalidInput("a composition needs at least one part; got none.")
+
+
+STOPPING_DISTRIBUTIONS = ("geometric", "logarithmic", "poisson")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomStopping:
+    """A random number of independent trials, of which only the best is ever released.
+
+    `trial` is everything one trial does to the data, its score included. The number of trials is
+    drawn from `distribution` with mean `expected_trials` (Papernot & Steinke 2022) and must stay
+    secret, like the losing trials.
+    """
+
+    kind: ClassVar[str] = "random-stopping"
+    trial: "Event"
+    expected_trials: float
+    distribution: str = "geometric"
+
+    def __post_init__(self) -> None:
+        _validate.positive(expected_trials=self.expected_trials)
+        _validate.one_of(STOPPING_DISTRIBUTIONS, distribution=self.distribution)
+        if self.distribution != "poisson" and self.expected_trials <= 1:
+            raise InvalidInput(
+                f"a {self.distribution} number of trials is at least 1, so expected_trials must be "
+                f"above 1; got {self.expected_trials!r}."
+            )
+
+
+Event = FullBatchRun | SampledRun | NoisyCount | PrivateMean | Composition | RandomStopping
+_EVENT_KINDS: dict[str, type[Event]] = {
+    kind.kind: kind
+    for kind in (FullBatchRun, SampledRun, NoisyCount, PrivateMean, Composition, RandomStopping)
+}
+
+
+def event_to_dict(event: Event) -> dict[str, Any]:
+    """Plain data for JSON, with the kind first."""
+    plain: dict[str, Any] = {"kind": event.kind}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if isinstance(value, tuple):
+            value = [event_to_dict(part) for part in value]
+        elif isinstance(value, Event):
+            value = event_to_dict(value)
+        elif isinstance(value, Integral) and not isinstance(value, bool):
+            value = int(value)  # numpy's integers are not JSON's
+        elif isinstance(value, Real) and not isinstance(value, bool):
+            value = float(value)
+        plain[field.name] = value
+    return plain
+
+
+def event_from_dict(plain: Mapping[str, Any]) -> Event:
+    """The reverse; a kind or field we do not know is an error, never a guess."""
+    values = dict(plain)
+    kind = values.pop("kind", None)
+    if kind not in _EVENT_KINDS:
+        raise UnpricedEvent(
+            f"no event of kind {kind!r} is known (known: {', '.join(_EVENT_KINDS)}); a newer "
+            "dptune may have written it."
+        )
+    if "parts" in values:
+        values["parts"] = tuple(event_from_dict(part) for part in values["parts"])
+    if "trial" in values:
+        values["trial"] = event_from_dict(values["trial"])
+    try:
+        return _EVENT_KINDS[kind](**values)
+    except TypeError as error:
+        raise UnpricedEvent(
+            f"an event of kind {kind!r} does not have these fields: {error}."
+        ) from None
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Proof that an event was paid for. `entry` is the hash of the ledger entry that says so."""
+
+    payment: int
+    dataset: str
+    event: Event
+    price: Price
+    entry: str
+
+
+NEIGHBOURS = (
+    "zero-out: two data sets are neighbours when one row of one is replaced by an empty row that "
+    "contributes nothing; the number of rows is public"
+)
+
+_COVERED = {
+    True: "covered",
+    False: "NOT covered",
+    None: "covered as far as each step of it is one of these events",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """What may be promised, to whom, under which assumptions: the whole statement, never a bare
+    epsilon.
+
+    Guarantees: everything `releases` names, taken together, is (epsilon, delta)-differentially
+    private for `neighbours`, provided what `public_facts` and `caveats` say.
+    """
+
+    epsilon: float
+    delta: float
+    mu: float
+    slack: float
+    neighbours: str = NEIGHBOURS
+    replace_one_epsilon: float
+    unit: str = "one row"
+    sampler: str
+    accountant: str
+    covers_search: bool | None  # None: as far as its trials are among the events
+    covers_selection: bool | None
+    releases: tuple[str, ...]
+    public_facts: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = asdict(self)
+        if math.isinf(self.replace_one_epsilon):  # JSON has no infinity
+            plain["replace_one_epsilon"] = None
+        return plain
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2)
+
+    def sections(self) -> list[tuple[str, str]]:
+        """The statement as (heading, sentence) pairs."""
+        epsilon, replaced = rounding.cost(self.epsilon), rounding.cost(self.replace_one_epsilon)
+        if math.isinf(self.replace_one_epsilon):
+            replaced = "not bounded by any finite number we know of"
+        failure = f", outside a failure of probability {self.slack:.2g}" if self.slack else ""
+        sections = [
+            ("Promise", f"({epsilon}, {self.delta:g})-differential privacy for {self.unit}"),
+            ("Neighbours", self.neighbours),
+            ("Replace-one", f"were a row exchanged for another, epsilon would be {replaced}"),
+            ("Gaussian DP", f"mu {rounding.cost(self.mu, 5)}{failure}"),
+            ("Rows enter by", self.sampler),
+            ("Accountant", self.accountant),
+            ("Search", f"the search for hyperparameters is {_COVERED[self.covers_search]}"),
+            ("Selection", f"choosing among trials is {_COVERED[self.covers_selection]}"),
+            ("May be released", "; ".join(self.releases) or "nothing"),
+        ]
+        if self.public_facts:
+            sections.append(("Taken as public", "; ".join(self.public_facts)))
+        return sections + [("Note", caveat) for caveat in self.caveats]
+
+    def in_words(self) -> str:
+        """The statement as text, one line a section."""
+        return "\n".join(f"{heading}: {sentence}." for heading, sentence in self.sections())

@@ -1,0 +1,155 @@
+"""How a total budget is split: sweeps of cheap trials, their scores, one final run with the rest.
+
+Prices add as mu^2, so what is left for the final run is a subtraction (no data is needed, and
+nothing is spent by asking).
+
+>>> plan = split_budget(Budget(1.0, 1e-5), [Sweep(3, 0.1), Sweep(3, 0.2)])
+>>> round(plan.final.epsilon, 4)
+0.884
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from dptune import _validate, accounting, gdp
+from dptune.errors import BudgetExceeded
+from dptune.privacy import Budget, Guarantee, NoisyCount, Price, total
+from dptune.rounding import cost
+
+DEFAULT_SCORE_SHARE = 0.005
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """`trials` runs at `epsilon` each (at the total budget's delta)."""
+
+    trials: int
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _validate.whole(1, trials=self.trials)
+        _validate.positive(epsilon=self.epsilon)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """`count` runs of one kind, and what each of them costs."""
+
+    purpose: str
+    count: int
+    epsilon: float
+    mu_squared: float
+
+    @property
+    def mu(self) -> float:
+        return math.sqrt(self.mu_squared)
+
+    def share_of(self, budget: Budget) -> float:
+        """Share of the budget's mu^2 that all `count` runs use."""
+        return self.count * self.mu_squared / budget.mu_squared()
+
+    def to_dict(self, budget: Budget) -> dict[str, Any]:
+        return {**asdict(self), "mu": self.mu, "share": self.share_of(budget)}
+
+
+@dataclass(frozen=True)
+class BudgetSplit:
+    """Every slot of a study, the final run last. Their prices together fit in the budget."""
+
+    budget: Budget
+    slots: tuple[Slot, ...]
+    scores: tuple[NoisyCount, ...]
+
+    @property
+    def final(self) -> Slot:
+        return self.slots[-1]
+
+    @property
+    def spent(self) -> Price:
+        """Of the whole study, final run included."""
+        return _together(self.slots)
+
+    def guarantee(self) -> Guarantee:
+        """What a study that follows this plan may promise."""
+        searches, pays = len(self.slots) > 1, bool(self.scores)
+        one_step = [accounting.calibrate_full_batch(mu=slot.mu, steps=1) for slot in self.slots]
+        releases, public = ["the final model"], ["the number of rows"]
+        if searches:
+            releases.append("the models and settings of all trials")
+            (releases if pays else public).append(
+                "their noisy scores" if pays else "the rows that score the trials"
+            )
+        return accounting.guarantee(
+            one_step,
+            self.budget.delta,
+            spent=self.spent,
+            covers_search=True,
+            covers_selection=True,
+            releases=tuple(releases),
+            public_facts=tuple(public),
+            caveats=("a plan: true of a study that is run exactly like this",),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "budget": {**asdict(self.budget), "mu": self.budget.mu},
+            "slots": [slot.to_dict(self.budget) for slot in self.slots],
+            "score": {
+                "kind": "noisy" if self.scores else "public",
+                "noise": self.scores[0].noise if self.scores else None,
+            },
+            "final": self.final.to_dict(self.budget),
+            "guarantee": self.guarantee().to_dict(),
+        }
+
+
+def split_budget(
+    budget: Budget, sweeps: Sequence[Sweep], *, score_share: float = 0.0
+) -> BudgetSplit:
+    """What each slot costs and what the final run gets.
+
+    `score_share` is the share of the budget's mu^2 that pays for scoring the trials with noisy
+    counts of correct rows, centred within each sweep; 0 means that the score reads public rows
+    only.
+    """
+    if score_share != 0:
+        _validate.strictly_between(0, 1, score_share=score_share)
+    everything = budget.mu_squared()
+    scores = _scores(sweeps, score_share * everything)
+    slots = []
+    for number, sweep in enumerate(sweeps, start=1):
+        mu = gdp.mu_from_epsilon(sweep.epsilon, budget.delta)
+        slots.append(Slot(f"sweep {number}", sweep.trials, sweep.epsilon, mu * mu))
+    for number, score in enumerate(scores, start=1):
+        mu_squared = accounting.price(score).mu_squared
+        epsilon = gdp.epsilon_from_mu(math.sqrt(mu_squared), budget.delta)
+        slots.append(Slot(f"scores of sweep {number}", 1, epsilon, mu_squared))
+    search = _together(slots)
+    left = everything - search.mu_squared
+    while left > 0:
+        final = Slot("final run", 1, gdp.epsilon_from_mu(math.sqrt(left), budget.delta), left)
+        split = BudgetSplit(budget, (*slots, final), scores)
+        if split.spent.mu_squared <= everything:
+            return split
+        left = math.nextafter(left, 0.0)  # the sum may not exceed the budget by a rounding either
+    raise BudgetExceeded(
+        f"the search alone costs epsilon {cost(accounting.epsilon(search, budget.delta))} of "
+        f"{budget.epsilon:g} at delta {budget.delta:g} and leaves nothing for the final run; use "
+        "fewer or cheaper trials, or a larger budget."
+    )
+
+
+def _scores(sweeps: Sequence[Sweep], mu_squared: float) -> tuple[NoisyCount, ...]:
+    """One centred count vector a sweep, all with the noise that makes them cost `mu_squared`."""
+    if mu_squared == 0 or all(sweep.trials == 1 for sweep in sweeps):
+        return ()
+    at_unit_noise = [NoisyCount(counts=s.trials, noise=1.0, centered=True) for s in sweeps]
+    noise = math.sqrt(total(map(accounting.price, at_unit_noise)).mu_squared / mu_squared)
+    return tuple(replace(score, noise=noise) for score in at_unit_noise)
+
+
+def _together(slots: Sequence[Slot]) -> Price:
+    return total(Price(slot.mu_squared) for slot in slots for _ in range(slot.count))
