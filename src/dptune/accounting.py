@@ -24,6 +24,7 @@ from scipy.special import expit, ndtr, ndtri
 from dptune import _validate, gdp, sampled
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
+    Budget,
     Composition,
     Event,
     FullBatchRun,
@@ -86,6 +87,26 @@ def epsilon(spent: Price, delta: float) -> float:
             "at a larger delta."
         )
     return gdp.epsilon_from_mu(spent.mu, left)
+
+
+def epsilon_of(events: Sequence[Event], spent: Price, delta: float) -> float:
+    """The epsilon of `events`, for which `spent` was paid: by the sum of prices or, for a sealed
+    search that is alone, by its own profile."""
+    if _sealed_alone(events):
+        return rdp_epsilon(events, delta)
+    return epsilon(spent, delta)
+
+
+def fits(events: Sequence[Event], spent: Price, budget: Budget) -> bool:
+    """Whether `events`, for which `spent` was paid, stay within `budget`."""
+    if spent.mu_squared <= budget.mu_squared(spent.slack):
+        return True
+    return _sealed_alone(events) and rdp_epsilon(events, budget.delta) <= budget.epsilon
+
+
+def _sealed_alone(events: Sequence[Event]) -> bool:
+    parts = _flatten(events)
+    return len(parts) == 1 and isinstance(parts[0], RandomStopping)
 
 
 def replace_one_epsilon(spent: Price, delta: float) -> float:
@@ -189,12 +210,11 @@ def guarantee(
         slack = default_slack(delta, sharing) if sharing else 0.0
         spent = total(price(part, slack=slack) for part in parts)
     notes = list(caveats)
-    replaced = replace_one_epsilon(spent, delta)
+    bound, replaced = epsilon_of(parts, spent, delta), replace_one_epsilon(spent, delta)
     if not sharing:
-        accountant, bound = "Gaussian DP, exact", epsilon(spent, delta)
-    elif sealed and len(parts) == 1:
+        accountant = "Gaussian DP, exact"
+    elif _sealed_alone(parts):
         accountant = "Renyi DP of a random number of trials (Papernot & Steinke 2022)"
-        bound = rdp_epsilon(parts, delta)
         replaced = min(replaced, _replace_one_by_profile(parts, delta))
     elif not adaptive and not sealed:
         accountant = "one privacy loss distribution for all runs, composed directly"
@@ -205,7 +225,6 @@ def guarantee(
         )
     else:
         accountant = "Gaussian DP that dominates each sampled run's privacy loss distribution"
-        bound = epsilon(spent, delta)
     if sealed:
         notes.append("the number of trials and the losing trials of a sealed search stay secret")
     if sealed and len(parts) > 1:

@@ -109,14 +109,14 @@ def mu_from_epsilon(epsilon: float, delta: float) -> float:
 def compose(mus: Iterable[float]) -> float:
     """The mu of running all of them, in any order and chosen adaptively: the root of the sum of
     squares (Dong, Roth & Su 2022, Cor. 3.3), rounded up."""
-    squares = [mu * mu for mu in mus]
-    return math.sqrt(math.fsum(squares)) * (1.0 + 4e-16) if any(squares) else 0.0
+    return math.hypot(*mus) * (1.0 + 4e-16)
 
 
 def full_batch_mu_squared(steps: int, noise_multiplier: float) -> float:
     """Price of `steps` full-batch steps: each releases a sum with noise `noise_multiplier` times
     its sensitivity, so mu^2 = steps / noise_multiplier^2, rounded up."""
-    return steps / noise_multiplier / noise_multiplier * (1.0 + 4e-16)
+    mu_squared = steps / noise_multiplier / noise_multiplier * (1.0 + 4e-16)
+    return max(mu_squared, sys.float_info.min)  # what underflows is still not free
 
 
 def noise_multiplier(mu: float, steps: int) -> float:

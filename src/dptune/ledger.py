@@ -132,7 +132,7 @@ class Ledger:
             if keyed not in past.fingerprints:
                 raise WrongDataset(_wrong_dataset(state, self.address))
             together = total([*(payment.price for payment in state.counted), price])
-            if together.mu_squared > state.budget.mu_squared(together.slack):
+            if not accounting.fits([*state.events, event], together, state.budget):
                 raise BudgetExceeded(_exceeded(state, price, together, purpose))
             entry = append(
                 kind="reserve",
@@ -159,7 +159,7 @@ class Ledger:
         _validate.text(reason=reason)
         with self._writing() as (past, append):
             spent = past.state().spent
-            if spent.mu_squared > budget.mu_squared(spent.slack):
+            if not accounting.fits(past.state().events, spent, budget):
                 raise BudgetExceeded(
                     f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less "
                     f"than {self.address} has spent already ({_epsilon(spent, budget.delta)} at "

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 from dptune import _validate, gdp, rounding
@@ -183,10 +183,8 @@ def event_to_dict(event: Event) -> dict[str, Any]:
             value = [event_to_dict(part) for part in value]
         elif isinstance(value, Event):
             value = event_to_dict(value)
-        elif isinstance(value, Integral) and not isinstance(value, bool):
-            value = int(value)  # numpy's integers are not JSON's
-        elif isinstance(value, Real) and not isinstance(value, bool):
-            value = float(value)
+        elif not isinstance(value, bool | str):  # numpy's numbers are not JSON's
+            value = int(value) if isinstance(value, Integral) else float(value)
         plain[field.name] = value
     return plain
 

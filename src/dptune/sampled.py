@@ -76,13 +76,8 @@ class TradeOff:
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon with hit - exp(epsilon) * false_alarm <= delta at every vertex."""
-        too_likely = self.hit > delta
-        hit, false_alarm = self.hit[too_likely], self.false_alarm[too_likely]
-        if hit.size == 0:
-            return 0.0
-        if np.any(false_alarm <= 0):
-            return math.inf
-        return max(0.0, float(np.max(np.log((hit - delta) / false_alarm))))
+        hit, false_alarm = self._more_likely_than(delta)
+        return _largest(np.log((hit - delta) / false_alarm))
 
     def mu(self, slack: float) -> float:
         """Smallest mu such that G_mu together with a failure probability `slack` dominates.
@@ -90,14 +85,29 @@ class TradeOff:
         That pair's curve is miss = (1-slack) * G_mu(false_alarm/(1-slack)); solving it for mu at
         each vertex and taking the largest keeps every vertex on the safe side.
         """
-        visible = self.hit > slack
-        hit, false_alarm = self.hit[visible], self.false_alarm[visible]
-        if hit.size == 0:
-            return 0.0
-        if np.any(false_alarm <= 0):
-            return math.inf
-        strength = ndtri((hit - slack) / (1 - slack)) - ndtri(false_alarm / (1 - slack))
-        return max(0.0, float(np.max(strength)))
+        hit, false_alarm = self._more_likely_than(slack)
+        return _largest(ndtri((hit - slack) / (1 - slack)) - ndtri(false_alarm / (1 - slack)))
+
+    def _more_likely_than(self, failure: float) -> tuple[Array, Array]:
+        seen = self.hit > failure
+        hit, false_alarm = np.minimum(self.hit[seen], 1.0), self.false_alarm[seen]
+        # A test that never errs, or whose errors are below what we can certify, has no bound.
+        if np.any(false_alarm < np.finfo(float).tiny):
+            raise UnpricedEvent(_TOO_LITTLE_NOISE)
+        return hit, false_alarm
+
+
+def _largest(bounds: Array) -> float:
+    largest = float(np.max(bounds, initial=0.0))
+    if not math.isfinite(largest):
+        raise UnpricedEvent(_TOO_LITTLE_NOISE)
+    return largest
+
+
+_TOO_LITTLE_NOISE = (
+    "this much sampling with so little noise tells neighbours apart almost surely, and no useful "
+    "bound can be certified in double precision; use more noise, fewer steps or a lower rate."
+)
 
 
 def trade_off(steps: Sequence[Step], *, gaussian_mu: float = 0.0, failure: float) -> TradeOff:

@@ -123,10 +123,11 @@ def split_budget(
     for number, sweep in enumerate(sweeps, start=1):
         mu = gdp.mu_from_epsilon(sweep.epsilon, budget.delta)
         slots.append(Slot(f"sweep {number}", sweep.trials, sweep.epsilon, mu * mu))
-    for number, score in enumerate(scores, start=1):
-        mu_squared = accounting.price(score).mu_squared
-        epsilon = gdp.epsilon_from_mu(math.sqrt(mu_squared), budget.delta)
-        slots.append(Slot(f"scores of sweep {number}", 1, epsilon, mu_squared))
+    compared = [number for number, sweep in enumerate(sweeps, start=1) if sweep.trials > 1]
+    for number, score in zip(compared, scores, strict=False):
+        paid = accounting.price(score)
+        epsilon = accounting.epsilon(paid, budget.delta)
+        slots.append(Slot(f"scores of sweep {number}", 1, epsilon, paid.mu_squared))
     search = _together(slots)
     left = everything - search.mu_squared
     while left > 0:
@@ -144,9 +145,13 @@ def split_budget(
 
 def _scores(sweeps: Sequence[Sweep], mu_squared: float) -> tuple[NoisyCount, ...]:
     """One centred count vector a sweep, all with the noise that makes them cost `mu_squared`."""
-    if mu_squared == 0 or all(sweep.trials == 1 for sweep in sweeps):
+    at_unit_noise = [
+        NoisyCount(counts=sweep.trials, noise=1.0, centered=True)
+        for sweep in sweeps
+        if sweep.trials > 1  # a single trial has nothing to be compared with
+    ]
+    if mu_squared == 0 or not at_unit_noise:
         return ()
-    at_unit_noise = [NoisyCount(counts=s.trials, noise=1.0, centered=True) for s in sweeps]
     noise = math.sqrt(total(map(accounting.price, at_unit_noise)).mu_squared / mu_squared)
     return tuple(replace(score, noise=noise) for score in at_unit_noise)
 

@@ -1,0 +1,106 @@
+"""What many tests share: a ledger to pay from, and a PostgreSQL server of our own."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from dptune import Budget, Ledger
+
+settings.register_profile("dptune", deadline=None, print_blob=True)
+settings.load_profile("dptune")
+
+ROWS = "digest of the rows"
+
+
+@pytest.fixture
+def budget() -> Budget:
+    return Budget(1.0, 1e-5)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, budget: Budget) -> Ledger:
+    """A fresh SQLite ledger with one declared version of its data set."""
+    return new_ledger(str(tmp_path / "ledger.db"), budget)
+
+
+def new_ledger(address: str, budget: Budget) -> Ledger:
+    ledger = Ledger.create(address, budget, dataset="patients")
+    ledger.declare(ROWS, reason="first version")
+    return ledger
+
+
+def _find(program: str) -> str | None:
+    """Debian keeps the server's programs off the path."""
+    found = shutil.which(program)
+    candidates = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{program}"), reverse=True)
+    return found or (str(candidates[0]) if candidates else None)
+
+
+def _cannot_start(why: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(f"CI must test against a real PostgreSQL server: {why}")
+    pytest.skip(f"no PostgreSQL server can be started here: {why}")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """URL of a throw-away server that listens on a socket in a folder of its own."""
+    programs = {name: _find(name) for name in ("initdb", "pg_ctl")}
+    if None in programs.values():
+        _cannot_start("initdb and pg_ctl are not installed (Debian: apt-get install postgresql)")
+    # The server refuses to run as root.
+    user = None
+    if os.geteuid() == 0:
+        try:
+            user = pwd.getpwnam("postgres").pw_name
+        except KeyError:
+            _cannot_start("we are root and there is no user 'postgres' to run it as")
+    with tempfile.TemporaryDirectory(prefix="dptune-pg-", dir="/tmp") as folder:
+        if user:
+            shutil.chown(folder, user)
+        data = f"{folder}/data"
+
+        def run(*command: str) -> None:
+            done = subprocess.run(
+                command, user=user, cwd=folder, capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                _cannot_start(f"{command[0]} said: {done.stderr or done.stdout}")
+
+        run(str(programs["initdb"]), "-D", data, "-U", "dptune", "-A", "trust", "--no-sync")
+        options = f"-k {folder} -c listen_addresses='' -c max_connections=64"
+        log = f"{folder}/log"
+        run(str(programs["pg_ctl"]), "-D", data, "-o", options, "-l", log, "-w", "start")
+        try:
+            yield f"postgresql://dptune@/postgres?host={folder}"
+        finally:
+            run(str(programs["pg_ctl"]), "-D", data, "-m", "immediate", "-w", "stop")
+
+
+@pytest.fixture
+def postgres_address(postgres_server: str, request: pytest.FixtureRequest) -> str:
+    """URL of an empty schema: one ledger each."""
+    import sqlalchemy as sa
+
+    schema = f"t{abs(hash(request.node.nodeid))}"
+    engine = sa.create_engine(
+        sa.make_url(postgres_server).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool
+    )
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
+    return f"{postgres_server}&options=-csearch_path%3D{schema}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Somewhere a new ledger can be made, in each kind of store."""
+    if request.param == "sqlite":
+        return str(tmp_path / "shared.db")
+    return str(request.getfixturevalue("postgres_address"))

@@ -1,0 +1,293 @@
+"""The ledger's rules, which hold in SQLite and in PostgreSQL alike."""
+
+import json
+import math
+import stat
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conftest import ROWS, new_ledger
+from dptune import Budget, FullBatchRun, Ledger, RandomStopping, SampledRun, accounting
+from dptune._store import open_store
+from dptune.errors import (
+    BudgetExceeded,
+    DptuneError,
+    InvalidInput,
+    LedgerExists,
+    LedgerNotFound,
+    LedgerUnavailable,
+    MissingExtra,
+    WrongDataset,
+)
+
+SMALL = FullBatchRun(steps=100, noise_multiplier=200.0)
+
+
+def pay(ledger: Ledger, event: FullBatchRun | SampledRun = SMALL, purpose: str = "trial"):
+    return ledger.reserve(event, purpose=purpose, fingerprint=ROWS)
+
+
+class TestEveryStore:
+    """Contract: whatever holds the entries, a ledger behaves like this."""
+
+    def test_what_is_reserved_is_spent_and_survives_reopening(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        assert ledger.spent().mu_squared == 0
+        receipts = [pay(ledger, purpose=f"trial {i}") for i in range(3)]
+        ledger.commit(receipts[0])
+        state = Ledger.open(address).state()
+        assert [p.state for p in state.payments] == ["committed", "reserved", "reserved"]
+        assert [p.purpose for p in state.payments] == ["trial 0", "trial 1", "trial 2"]
+        assert state.spent.mu_squared == math.fsum([accounting.price(SMALL).mu_squared] * 3)
+        assert state.payments[0].event == SMALL
+
+    def test_overdrawing_is_refused_and_writes_nothing(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        pay(ledger)
+        before = ledger.state()
+        with pytest.raises(BudgetExceeded, match="nothing was spent"):
+            pay(ledger, FullBatchRun(steps=100, noise_multiplier=37.4), "too much")
+        assert ledger.state() == before
+
+    def test_exactly_the_rest_can_be_spent_and_not_one_unit_more(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        for _ in range(3):
+            pay(ledger)
+        rest = accounting.calibrate_full_batch(mu=ledger.remaining().mu, steps=77)
+        pay(ledger, rest, "final run")
+        state = ledger.state()
+        assert state.spent.mu_squared <= state.budget.mu_squared()
+        assert state.spent_epsilon == pytest.approx(1.0, rel=1e-9)
+        with pytest.raises(BudgetExceeded):
+            pay(ledger, FullBatchRun(steps=1, noise_multiplier=1e6))
+
+    def test_a_voided_payment_is_given_back_once(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        receipt = pay(ledger)
+        ledger.void(receipt, reason="never started")
+        assert ledger.spent().mu_squared == 0
+        assert ledger.state().payments[0].state == "voided"
+        for settle in (ledger.commit, lambda r: ledger.void(r, reason="again")):
+            with pytest.raises(InvalidInput, match="voided already"):
+                settle(receipt)
+
+    def test_a_committed_payment_cannot_be_voided(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        receipt = pay(ledger)
+        ledger.commit(receipt)
+        with pytest.raises(InvalidInput, match="committed already"):
+            ledger.void(receipt, reason="regret")
+
+    def test_changing_the_budget_is_an_entry_with_a_reason(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(0.1, 1e-5))
+        pay(ledger, FullBatchRun(steps=100, noise_multiplier=400.0))
+        big = FullBatchRun(steps=100, noise_multiplier=60.0)
+        with pytest.raises(BudgetExceeded):
+            pay(ledger, big)
+        with pytest.raises(InvalidInput, match="reason must"):
+            ledger.change_budget(Budget(1.0, 1e-5), reason=" ")
+        ledger.change_budget(Budget(1.0, 1e-5), reason="approved by the board")
+        pay(ledger, big)
+        state = ledger.state()
+        assert [c.budget.epsilon for c in state.changes] == [0.1, 1.0]
+        assert state.changes[-1].reason == "approved by the board"
+        with pytest.raises(BudgetExceeded, match="cannot be taken back"):
+            ledger.change_budget(Budget(0.1, 1e-5), reason="too late")
+
+    def test_other_rows_are_refused_until_declared(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        pay(ledger)
+        with pytest.raises(WrongDataset, match="first version"):
+            ledger.reserve(SMALL, purpose="trial", fingerprint="a row added")
+        ledger.declare("a row added", reason="one patient joined")
+        ledger.declare("a row added", reason="said twice")
+        ledger.reserve(SMALL, purpose="trial", fingerprint="a row added")
+        state = ledger.state()
+        assert [v.reason for v in state.versions] == ["first version", "one patient joined"]
+        assert state.spent.mu_squared == 2 * accounting.price(SMALL).mu_squared
+
+    def test_a_second_creation_is_refused_and_harmless(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        pay(ledger)
+        with pytest.raises(LedgerExists, match="forget what was spent"):
+            Ledger.create(address, Budget(9.0, 1e-5), dataset="other")
+        assert ledger.state().budget == Budget(1.0, 1e-5)
+        assert len(ledger.state().payments) == 1
+
+    def test_there_is_no_ledger_before_creation(self, address: str) -> None:
+        with pytest.raises(LedgerNotFound, match="there is no ledger"):
+            Ledger.open(address)
+
+    def test_sql_shows_one_row_per_payment_with_its_state(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        first, second, _ = pay(ledger, purpose="a"), pay(ledger, purpose="b"), pay(ledger)
+        ledger.commit(first)
+        ledger.void(second, reason="typo")
+        with open_store(address).reading() as connection:
+            query = sa.text("SELECT purpose, mu_squared, state FROM payments ORDER BY payment")
+            rows = [tuple(row) for row in connection.execute(query)]
+        price = accounting.price(SMALL).mu_squared
+        assert rows == [
+            ("a", price, "committed"),
+            ("b", price, "voided"),
+            ("trial", price, "reserved"),
+        ]
+
+    def test_prices_survive_storage_to_the_last_bit(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        event = FullBatchRun(steps=7, noise_multiplier=1000 / 3)
+        receipt = ledger.reserve(event, purpose="Grüße ✓ 'quoted\"", fingerprint=ROWS)
+        again = Ledger.open(address).receipt(receipt.payment)
+        assert again == receipt
+
+
+def test_sampled_runs_are_paid_with_slack(tmp_path: Path) -> None:
+    ledger = new_ledger(str(tmp_path / "l.db"), Budget(8.0, 1e-5))
+    run = SampledRun(steps=500, noise_multiplier=4.0, sampling_rate=0.02)
+    receipt = ledger.reserve(run, purpose="trial", fingerprint=ROWS)
+    assert receipt.price.slack == 1e-3 * 1e-5
+    assert receipt.price == accounting.price(run, slack=1e-8)
+    sealed = RandomStopping(trial=SMALL, expected_trials=3)
+    ledger.reserve(sealed, purpose="sealed search", fingerprint=ROWS, slack=1e-7)
+    state = ledger.state()
+    assert state.spent.slack == pytest.approx(1.1e-7)
+    assert state.spent_epsilon == pytest.approx(accounting.epsilon(state.spent, 1e-5))
+
+
+def test_slack_that_uses_up_delta_is_refused(ledger: Ledger) -> None:
+    run = SampledRun(steps=50, noise_multiplier=40.0, sampling_rate=0.02)
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(run, purpose="trial", fingerprint=ROWS, slack=1e-5)
+    assert ledger.state().payments == ()
+
+
+def test_a_sealed_search_alone_is_reported_by_its_own_profile(ledger: Ledger) -> None:
+    sealed = RandomStopping(trial=SMALL, expected_trials=3)
+    ledger.reserve(sealed, purpose="sealed search", fingerprint=ROWS)
+    profile = accounting.rdp_epsilon([sealed], 1e-5)
+    assert ledger.state().guarantee().epsilon == ledger.state().spent_epsilon == profile
+    with pytest.raises(BudgetExceeded):  # in company its price is loose, and uses everything
+        pay(ledger)
+    again = RandomStopping(trial=FullBatchRun(steps=100, noise_multiplier=40.0), expected_trials=3)
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(again, purpose="second search", fingerprint=ROWS)
+
+
+def test_a_sealed_search_above_the_budget_is_refused(ledger: Ledger) -> None:
+    run = FullBatchRun(steps=100, noise_multiplier=40.0)
+    sealed = RandomStopping(trial=run, expected_trials=3)
+    assert accounting.rdp_epsilon([sealed], 1e-5) > 1
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(sealed, purpose="sealed search", fingerprint=ROWS)
+
+
+def test_a_receipt_of_another_ledger_is_refused(tmp_path: Path, budget: Budget) -> None:
+    ours, theirs = (new_ledger(str(tmp_path / name), budget) for name in ("a.db", "b.db"))
+    receipt = pay(ours)
+    pay(theirs)
+    with pytest.raises(InvalidInput, match="another ledger"):
+        theirs.commit(receipt)
+    with pytest.raises(InvalidInput, match="no payment 99; its payments are: 3"):
+        ours.receipt(99)
+
+
+def test_fingerprints_never_leave_the_ledger(ledger: Ledger) -> None:
+    digest = "0123456789abcdef" * 4
+    ledger.declare(digest, reason="second version")
+    ledger.reserve(SMALL, purpose="trial", fingerprint=digest)
+    with open_store(ledger.address).reading() as connection:
+        stored = connection.execute(sa.text("SELECT fingerprint FROM entries")).scalars().all()
+    keyed = [value for value in stored if value]
+    assert keyed and digest not in keyed  # inside, too, only under the ledger's own key
+    assert keyed[1] == keyed[2]  # and still telling data sets apart
+    state = ledger.state()
+    published = json.dumps(state.to_dict()) + repr(state) + state.guarantee().in_words()
+    for secret in (digest, *keyed):
+        assert secret not in published
+
+
+def test_two_ledgers_key_the_same_rows_differently(tmp_path: Path, budget: Budget) -> None:
+    stored = set()
+    for name in ("a.db", "b.db"):
+        new_ledger(str(tmp_path / name), budget)
+        with open_store(str(tmp_path / name)).reading() as connection:
+            query = sa.text("SELECT fingerprint FROM entries WHERE kind = 'declare'")
+            stored.add(connection.execute(query).scalar_one())
+    assert len(stored) == 2
+
+
+def test_only_the_owner_can_read_the_file(ledger: Ledger) -> None:
+    assert stat.S_IMODE(Path(ledger.address).stat().st_mode) == 0o600
+
+
+def test_creating_leaves_no_litter(ledger: Ledger) -> None:
+    assert [path.name for path in Path(ledger.address).parent.iterdir()] == ["ledger.db"]
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path, budget: Budget) -> None:
+    with pytest.raises(LedgerUnavailable, match="folder that exists"):
+        Ledger.create(str(tmp_path / "no" / "ledger.db"), budget, dataset="patients")
+
+
+@pytest.mark.parametrize("address", ["", "mysql://host/db", "http://x", "sqlite://", 3])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises((InvalidInput, LedgerNotFound)):
+        Ledger.open(address)
+
+
+def test_a_server_that_is_not_there_is_an_error_without_the_password() -> None:
+    url = "postgresql://me:hunter2@127.0.0.1:1/none?connect_timeout=2"
+    with pytest.raises(LedgerUnavailable, match="cannot be used") as error:
+        Ledger.open(url)
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"dptune\[postgres\]"):
+        Ledger.open("postgresql://localhost/x")
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    actions=st.lists(
+        st.tuples(st.sampled_from(["reserve", "commit", "void", "raise"]), st.floats(30, 400)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_no_sequence_of_actions_overspends(
+    actions: list[tuple[str, float]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A model keeps the same books with plain arithmetic; ledger and model must agree."""
+    ledger = new_ledger(str(tmp_path_factory.mktemp("model") / "l.db"), Budget(0.5, 1e-5))
+    live: dict[int, float] = {}
+    settled: set[int] = set()
+    budget = ledger.state().budget
+    for action, noise in actions:
+        open_receipts = [number for number in live if number not in settled]
+        try:
+            if action == "reserve":
+                event = FullBatchRun(steps=50, noise_multiplier=noise)
+                receipt = pay(ledger, event)
+                live[receipt.payment] = 50 / noise**2
+            elif action == "raise":
+                budget = Budget(budget.epsilon + 0.05, 1e-5)
+                ledger.change_budget(budget, reason="more")
+            elif open_receipts:
+                number = open_receipts[0]
+                getattr(ledger, action)(
+                    ledger.receipt(number), **({"reason": "x"} if action == "void" else {})
+                )
+                settled.add(number)
+                if action == "void":
+                    del live[number]
+        except DptuneError as error:
+            assert isinstance(error, BudgetExceeded)
+            assert sum(live.values()) + 50 / noise**2 > budget.mu**2 * (1 - 1e-9)
+        assert ledger.spent().mu_squared == pytest.approx(sum(live.values()), rel=1e-9)
+        assert ledger.spent().mu_squared <= budget.mu_squared()

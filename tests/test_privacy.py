@@ -1,0 +1,142 @@
+"""The frozen values: budgets, events, statements."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dptune import (
+    Budget,
+    Composition,
+    FullBatchRun,
+    Guarantee,
+    NoisyCount,
+    PrivateMean,
+    RandomStopping,
+    SampledRun,
+    gdp,
+)
+from dptune.errors import InvalidInput, UnpricedEvent
+from dptune.privacy import Event, event_from_dict, event_to_dict
+
+EVENTS: list[Event] = [
+    FullBatchRun(steps=100, noise_multiplier=37.4),
+    SampledRun(steps=10, noise_multiplier=1.5, sampling_rate=0.01),
+    NoisyCount(counts=3, noise=61.0, centered=True),
+    PrivateMean(noise_multiplier=50.0),
+    Composition(
+        parts=(FullBatchRun(steps=1, noise_multiplier=9.0), NoisyCount(noise=100.0)),
+    ),
+    RandomStopping(
+        trial=Composition(parts=(PrivateMean(noise_multiplier=2.0),)),
+        expected_trials=10.0,
+        distribution="logarithmic",
+    ),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
+def test_events_survive_json(event: Event) -> None:
+    plain = json.loads(json.dumps(event_to_dict(event)))
+    assert event_from_dict(plain) == event
+    assert next(iter(plain)) == "kind"
+
+
+def test_numpy_numbers_become_plain_ones() -> None:
+    event = FullBatchRun(steps=np.int64(5), noise_multiplier=np.float32(2.0))
+    assert json.dumps(event_to_dict(event)) == json.dumps(
+        {"kind": "full-batch-run", "steps": 5, "noise_multiplier": 2.0}
+    )
+
+
+@pytest.mark.parametrize(
+    "plain", [{"kind": "laplace", "scale": 1}, {}, {"kind": "full-batch-run", "steps": 3}]
+)
+def test_an_event_we_do_not_know_is_an_error(plain: dict[str, object]) -> None:
+    with pytest.raises(UnpricedEvent):
+        event_from_dict(plain)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FullBatchRun(steps=0, noise_multiplier=1.0),
+        lambda: FullBatchRun(steps=1.5, noise_multiplier=1.0),
+        lambda: FullBatchRun(steps=1, noise_multiplier=0.0),
+        lambda: FullBatchRun(steps=1, noise_multiplier=math.inf),
+        lambda: SampledRun(steps=1, noise_multiplier=1.0, sampling_rate=0.0),
+        lambda: SampledRun(steps=1, noise_multiplier=1.0, sampling_rate=1.0),
+        lambda: NoisyCount(noise=-1.0),
+        lambda: PrivateMean(noise_multiplier=math.nan),
+        lambda: Composition(parts=()),
+        lambda: RandomStopping(trial=EVENTS[0], expected_trials=1.0),
+        lambda: RandomStopping(trial=EVENTS[0], expected_trials=5, distribution="fixed"),
+        lambda: Budget(0.0, 1e-5),
+        lambda: Budget(1.0, 0.0),
+        lambda: Budget(1.0, 1.0),
+        lambda: Budget(-1.0, 1e-5),
+        lambda: Budget(math.inf, 1e-5),
+    ],
+)
+def test_senseless_values_are_refused(make: object) -> None:
+    with pytest.raises(InvalidInput, match=r"must|needs"):
+        make()  # type: ignore[operator]
+
+
+def test_slack_takes_from_the_budget() -> None:
+    budget = Budget(1.0, 1e-5)
+    assert budget.mu_squared() == budget.mu**2
+    assert 0 < budget.mu_squared(5e-6) < budget.mu_squared()
+    expected = gdp.mu_from_epsilon(1.0, (1e-5 - 5e-6) / (1 - 5e-6)) ** 2
+    assert budget.mu_squared(5e-6) == pytest.approx(expected, rel=1e-12)
+    assert budget.mu_squared(1e-5) == 0.0
+    assert budget.mu_squared(1.0) == 0.0
+
+
+GUARANTEE = Guarantee(
+    epsilon=0.88404,
+    delta=1e-5,
+    mu=0.239568,
+    slack=1e-7,
+    replace_one_epsilon=1.9,
+    sampler="all rows in every step (full batch)",
+    accountant="Gaussian DP, exact",
+    covers_search=True,
+    covers_selection=False,
+    releases=("the final model", "the settings"),
+    public_facts=("the number of rows",),
+    caveats=("research only",),
+)
+
+
+def test_a_guarantee_says_everything_in_words() -> None:
+    words = GUARANTEE.in_words()
+    for said in (
+        "(0.8841, 1e-05)-differential privacy for one row",
+        "zero-out",
+        "epsilon would be 1.9000",
+        "mu 0.23957, outside a failure of probability 1e-07",
+        "full batch",
+        "Accountant: Gaussian DP, exact.",
+        "the search for hyperparameters is covered",
+        "choosing among trials is NOT covered",
+        "May be released: the final model; the settings.",
+        "Taken as public: the number of rows.",
+        "Note: research only.",
+    ):
+        assert said in words
+
+
+def test_a_guarantee_says_everything_as_json() -> None:
+    plain = json.loads(GUARANTEE.to_json())
+    assert set(plain) == {field.name for field in dataclasses.fields(Guarantee)}
+    assert plain["covers_search"] is True and plain["covers_selection"] is False
+    assert plain["releases"] == ["the final model", "the settings"]
+
+
+def test_no_infinity_gets_into_json() -> None:
+    boundless = dataclasses.replace(GUARANTEE, replace_one_epsilon=math.inf)
+    assert json.loads(boundless.to_json())["replace_one_epsilon"] is None
+    assert "not bounded" in boundless.in_words()
