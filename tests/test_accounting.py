@@ -362,3 +362,54 @@ def test_replace_one_of_a_sealed_search_is_group_privacy_of_two() -> None:
     deltas = [d for d in shares if accounting.rdp_epsilon([sealed], d) <= half]
     assert min(deltas) * (1 + math.exp(half)) <= DELTA
     assert stated > 2 * accounting.rdp_epsilon([sealed], DELTA)
+
+
+# --- Inputs that once gave a wrong price ------------------------------------------------------
+
+
+def test_small_integers_do_not_wrap_around() -> None:
+    wrapped = accounting.price(NoisyCount(counts=np.int16(500), noise=10.0, centered=True))
+    assert wrapped == accounting.price(NoisyCount(counts=500, noise=10.0, centered=True))
+    assert wrapped.mu_squared == pytest.approx(250 * 250 / 500 / 100)
+    run = SampledRun(steps=np.int8(100), noise_multiplier=2.0, sampling_rate=0.1)
+    assert run.steps == 100 and type(run.steps) is int
+
+
+def test_single_precision_does_not_enter_a_price() -> None:
+    assert gdp.epsilon_from_mu(np.float32(0.5), DELTA) == gdp.epsilon_from_mu(0.5, DELTA)
+    event = FullBatchRun(steps=1, noise_multiplier=np.float32(3.7))
+    assert type(event.noise_multiplier) is float
+
+
+def test_group_privacy_of_a_hopeless_search_is_not_understated() -> None:
+    sealed = RandomStopping(trial=FullBatchRun(steps=1, noise_multiplier=0.01), expected_trials=3.0)
+    assert say([sealed]).replace_one_epsilon >= gdp.epsilon_from_mu(200, DELTA)
+
+
+@pytest.mark.parametrize("slack", [math.nan, math.inf, -1e-7, 1.0, "x"])
+def test_a_senseless_slack_is_refused(slack: float) -> None:
+    with pytest.raises(InvalidInput, match="slack must"):
+        accounting.price(SAMPLED, slack=slack)
+
+
+def test_a_budget_that_allows_any_noise_still_gets_some() -> None:
+    run = accounting.calibrate_direct(epsilon=1.0, delta=0.9, steps=1, sampling_rate=0.5)
+    assert run.noise_multiplier == pytest.approx(0.1)
+    run = accounting.calibrate_sampled(mu=0.1, slack=1e-3, steps=1, sampling_rate=1e-7)
+    assert accounting.price(run, slack=1e-3).mu <= 0.1
+
+
+def test_very_unequal_runs_compose_quickly_and_from_above() -> None:
+    runs = [
+        SampledRun(steps=2120, noise_multiplier=7.0, sampling_rate=0.993),
+        SampledRun(steps=2, noise_multiplier=21.0, sampling_rate=0.99999),
+        SampledRun(steps=402, noise_multiplier=225.0, sampling_rate=0.0024),
+    ]
+    ours = accounting.direct_epsilon(runs, DELTA)
+    accountant = pld.PLDAccountant(value_discretization_interval=1e-3)
+    for run in runs:
+        step = dp_event.PoissonSampledDpEvent(
+            run.sampling_rate, dp_event.GaussianDpEvent(run.noise_multiplier)
+        )
+        accountant.compose(step, run.steps)
+    assert ours == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-3)

@@ -213,3 +213,27 @@ def test_a_delta_outside_its_range_is_refused(delta: float) -> None:
 def test_an_epsilon_outside_its_range_is_refused(epsilon: float) -> None:
     with pytest.raises(InvalidInput, match="epsilon must"):
         gdp.mu_from_epsilon(epsilon, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gdp.epsilon_from_mu(1e5, 1e-5),
+        lambda: gdp.mu_from_epsilon(1e25, 1e-5),
+        lambda: gdp.mu_from_epsilon(0.0, 3.5e-298),
+        lambda: gdp.noise_multiplier(1e-155, 1),
+        lambda: gdp.noise_multiplier(0.0, 1),
+        lambda: gdp.noise_multiplier(0.1, 10**400),
+    ],
+)
+def test_beyond_its_range_it_refuses_and_does_not_hang(call: "object") -> None:
+    with pytest.raises(InvalidInput, match="must"):
+        call()  # type: ignore[operator]
+
+
+def test_the_corners_of_its_range_work() -> None:
+    for epsilon in (0.0, 1e-12, 1e6):
+        for delta in (1e-99, 1e-5, 1 - 1e-12):
+            mu = gdp.mu_from_epsilon(epsilon, delta)
+            assert exact_delta(mu, epsilon) <= delta
+            assert gdp.epsilon_from_mu(mu, delta) == pytest.approx(epsilon, rel=1e-6, abs=1e-9)

@@ -21,6 +21,7 @@ from dptune.errors import (
     LedgerNotFound,
     LedgerUnavailable,
     MissingExtra,
+    UnpricedEvent,
     WrongDataset,
 )
 
@@ -158,11 +159,31 @@ def test_sampled_runs_are_paid_with_slack(tmp_path: Path) -> None:
     assert state.spent_epsilon == pytest.approx(accounting.epsilon(state.spent, 1e-5))
 
 
-def test_slack_that_uses_up_delta_is_refused(ledger: Ledger) -> None:
-    run = SampledRun(steps=50, noise_multiplier=40.0, sampling_rate=0.02)
+@pytest.mark.parametrize("slack", [1e-5, 1e-3, 0.5, 0.9])
+@pytest.mark.parametrize("noise", [1.0, 40.0])
+def test_slack_that_uses_up_delta_is_refused(slack: float, noise: float, ledger: Ledger) -> None:
+    """Also where so much failure leaves nothing to pay for in mu."""
+    run = SampledRun(steps=1, noise_multiplier=noise, sampling_rate=1e-4)
     with pytest.raises(BudgetExceeded):
-        ledger.reserve(run, purpose="trial", fingerprint=ROWS, slack=1e-5)
+        ledger.reserve(run, purpose="trial", fingerprint=ROWS, slack=slack)
     assert ledger.state().payments == ()
+
+
+def test_delta_cannot_be_lowered_below_the_slack_that_was_spent(ledger: Ledger) -> None:
+    run = SampledRun(steps=1, noise_multiplier=1.0, sampling_rate=1e-4)
+    ledger.reserve(run, purpose="trial", fingerprint=ROWS, slack=9e-6)
+    with pytest.raises(BudgetExceeded, match="failure probability of 9"):
+        ledger.change_budget(Budget(1.0, 1e-7), reason="stricter")
+    assert ledger.state().to_dict()["budget"]["delta"] == 1e-5
+
+
+def test_a_run_without_noise_to_speak_of_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(BudgetExceeded, match="mu 1"):
+        pay(ledger, FullBatchRun(steps=1, noise_multiplier=1e-20))
+    with pytest.raises(BudgetExceeded):
+        pay(ledger, FullBatchRun(steps=1, noise_multiplier=1e-200))
+    with pytest.raises(UnpricedEvent, match="more noise"):
+        pay(ledger, SampledRun(steps=1, noise_multiplier=0.03, sampling_rate=0.01))
 
 
 def test_a_sealed_search_alone_is_reported_by_its_own_profile(ledger: Ledger) -> None:

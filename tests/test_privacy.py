@@ -71,6 +71,13 @@ def test_an_event_we_do_not_know_is_an_error(plain: dict[str, object]) -> None:
         lambda: NoisyCount(noise=-1.0),
         lambda: PrivateMean(noise_multiplier=math.nan),
         lambda: Composition(parts=()),
+        lambda: Composition(parts=("a run",)),
+        lambda: RandomStopping(trial=EVENTS[0], expected_trials=0.5, distribution="poisson"),
+        lambda: RandomStopping(trial="a run", expected_trials=5),
+        lambda: FullBatchRun(steps=10**400, noise_multiplier=1.0),
+        lambda: Budget(10**400, 1e-5),
+        lambda: Budget(1e30, 1e-5),
+        lambda: Budget(1.0, 1e-200),
         lambda: RandomStopping(trial=EVENTS[0], expected_trials=1.0),
         lambda: RandomStopping(trial=EVENTS[0], expected_trials=5, distribution="fixed"),
         lambda: Budget(0.0, 1e-5),
@@ -81,7 +88,7 @@ def test_an_event_we_do_not_know_is_an_error(plain: dict[str, object]) -> None:
     ],
 )
 def test_senseless_values_are_refused(make: object) -> None:
-    with pytest.raises(InvalidInput, match=r"must|needs"):
+    with pytest.raises(InvalidInput, match=r"must|needs|made of"):
         make()  # type: ignore[operator]
 
 
@@ -117,7 +124,7 @@ def test_a_guarantee_says_everything_in_words() -> None:
         "(0.8841, 1e-05)-differential privacy for one row",
         "zero-out",
         "epsilon would be 1.9000",
-        "mu 0.23957, outside a failure of probability 1e-07",
+        "mu 0.23957, outside a failure of probability 1.00e-7",
         "full batch",
         "Accountant: Gaussian DP, exact.",
         "the search for hyperparameters is covered",
@@ -134,6 +141,12 @@ def test_a_guarantee_says_everything_as_json() -> None:
     assert set(plain) == {field.name for field in dataclasses.fields(Guarantee)}
     assert plain["covers_search"] is True and plain["covers_selection"] is False
     assert plain["releases"] == ["the final model", "the settings"]
+
+
+def test_the_statement_never_rounds_delta_down() -> None:
+    words = dataclasses.replace(GUARANTEE, delta=1.000004e-5, slack=1.2345e-7).in_words()
+    assert "1.000004e-05)-differential" in words
+    assert "probability 1.24e-7" in words
 
 
 def test_no_infinity_gets_into_json() -> None:

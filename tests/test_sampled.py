@@ -35,6 +35,8 @@ def single_step_delta(rate: float, noise: float, epsilon: float, removed: bool) 
     """Hockey-stick divergence of one step: both hypotheses beyond the point where the log ratio
     is epsilon (or -epsilon, in the other direction)."""
     shift = 1 / noise
+    if epsilon > 600:
+        return 0.0 if not removed else rate * float(norm.sf(epsilon / shift - shift / 2))
     ratio = math.exp(epsilon if removed else -epsilon)
     if ratio <= 1 - rate:
         return 0.0  # the mixture is never that much less likely
@@ -170,10 +172,34 @@ def test_masses_stay_probabilities_on_very_fine_grids() -> None:
     assert mu == pytest.approx(central_limit, rel=2e-4)
 
 
-@pytest.mark.parametrize("run", [(1.0, 1.0, 1000), (0.9, 0.3, 500), (0.5, 0.05, 10)])
+@pytest.mark.parametrize(
+    "run",
+    [(1.0, 1.0, 1000), (0.9, 0.3, 500), (0.5, 0.05, 10), (0.01, 0.02, 1), (0.5, 1e-5, 1)],
+)
 def test_almost_no_noise_is_refused_not_called_free(run: tuple[float, float, int]) -> None:
     with pytest.raises(UnpricedEvent, match="more noise"):
         trade_off([step(*run)], failure=1e-7).mu(1e-7)
+
+
+@settings(max_examples=200)
+@given(
+    rate=st.floats(1e-6, 0.999999),
+    noise=st.floats(1e-3, 1e5),
+    delta=st.sampled_from([1e-9, 1e-5, 1e-2, 0.3]),
+)
+def test_one_step_of_any_strength_is_never_undercharged(
+    rate: float, noise: float, delta: float
+) -> None:
+    try:
+        curve = trade_off([step(rate, noise, 1)], failure=delta)
+        epsilon, mu = curve.epsilon(delta), curve.mu(delta)
+    except UnpricedEvent:
+        return
+    for removed in (True, False):
+        assert single_step_delta(rate, noise, epsilon, removed) <= delta * (1 + 1e-9)
+        for other in (0.0, epsilon / 2, epsilon):
+            covered = delta + (1 - delta) * gdp.delta_from_mu(mu, min(other, 1e5))
+            assert single_step_delta(rate, noise, other, removed) <= covered + 1e-12
 
 
 def test_a_failure_probability_below_double_precision_is_refused() -> None:

@@ -1,8 +1,10 @@
 """The entries of a ledger, how they are chained, and what they say when replayed.
 
-Entries are only ever added. Each carries the hash of the one before; `head` repeats the number
-and hash of the last, so that entries cut off at the end are missed too. A payment's state is not
-stored, it follows from the entries that name it.
+Entries are only ever added. Each carries the hash of the one before, and `head` repeats the last
+one's, so a torn or carelessly edited ledger is noticed. Somebody who may write to the store can
+still put a whole older ledger back; only a head noted down elsewhere (`dptune budget` prints it,
+every receipt carries one) tells. A payment's state is not stored, it follows from the entries that
+name it.
 """
 
 import hashlib

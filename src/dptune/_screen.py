@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -12,10 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dptune.errors import DptuneError
-from dptune.ledger import State
 from dptune.privacy import Event, Guarantee, event_to_dict
 from dptune.rounding import allowance, cost
 from dptune.split import BudgetSplit
+
+if TYPE_CHECKING:
+    from dptune.ledger import State
 
 _out = Console(highlight=False)
 _BAR_WIDTH = 20
@@ -74,7 +76,7 @@ def plan(split: BudgetSplit) -> None:
     _statement(split.guarantee())
 
 
-def budget(address: str, state: State) -> None:
+def budget(address: str, state: "State") -> None:
     total = state.budget
     used = state.spent.mu_squared / total.mu_squared(state.spent.slack)
     summary = Table.grid(padding=(0, 2))
@@ -85,7 +87,7 @@ def budget(address: str, state: State) -> None:
     chain = f"verified, {state.entries} entries, ends in {state.head[:16]}"
     summary.add_row("chain", Text(chain))
     _out.print(
-        Panel(summary, title=f"{state.dataset} ({address})", title_align="left", expand=False)
+        Panel(summary, title=Text(f"{state.dataset} ({address})"), title_align="left", expand=False)
     )
     if state.payments:
         _out.print(_payments(state))
@@ -94,7 +96,7 @@ def budget(address: str, state: State) -> None:
     _statement(state.guarantee())
 
 
-def note(done: str, state: State) -> None:
+def note(done: str, state: "State") -> None:
     """What was done to a ledger, and what is left now."""
     _out.print(Text(f"{done[0].upper()}{done[1:]}."))
     _out.print(
@@ -158,7 +160,7 @@ def progress() -> Iterator[Callable[[str], None]]:
         yield lambda text: shown.update(task, description=text)
 
 
-def _payments(state: State) -> Table:
+def _payments(state: "State") -> Table:
     table = _table("payments")
     table.add_column("payment", justify="right")
     table.add_column("when (UTC)")
@@ -183,7 +185,7 @@ def _payments(state: State) -> Table:
     return table
 
 
-def _changes(state: State) -> Table:
+def _changes(state: "State") -> Table:
     table = _table("changes")
     table.add_column("when (UTC)")
     table.add_column("what")

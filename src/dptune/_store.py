@@ -16,6 +16,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from dptune import _validate
 from dptune.errors import (
     DptuneError,
     InvalidInput,
@@ -46,12 +47,16 @@ def open_store(address: str) -> Store:
     if not isinstance(address, str | os.PathLike) or not str(address).strip():
         raise InvalidInput(f"a ledger is a file name or a postgresql:// URL; got {address!r}.")
     address = str(address)
+    _validate.text(ledger=address)
     if "://" not in address:
         return SqliteStore(Path(address))
     try:
         url = sa.make_url(address)
-    except exc.ArgumentError as error:
-        raise InvalidInput(f"{address!r} is not a database URL: {error}") from None
+    except (exc.ArgumentError, ValueError):
+        raise InvalidInput(
+            "the ledger's address looks like a URL but cannot be read as one; the form is "
+            "postgresql://user:password@host:port/database."
+        ) from None
     if url.get_backend_name() == "sqlite" and url.database:
         return SqliteStore(Path(url.database))
     if url.get_backend_name() == "postgresql":
@@ -80,7 +85,7 @@ class SqliteStore:
     def creation(self) -> Iterator[sa.Connection]:
         """Build the ledger beside its place and link it in when whole: it is never half there,
         and never replaces another."""
-        if self.path.exists():
+        if self._is_there():
             raise LedgerExists(_exists(self.shown))
         try:
             folder = tempfile.TemporaryDirectory(prefix=".dptune-", dir=self.path.parent or ".")
@@ -113,8 +118,14 @@ class SqliteStore:
         with self._errors(), self._engine(self.path).begin() as connection:
             yield connection
 
+    def _is_there(self) -> bool:
+        try:
+            return self.path.exists()
+        except OSError as error:  # a name that is too long, a folder we may not enter
+            raise LedgerUnavailable(_unavailable(self.shown, error)) from None
+
     def _must_exist(self) -> None:
-        if not self.path.exists():
+        if not self._is_there():
             raise LedgerNotFound(
                 f"there is no ledger at {self.shown}. Check the name, or open a new one with "
                 "`dptune ledger open`."
@@ -140,9 +151,9 @@ class SqliteStore:
         try:
             yield
         except (exc.DBAPIError, sqlite3.Error) as error:
-            raise self._explain(
-                error.orig if isinstance(error, exc.DBAPIError) else error
-            ) from error
+            raise self._explain(getattr(error, "orig", error)) from error
+        except UnicodeDecodeError as error:  # the driver meets text that is none
+            raise LedgerCorrupt(_damaged(self.shown, str(error))) from error
 
     def _explain(self, error: BaseException | None) -> DptuneError:
         code = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_CORRUPT

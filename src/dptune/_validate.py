@@ -1,56 +1,78 @@
-"""Checks of arguments. The keyword becomes the name in the message: `positive(epsilon=x)`."""
+"""Checks of arguments: `positive(epsilon=x)` returns x as a plain float or says what is wrong.
+
+The keyword becomes the name in the message. Results are Python's own numbers: a price computed in
+float32, or counted in an integer that wraps around, would be a wrong price.
+"""
 
 import math
 from numbers import Integral, Real
 
 from dptune.errors import InvalidInput
 
-
-def _number(name: str, value: object, wanted: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
-        raise InvalidInput(f"{name} must be {wanted}; got {value!r}.")
-    return float(value)
+_LARGEST_COUNT = 10**12
 
 
-def positive(**named: object) -> None:
-    """Finite and above zero."""
-    for name, value in named.items():
-        if not 0 < _number(name, value, "a finite number above 0") < math.inf:
-            raise InvalidInput(f"{name} must be a finite number above 0; got {value!r}.")
+def positive(*, at_most: float = math.inf, **named: object) -> float:
+    """Above zero, finite, and no more than `at_most`."""
+    limit = "" if at_most == math.inf else f" and at most {at_most:g}"
+    name, value, number = _number(named, f"a finite number above 0{limit}")
+    if 0 < number < math.inf and number <= at_most:
+        return number
+    raise InvalidInput(f"{name} must be a finite number above 0{limit}; got {value!r}.")
 
 
-def non_negative(**named: object) -> None:
-    """Finite and not below zero."""
-    for name, value in named.items():
-        if not 0 <= _number(name, value, "a finite number, 0 or above") < math.inf:
-            raise InvalidInput(f"{name} must be a finite number, 0 or above; got {value!r}.")
+def non_negative(*, at_most: float = math.inf, **named: object) -> float:
+    """Zero or above, finite, and no more than `at_most`."""
+    limit = "" if at_most == math.inf else f" and at most {at_most:g}"
+    name, value, number = _number(named, f"a finite number, 0 or above{limit}")
+    if 0 <= number < math.inf and number <= at_most:
+        return number
+    raise InvalidInput(f"{name} must be a finite number, 0 or above{limit}; got {value!r}.")
 
 
-def strictly_between(low: float, high: float, **named: object) -> None:
+def strictly_between(low: float, high: float, **named: object) -> float:
     """Inside the open interval."""
-    for name, value in named.items():
-        if not low < _number(name, value, f"a number between {low} and {high}") < high:
-            raise InvalidInput(f"{name} must lie strictly between {low} and {high}; got {value!r}.")
+    name, value, number = _number(named, f"a number between {low:g} and {high:g}")
+    if low < number < high:
+        return number
+    raise InvalidInput(f"{name} must lie strictly between {low:g} and {high:g}; got {value!r}.")
 
 
-def whole(at_least: int, **named: object) -> None:
-    """A whole number, not below `at_least`."""
-    for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < at_least:
-            raise InvalidInput(
-                f"{name} must be a whole number, {at_least} or above; got {value!r}."
-            )
+def whole(at_least: int, **named: object) -> int:
+    """A whole number, not below `at_least` and not beyond all reason."""
+    ((name, value),) = named.items()
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        number = int(value)
+        if at_least <= number <= _LARGEST_COUNT:
+            return number
+    raise InvalidInput(
+        f"{name} must be a whole number from {at_least} to {_LARGEST_COUNT:.0e}; got {value!r}."
+    )
 
 
 def one_of(allowed: tuple[str, ...], **named: object) -> None:
     """One of a few words."""
-    for name, value in named.items():
-        if value not in allowed:
-            raise InvalidInput(f"{name} must be one of {', '.join(allowed)}; got {value!r}.")
+    ((name, value),) = named.items()
+    if value not in allowed:
+        raise InvalidInput(f"{name} must be one of {', '.join(allowed)}; got {value!r}.")
 
 
 def text(**named: object) -> None:
-    """A string with something in it."""
+    """A string with something in it that can be stored and printed."""
     for name, value in named.items():
         if not isinstance(value, str) or not value.strip():
             raise InvalidInput(f"{name} must be a text that is not empty; got {value!r}.")
+        if "\0" in value or not value.isprintable():
+            raise InvalidInput(f"{name} must be one line of printable text; got {value!r}.")
+
+
+def _number(named: dict[str, object], wanted: str) -> tuple[str, object, float]:
+    ((name, value),) = named.items()
+    if not isinstance(value, bool) and isinstance(value, Real):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isnan(number):
+            return name, value, number
+    raise InvalidInput(f"{name} must be {wanted}; got {value!r}.")

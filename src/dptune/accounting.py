@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 # A price found by search is below its target by at most this much, relative.
 _CALIBRATION_TOLERANCE = 1e-4
+# Less noise than this protects nobody, even where the budget would allow it.
+_LOG_NOISE_FLOOR = math.log(0.1)
 # The optimal order for a budget of epsilon 0.01 lies near 2,500, beyond the usual tables.
 _RDP_ORDERS = [1 + x / 10 for x in range(1, 100)] + [
     float(round(11 * 1.12**k)) for k in range(67) if 11 * 1.12**k < 20_000
@@ -69,17 +71,18 @@ def price(event: Event, *, slack: float = 0.0) -> Price:
     sharing = sum(needs_slack(part) for part in parts)
     if not sharing:
         return total(Price(_gaussian_mu_squared(part)) for part in parts)
-    if slack <= 0:
+    if slack == 0:
         raise InvalidInput(
             f"a {event.kind} with sampling or random stopping is priced outside a failure "
-            f"probability; give a slack above 0 (for example 1e-2 * delta), got {slack!r}."
+            "probability; give a slack above 0, for example 1e-2 * delta."
         )
+    slack = _validate.strictly_between(0, 1, slack=slack)
     return total(_part_price(part, slack / sharing) for part in parts)
 
 
 def epsilon(spent: Price, delta: float) -> float:
     """The epsilon at `delta` of everything that was paid for with `spent`."""
-    _validate.strictly_between(0, 1, delta=delta)
+    delta = _validate.strictly_between(0, 1, delta=delta)
     left = delta_beside(spent.slack, delta)
     if left <= 0:
         raise InvalidInput(
@@ -99,7 +102,7 @@ def epsilon_of(events: Sequence[Event], spent: Price, delta: float) -> float:
 
 def fits(events: Sequence[Event], spent: Price, budget: Budget) -> bool:
     """Whether `events`, for which `spent` was paid, stay within `budget`."""
-    if spent.mu_squared <= budget.mu_squared(spent.slack):
+    if spent.slack < budget.delta and spent.mu_squared <= budget.mu_squared(spent.slack):
         return True
     return _sealed_alone(events) and rdp_epsilon(events, budget.delta) <= budget.epsilon
 
@@ -128,7 +131,7 @@ def direct_epsilon(events: Iterable[Event], delta: float) -> float:
     Guarantees: an upper bound, provided no event was chosen from the output of another; steps,
     rates and noise of all of them were fixed before the first one ran.
     """
-    _validate.strictly_between(0, 1, delta=delta)
+    delta = _validate.strictly_between(0, 1, delta=delta)
     steps, gaussian_mu = _steps_and_gaussian(events)
     if not steps:
         return gdp.epsilon_from_mu(gaussian_mu, delta)
@@ -139,7 +142,7 @@ def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
     """Epsilon through Renyi DP: looser for Gaussian and sampled runs; prices random stopping."""
     from dp_accounting import rdp  # slow to import
 
-    _validate.strictly_between(0, 1, delta=delta)
+    delta = _validate.strictly_between(0, 1, delta=delta)
     accountant = rdp.RdpAccountant(_RDP_ORDERS)
     for event in events:
         accountant.compose(_to_dp_event(event))
@@ -153,7 +156,7 @@ def calibrate_full_batch(*, mu: float, steps: int) -> FullBatchRun:
 
 def calibrate_sampled(*, mu: float, slack: float, steps: int, sampling_rate: float) -> SampledRun:
     """The sampled run with the least noise whose price is at most (mu^2, slack)."""
-    _validate.positive(mu=mu, slack=slack)
+    mu = _validate.positive(mu=mu, at_most=gdp.LARGEST_MU)
 
     def run(noise: float) -> SampledRun:
         return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=sampling_rate)
@@ -167,7 +170,7 @@ def calibrate_direct(
 ) -> SampledRun:
     """The sampled run with the least noise such that it and the events `beside` it fit in
     (epsilon, delta) by direct composition."""
-    _validate.positive(epsilon=epsilon)
+    epsilon = _validate.positive(epsilon=epsilon, at_most=gdp.LARGEST_EPSILON)
 
     def run(noise: float) -> SampledRun:
         return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=sampling_rate)
@@ -224,11 +227,11 @@ def guarantee(
             "fixed before the first output was seen"
         )
     else:
-        accountant = "Gaussian DP that dominates each sampled run's privacy loss distribution"
+        accountant = "Gaussian DP that dominates each sampled run or sealed search"
     if sealed:
         notes.append("the number of trials and the losing trials of a sealed search stay secret")
     if sealed and len(parts) > 1:
-        notes.append("a sealed search enters by its (epsilon, delta) alone: valid, but loose")
+        notes.append("a sealed search in company counts by its (epsilon, delta): valid, but loose")
     return Guarantee(
         epsilon=bound,
         delta=delta,
@@ -249,7 +252,9 @@ def _replace_one_by_profile(events: Sequence[Event], delta: float) -> float:
     """Group privacy of two: 2 epsilon at delta1 (1 + e^epsilon), for a delta1 that keeps this
     below delta."""
     guess = 2 * rdp_epsilon(events, delta)
-    bound = rdp_epsilon(events, delta / (1 + math.exp(min(guess, 700.0))))
+    if guess > 200:
+        return math.inf
+    bound = rdp_epsilon(events, delta / (1 + math.exp(guess)))
     return 2 * bound if bound <= guess else math.inf
 
 
@@ -288,7 +293,7 @@ def _gaussian_mu_squared(event: Event) -> float:
         case NoisyCount(counts=counts, noise=noise, centered=False):
             return gdp.full_batch_mu_squared(counts, noise)
         case NoisyCount(counts=counts, noise=noise, centered=True):
-            # A row right under k of n models moves the centred counts by sqrt(k (n-k) / n).
+            # A row counted k times of n moves the centred counts by sqrt(k (n-k) / n).
             squared_sensitivity = (counts // 2) * (counts - counts // 2) / counts
             return squared_sensitivity * gdp.full_batch_mu_squared(1, noise)
     raise UnpricedEvent(
@@ -345,19 +350,25 @@ def _central_limit_noise(mu: float, steps: int, sampling_rate: float) -> float:
 
 
 def _least_noise(cost: Callable[[float], float], target: float, guess: float) -> float:
-    """The least noise with cost(noise) <= target; cost falls as noise grows. The answer always
-    satisfies the target, and misses it by less than the calibration tolerance."""
+    """The least noise with cost(noise) <= target; cost falls as noise grows.
+
+    The answer always satisfies the target, and misses it by less than the calibration tolerance
+    unless even the floor of the search would do.
+    """
 
     def excess(log_noise: float) -> float:
-        spent = cost(math.exp(log_noise))
-        return (
-            math.log(spent / target) if 0 < spent < math.inf else math.copysign(1e3, spent - target)
-        )
+        try:
+            spent = cost(math.exp(log_noise))
+        except sampled.TooLittleNoise:
+            return 1e3
+        return math.log(spent / target) if spent > 0 else -1e3
 
-    low = high = math.log(guess)
+    low = high = max(math.log(guess), _LOG_NOISE_FLOOR)
     step = 0.05
     while excess(low) <= 0:
-        low, step = low - step, 2 * step
+        if low == _LOG_NOISE_FLOOR:
+            return math.exp(low)
+        low, step = max(low - step, _LOG_NOISE_FLOOR), 2 * step
     step = 0.05
     while excess(high) > 0:
         high, step = high + step, 2 * step

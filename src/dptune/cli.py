@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,9 +16,11 @@ import dptune
 from dptune import _screen, accounting
 from dptune.errors import DptuneError, InvalidInput
 from dptune.fingerprint import fingerprint_file
-from dptune.ledger import Ledger
 from dptune.privacy import Budget, FullBatchRun, Receipt, SampledRun
 from dptune.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
+
+if TYPE_CHECKING:
+    from dptune.ledger import Ledger
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
@@ -195,7 +197,7 @@ def plan(
 @app.command()
 def budget(where: Where, as_json: AsJson = False) -> None:
     """Show a ledger: what is spent, what is left, every payment; verifies the whole chain."""
-    ledger = Ledger.open(where)
+    ledger = dptune.Ledger.open(where)
     state = ledger.state()
     plain = {"ledger": ledger.address, **state.to_dict()}
     _show(as_json, plain, lambda: _screen.budget(ledger.address, state))
@@ -216,7 +218,7 @@ def open_ledger(
     --epsilon 1 --delta 1e-5
     """
     fingerprint = fingerprint_file(data)
-    ledger = Ledger.create(where, Budget(epsilon, delta), dataset=dataset)
+    ledger = dptune.Ledger.create(where, Budget(epsilon, delta), dataset=dataset)
     ledger.declare(fingerprint, reason="first version")
     _show_ledger(ledger, as_json, f"opened {ledger.address} for data set {dataset!r}")
 
@@ -224,7 +226,7 @@ def open_ledger(
 @ledger_app.command()
 def declare(where: Where, data: Data, reason: Reason, as_json: AsJson = False) -> None:
     """Declare that a file is another version of the ledger's data set and shares its budget."""
-    ledger = Ledger.open(where)
+    ledger = dptune.Ledger.open(where)
     ledger.declare(fingerprint_file(data), reason=reason)
     _show_ledger(ledger, as_json, "declared; payments for this file are taken from the same budget")
 
@@ -234,7 +236,7 @@ def change_budget(
     where: Where, epsilon: Epsilon, delta: Delta, reason: Reason, as_json: AsJson = False
 ) -> None:
     """Replace the budget. The old one and the reason stay in the ledger."""
-    ledger = Ledger.open(where)
+    ledger = dptune.Ledger.open(where)
     ledger.change_budget(Budget(epsilon, delta), reason=reason)
     _show_ledger(ledger, as_json, "changed")
 
@@ -254,7 +256,7 @@ def reserve(
     Example: dptune ledger reserve patients.db --data patients.csv --purpose "trial 1" --steps 100
     --noise-multiplier 60
     """
-    ledger = Ledger.open(where)
+    ledger = dptune.Ledger.open(where)
     event = _run(steps, noise_multiplier, sampling_rate)
     receipt = ledger.reserve(event, purpose=purpose, fingerprint=fingerprint_file(data))
     _show_payment(ledger, receipt, "reserved", as_json)
@@ -263,7 +265,7 @@ def reserve(
 @ledger_app.command()
 def commit(where: Where, payment: Number, as_json: AsJson = False) -> None:
     """Record that a reserved run has ended and its output exists."""
-    ledger = Ledger.open(where)
+    ledger = dptune.Ledger.open(where)
     receipt = ledger.receipt(payment)
     ledger.commit(receipt)
     _show_payment(ledger, receipt, "committed", as_json)
@@ -272,7 +274,7 @@ def commit(where: Where, payment: Number, as_json: AsJson = False) -> None:
 @ledger_app.command()
 def void(where: Where, payment: Number, reason: Reason, as_json: AsJson = False) -> None:
     """Give a reservation back. Only for a run that never started: once it read a row, it counts."""
-    ledger = Ledger.open(where)
+    ledger = dptune.Ledger.open(where)
     receipt = ledger.receipt(payment)
     ledger.void(receipt, reason=reason)
     _show_payment(ledger, receipt, "voided", as_json)
@@ -288,13 +290,13 @@ def bench_accounting(as_json: AsJson = False) -> None:
     _show(as_json, results, lambda: _screen.bench_accounting(results))
 
 
-def _show_ledger(ledger: Ledger, as_json: bool, done: str) -> None:
+def _show_ledger(ledger: "Ledger", as_json: bool, done: str) -> None:
     state = ledger.state()
     plain = {"ledger": ledger.address, **state.to_dict()}
     _show(as_json, plain, lambda: _screen.note(done, state))
 
 
-def _show_payment(ledger: Ledger, receipt: Receipt, state: str, as_json: bool) -> None:
+def _show_payment(ledger: "Ledger", receipt: Receipt, state: str, as_json: bool) -> None:
     now = ledger.state()
     plain = {
         "ledger": ledger.address,

@@ -22,7 +22,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dptune import _chain, _validate, accounting
+from dptune import _chain, _validate, accounting, gdp
 from dptune._chain import BudgetChange as BudgetChange
 from dptune._chain import Payment as Payment
 from dptune._chain import State as State
@@ -125,6 +125,7 @@ class Ledger:
             slack = 0.0
         elif slack is None:
             slack = accounting.default_slack(self.state().budget.delta, sampled_runs=10)
+        slack = _validate.non_negative(slack=slack, at_most=1.0)
         price = accounting.price(event, slack=slack)  # may take a second: not while others wait
         with self._writing() as (past, append):
             state = past.state()
@@ -202,7 +203,9 @@ class Ledger:
 
 def _epsilon(price: Price, delta: float) -> str:
     if price.slack >= delta:
-        return f"a failure probability of {price.slack:.3g}"
+        return f"a failure probability of {cost(price.slack)}"
+    if price.mu > gdp.LARGEST_MU:
+        return f"mu {cost(price.mu)}"
     return f"epsilon {cost(accounting.epsilon(price, delta))}"
 
 

@@ -10,11 +10,16 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from numbers import Integral
 from typing import Any, ClassVar
 
 from dptune import _validate, gdp, rounding
 from dptune.errors import InvalidInput, UnpricedEvent
+
+
+def _set(frozen: object, **values: object) -> None:
+    """Put checked and converted values into a frozen record under construction."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,9 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        _validate.positive(epsilon=self.epsilon)
-        _validate.strictly_between(0, 1, delta=self.delta)
+        epsilon = _validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
+        delta = _validate.strictly_between(gdp.SMALLEST_DELTA, 1, delta=self.delta)
+        _set(self, epsilon=epsilon, delta=delta)
 
     @cached_property
     def mu(self) -> float:
@@ -80,8 +86,8 @@ class FullBatchRun:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _validate.whole(1, steps=self.steps)
-        _validate.positive(noise_multiplier=self.noise_multiplier)
+        steps = _validate.whole(1, steps=self.steps)
+        _set(self, steps=steps, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +100,10 @@ class SampledRun:
     sampling_rate: float
 
     def __post_init__(self) -> None:
-        _validate.whole(1, steps=self.steps)
-        _validate.positive(noise_multiplier=self.noise_multiplier)
-        _validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
+        steps = _validate.whole(1, steps=self.steps)
+        rate = _validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
+        noise = _noise(noise_multiplier=self.noise_multiplier)
+        _set(self, steps=steps, noise_multiplier=noise, sampling_rate=rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +120,8 @@ class NoisyCount:
     centered: bool = False
 
     def __post_init__(self) -> None:
-        _validate.whole(1, counts=self.counts)
-        _validate.positive(noise=self.noise)
+        counts = _validate.whole(1, counts=self.counts)
+        _set(self, counts=counts, noise=_noise(noise=self.noise), centered=bool(self.centered))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +132,7 @@ class PrivateMean:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _validate.positive(noise_multiplier=self.noise_multiplier)
+        _set(self, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +143,21 @@ class Composition:
     parts: tuple["Event", ...]
 
     def __post_init__(self) -> None:
-        if not self.parts:
+        parts = tuple(self.parts)
+        if not parts:
             raise InvalidInput("a composition needs at least one part; got none.")
+        for part in parts:
+            _must_be_event(part)
+        _set(self, parts=parts)
+
+
+def _noise(**named: object) -> float:
+    return _validate.positive(at_most=1e100, **named)
+
+
+def _must_be_event(value: object) -> None:
+    if not isinstance(value, Event):
+        raise InvalidInput(f"an event is made of dptune's events; got {value!r}.")
 
 
 STOPPING_DISTRIBUTIONS = ("geometric", "logarithmic", "poisson")
@@ -158,13 +178,10 @@ class RandomStopping:
     distribution: str = "geometric"
 
     def __post_init__(self) -> None:
-        _validate.positive(expected_trials=self.expected_trials)
+        _must_be_event(self.trial)
         _validate.one_of(STOPPING_DISTRIBUTIONS, distribution=self.distribution)
-        if self.distribution != "poisson" and self.expected_trials <= 1:
-            raise InvalidInput(
-                f"a {self.distribution} number of trials is at least 1, so expected_trials must be "
-                f"above 1; got {self.expected_trials!r}."
-            )
+        trials = _validate.strictly_between(1, 1e9, expected_trials=self.expected_trials)
+        _set(self, expected_trials=trials)
 
 
 Event = FullBatchRun | SampledRun | NoisyCount | PrivateMean | Composition | RandomStopping
@@ -183,8 +200,6 @@ def event_to_dict(event: Event) -> dict[str, Any]:
             value = [event_to_dict(part) for part in value]
         elif isinstance(value, Event):
             value = event_to_dict(value)
-        elif not isinstance(value, bool | str):  # numpy's numbers are not JSON's
-            value = int(value) if isinstance(value, Integral) else float(value)
         plain[field.name] = value
     return plain
 
@@ -271,12 +286,12 @@ class Guarantee:
         epsilon, replaced = rounding.cost(self.epsilon), rounding.cost(self.replace_one_epsilon)
         if math.isinf(self.replace_one_epsilon):
             replaced = "not bounded by any finite number we know of"
-        failure = f", outside a failure of probability {self.slack:.2g}" if self.slack else ""
+        failure = f", outside a failure of probability {rounding.cost(self.slack)}"
         sections = [
-            ("Promise", f"({epsilon}, {self.delta:g})-differential privacy for {self.unit}"),
+            ("Promise", f"({epsilon}, {self.delta!r})-differential privacy for {self.unit}"),
             ("Neighbours", self.neighbours),
             ("Replace-one", f"were a row exchanged for another, epsilon would be {replaced}"),
-            ("Gaussian DP", f"mu {rounding.cost(self.mu, 5)}{failure}"),
+            ("Gaussian DP", f"mu {rounding.cost(self.mu, 5)}{failure if self.slack else ''}"),
             ("Rows enter by", self.sampler),
             ("Accountant", self.accountant),
             ("Search", f"the search for hyperparameters is {_COVERED[self.covers_search]}"),

@@ -8,7 +8,7 @@ What something costs is shown rounded up, what somebody may still spend rounded 
 ('0.000124', '0.000123')
 """
 
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 # Computed epsilons lie at least this much (relative) on the safe side of the truth already, so an
 # epsilon of 1.0000000000000002 may be shown as 1.0000.
@@ -29,7 +29,10 @@ def _round(value: float, decimals: int, direction: str) -> str:
     exact = Decimal(value)
     if not exact.is_finite():
         return str(value)
-    if exact != 0:
-        decimals = max(decimals, 2 - exact.adjusted())
-    rounded = exact.quantize(Decimal(1).scaleb(-decimals), rounding=direction)
-    return f"{rounded:f}" if decimals <= 8 else f"{rounded:.2e}"
+    if exact == 0:
+        return f"{exact:.{decimals}f}"
+    magnitude = exact.adjusted()
+    if -5 < magnitude < 12:
+        decimals = max(decimals, 2 - magnitude)
+        return f"{exact.quantize(Decimal(1).scaleb(-decimals), rounding=direction):f}"
+    return f"{Context(prec=3, rounding=direction).create_decimal(exact):.2e}"

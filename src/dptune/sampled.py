@@ -20,15 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
 from scipy.special import ndtri
 
 from dptune.errors import UnpricedEvent
 
 Array = NDArray[np.float64]
 
-# Grid spacing in standard deviations of one step's loss. Connecting the dots inflates mu by about
-# spacing^2/12, here 3e-5.
+# Grid spacing in standard deviations of a typical step's loss. Connecting the dots inflates mu by
+# spacing^2/12 for equal steps, here 3e-5, and by no more than three times that for a mixture.
 _SPACING = 0.02
 _MOST_BINS = 2**19
 # Share of the caller's failure probability that pays for cut tails and rounding.
@@ -76,38 +75,43 @@ class TradeOff:
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon with hit - exp(epsilon) * false_alarm <= delta at every vertex."""
-        hit, false_alarm = self._more_likely_than(delta)
+        hit, false_alarm = self._above(delta, certain=math.inf)
         return _largest(np.log((hit - delta) / false_alarm))
 
     def mu(self, slack: float) -> float:
         """Smallest mu such that G_mu together with a failure probability `slack` dominates.
 
-        That pair's curve is miss = (1-slack) * G_mu(false_alarm/(1-slack)); solving it for mu at
-        each vertex and taking the largest keeps every vertex on the safe side.
+        That pair's curve is miss = (1-slack) * G_mu(false_alarm/(1-slack)), and zero beyond
+        1-slack; solving it for mu at each vertex and taking the largest keeps every vertex on the
+        safe side.
         """
-        hit, false_alarm = self._more_likely_than(slack)
+        hit, false_alarm = self._above(slack, certain=1 - slack)
         return _largest(ndtri((hit - slack) / (1 - slack)) - ndtri(false_alarm / (1 - slack)))
 
-    def _more_likely_than(self, failure: float) -> tuple[Array, Array]:
-        seen = self.hit > failure
-        hit, false_alarm = np.minimum(self.hit[seen], 1.0), self.false_alarm[seen]
-        # A test that never errs, or whose errors are below what we can certify, has no bound.
-        if np.any(false_alarm < np.finfo(float).tiny):
-            raise UnpricedEvent(_TOO_LITTLE_NOISE)
+    def _above(self, failure: float, certain: float) -> tuple[Array, Array]:
+        """Vertices that a failure of this probability does not explain."""
+        explained = (self.hit <= failure) | (self.false_alarm >= certain)
+        hit, false_alarm = np.minimum(self.hit, 1.0)[~explained], self.false_alarm[~explained]
+        if not np.all(false_alarm >= np.finfo(float).tiny):  # a test that errs never, or too rarely
+            raise TooLittleNoise
         return hit, false_alarm
 
 
 def _largest(bounds: Array) -> float:
     largest = float(np.max(bounds, initial=0.0))
     if not math.isfinite(largest):
-        raise UnpricedEvent(_TOO_LITTLE_NOISE)
+        raise TooLittleNoise
     return largest
 
 
-_TOO_LITTLE_NOISE = (
-    "this much sampling with so little noise tells neighbours apart almost surely, and no useful "
-    "bound can be certified in double precision; use more noise, fewer steps or a lower rate."
-)
+class TooLittleNoise(UnpricedEvent):
+    """Neighbours can be told apart almost surely, beyond what double precision can bound."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "with so little noise the sampled run tells neighbours apart almost surely, and no "
+            "useful bound can be certified; use more noise, fewer steps or a lower sampling rate."
+        )
 
 
 def trade_off(steps: Sequence[Step], *, gaussian_mu: float = 0.0, failure: float) -> TradeOff:
@@ -129,7 +133,9 @@ def trade_off(steps: Sequence[Step], *, gaussian_mu: float = 0.0, failure: float
         parts.append(Step(sampling_rate=1.0, noise_multiplier=1 / gaussian_mu, count=1))
     cut = lost / (4 * len(parts))  # twice per part: half of `lost` cuts tails, half is for rounding
     widest = max(_loss_range(part, cut / part.count) for part in parts)
-    interval = max(_SPACING * min(part.loss_deviation for part in parts), widest / _MOST_BINS)
+    deviation = math.hypot(*(math.sqrt(part.count) * part.loss_deviation for part in parts))
+    typical = deviation / math.sqrt(sum(part.count for part in parts))
+    interval = max(_SPACING * typical, widest / _MOST_BINS)
     hits, false_alarms = [], []
     for removed in (True, False):
         losses = [_repeat(_one_step(part, removed, interval, cut), part, cut) for part in parts]
@@ -184,11 +190,14 @@ def _one_step(step: Step, removed: bool, interval: float, cut: float) -> _Losses
     panels = np.unique(np.concatenate([np.linspace(low, high, 200), np.clip(knots, low, high)]))
     width = np.diff(panels)
     z = panels[:-1, None] + width[:, None] * (_NODES + 1) / 2
-    mass = np.exp(-z * z / 2) * (width[:, None] * _WEIGHTS / math.sqrt(8 * math.pi))
+    weight = width[:, None] * _WEIGHTS / math.sqrt(8 * math.pi)
     loss = _log_ratio(z, step)
     middle = _log_ratio((panels[:-1] + panels[1:]) / 2, step)
+    mass = weight * np.exp(-z * z / 2)
     if removed:  # the upper hypothesis is the mixture, else N(0,1)
-        mass *= np.exp(loss)
+        shifted = z - 1 / step.noise_multiplier
+        mass = (1 - step.sampling_rate) * mass
+        mass += step.sampling_rate * weight * np.exp(-shifted * shifted / 2)
     else:
         loss, middle = -loss, -middle
     below = np.floor(middle / interval).astype(np.int64)
@@ -198,6 +207,8 @@ def _one_step(step: Step, removed: bool, interval: float, cut: float) -> _Losses
     masses: Array = np.zeros(int(np.ptp(below)) + 2)
     np.add.at(masses, below - lowest, (mass * (1 - up)).sum(axis=1))
     np.add.at(masses, below - lowest + 1, (mass * up).sum(axis=1))
+    if not abs(masses.sum() - 1) < 2 * tail + 1e-9:  # also where it is not a number
+        raise TooLittleNoise
     # Outside the panels: high losses count as infinite, low losses are rounded up to the lowest.
     masses[0] += tail
     return _Losses(lowest, masses, tail)
@@ -215,6 +226,8 @@ def _repeat(losses: _Losses, step: Step, cut: float) -> _Losses:
 
 
 def _convolve(parts: list[_Losses], for_rounding: float) -> _Losses:
+    from scipy.signal import fftconvolve  # slow to import
+
     lowest, masses, infinite = parts[0].lowest, parts[0].masses, for_rounding + parts[0].infinite
     for part in parts[1:]:
         lowest += part.lowest

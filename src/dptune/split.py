@@ -30,7 +30,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         _validate.whole(1, trials=self.trials)
-        _validate.positive(epsilon=self.epsilon)
+        _validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def split_budget(
     only.
     """
     if score_share != 0:
-        _validate.strictly_between(0, 1, score_share=score_share)
+        score_share = _validate.strictly_between(1e-12, 1, score_share=score_share)
     everything = budget.mu_squared()
     scores = _scores(sweeps, score_share * everything)
     slots = []
@@ -157,4 +157,5 @@ def _scores(sweeps: Sequence[Sweep], mu_squared: float) -> tuple[NoisyCount, ...
 
 
 def _together(slots: Sequence[Slot]) -> Price:
-    return total(Price(slot.mu_squared) for slot in slots for _ in range(slot.count))
+    # The product is rounded; paid one by one, the slots must not come to more.
+    return total(Price(slot.count * slot.mu_squared * (1 + 4e-16)) for slot in slots)

@@ -1,0 +1,104 @@
+"""Sixteen processes pay from one budget at once, in each kind of store."""
+
+import math
+import os
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from conftest import ROWS, new_ledger
+from dptune import Budget, FullBatchRun, Ledger, accounting
+from dptune.errors import BudgetExceeded, LedgerExists
+
+PROCESSES = 16
+FITS = 100  # how many payments the budget holds
+EVENT = FullBatchRun(steps=1, noise_multiplier=100.0)
+
+
+def pay_until_refused(address: str, start: float, results: "object") -> None:
+    ledger = Ledger.open(address)
+    time.sleep(max(0.0, start - time.time()))
+    granted = []
+    while True:
+        try:
+            receipt = ledger.reserve(EVENT, purpose=f"by {os.getpid()}", fingerprint=ROWS)
+        except BudgetExceeded:
+            break
+        granted.append((receipt.payment, receipt.entry))
+    results.put(granted)  # type: ignore[attr-defined]
+
+
+def create(address: str, start: float, results: "object") -> None:
+    time.sleep(max(0.0, start - time.time()))
+    try:
+        Ledger.create(address, Budget(1.0, 1e-5), dataset=f"by {os.getpid()}")
+        outcome = "created"
+    except LedgerExists:
+        outcome = "refused"
+    results.put(outcome)  # type: ignore[attr-defined]
+
+
+def run_together(work: "object", address: str) -> list[object]:
+    context = get_context("fork")
+    results = context.Queue()
+    start = time.time() + 0.5
+    processes = [
+        context.Process(target=work, args=(address, start, results))  # type: ignore[arg-type]
+        for _ in range(PROCESSES)
+    ]
+    for process in processes:
+        process.start()
+    outcomes = [results.get(timeout=240) for _ in processes]
+    for process in processes:
+        process.join(timeout=60)
+        assert process.exitcode == 0
+    return outcomes
+
+
+def test_never_a_unit_more_than_the_budget_is_granted(address: str) -> None:
+    price = accounting.price(EVENT).mu_squared
+    epsilon = accounting.gdp.epsilon_from_mu(math.sqrt(price * (FITS + 0.5)), 1e-5)
+    ledger = new_ledger(address, Budget(epsilon, 1e-5))
+    outcomes = run_together(pay_until_refused, address)
+    granted = [receipt for outcome in outcomes for receipt in outcome]  # type: ignore[attr-defined]
+    state = ledger.state()
+    assert len(granted) == FITS
+    assert sorted(granted) == [(p.number, p.entry) for p in state.payments]  # no payment is lost
+    assert state.spent.mu_squared <= state.budget.mu_squared()
+    assert state.spent.mu_squared + price > state.budget.mu_squared()
+
+
+def test_of_many_creations_at_once_one_succeeds(address: str) -> None:
+    outcomes = run_together(create, address)
+    assert sorted(outcomes) == ["created"] + ["refused"] * (PROCESSES - 1)  # type: ignore[type-var]
+    assert Ledger.open(address).state().entries == 1
+
+
+def test_two_names_of_one_file_are_one_ledger(tmp_path: Path) -> None:
+    new_ledger(str(tmp_path / "a.db"), Budget(1.0, 1e-5))
+    (tmp_path / "b.db").symlink_to(tmp_path / "a.db")
+    Ledger.open(str(tmp_path / "b.db")).reserve(EVENT, purpose="x", fingerprint=ROWS)
+    assert Ledger.open(f"sqlite:///{tmp_path}/a.db").spent() == accounting.price(EVENT)
+
+
+@pytest.mark.parametrize("kind", ["deadlock"])
+def test_readers_and_writers_do_not_block_each_other_for_good(kind: str, ledger: Ledger) -> None:
+    context = get_context("fork")
+    stop = context.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            ledger.state()
+
+    readers = [context.Process(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for _ in range(20):
+        ledger.commit(ledger.reserve(EVENT, purpose="trial", fingerprint=ROWS))
+    stop.set()
+    for reader in readers:
+        reader.join(timeout=30)
+        assert reader.exitcode == 0
+    assert len(ledger.state().payments) == 20

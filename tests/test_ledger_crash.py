@@ -1,0 +1,177 @@
+"""Processes die at any instruction; what was granted stays granted, and the ledger opens again."""
+
+import os
+import random
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from conftest import ROWS, new_ledger
+from dptune import Budget, FullBatchRun, Ledger, Receipt
+
+RANDOM_KILLS = 200
+TINY = FullBatchRun(steps=1, noise_multiplier=1000.0)
+
+
+def fork(child: Callable[[], None]) -> int:
+    """Run `child` in a forked process that never returns into pytest."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            child()
+        finally:
+            os._exit(0)
+    return pid
+
+
+def pay_and_report(address: str, report: int) -> None:
+    """Reserve, tell the parent which payment was granted, commit; again and again."""
+    ledger = Ledger.open(address)
+    while True:
+        receipt = ledger.reserve(TINY, purpose="trial", fingerprint=ROWS)
+        os.write(report, f"{receipt.payment} {receipt.entry}\n".encode())
+        ledger.commit(receipt)
+
+
+def read_all(pipe: int) -> list[tuple[int, str]]:
+    """What the child had reported before it died."""
+    text = b""
+    while chunk := os.read(pipe, 65536):
+        text += chunk
+    lines = [line for line in text.decode().split("\n")[:-1] if line]
+    return [(int(number), entry) for number, entry in map(str.split, lines)]
+
+
+def test_nothing_granted_is_lost_in_200_kills_at_random_moments(tmp_path: Path) -> None:
+    address = str(tmp_path / "ledger.db")
+    new_ledger(address, Budget(8.0, 1e-5))
+    rng = random.Random(20240101)
+    granted: dict[int, str] = {}
+    for _ in range(RANDOM_KILLS):
+        reading, writing = os.pipe()
+        pid = fork(lambda: pay_and_report(address, writing))  # noqa: B023
+        os.close(writing)
+        time.sleep(rng.uniform(0.001, 0.06))
+        os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        granted.update(read_all(reading))
+        os.close(reading)
+    state = Ledger.open(address).state()  # opens, and the chain verifies
+    on_disk = {payment.number: payment.entry for payment in state.payments}
+    assert granted.items() <= on_disk.items()
+    assert granted  # the children did get to work
+    # A grant may be on disk though the child died before it could say so; never the reverse.
+    assert len(on_disk) <= len(granted) + RANDOM_KILLS
+    assert {payment.state for payment in state.payments} <= {"reserved", "committed"}
+    assert state.spent.mu_squared == pytest.approx(len(on_disk) * 1e-6)
+    Ledger.open(address).reserve(TINY, purpose="life goes on", fingerprint=ROWS)
+
+
+def die_at_line(number: int) -> None:
+    """Kill this process at the `number`-th line of ledger code that it is about to run."""
+    files = {"ledger.py", "_chain.py", "_store.py"}
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        nonlocal lines
+        if Path(frame.f_code.co_filename).name not in files:
+            return None
+        if event == "line":
+            lines += 1
+            if lines == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)  # type: ignore[arg-type]
+
+
+ACTIONS: dict[str, Callable[[Ledger, Receipt], object]] = {
+    "reserve": lambda ledger, _: ledger.reserve(TINY, purpose="new", fingerprint=ROWS),
+    "commit": lambda ledger, receipt: ledger.commit(receipt),
+    "void": lambda ledger, receipt: ledger.void(receipt, reason="typo"),
+    "declare": lambda ledger, _: ledger.declare("other rows", reason="new rows"),
+    "change_budget": lambda ledger, _: ledger.change_budget(Budget(9.0, 1e-5), reason="more"),
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_death_at_any_line_leaves_all_or_nothing(action: str, tmp_path: Path) -> None:
+    stride = 1 if action == "reserve" else 5  # they share most lines; every one for reserve
+    original = tmp_path / "original.db"
+    ledger = new_ledger(str(original), Budget(8.0, 1e-5))
+    receipt = ledger.reserve(TINY, purpose="before", fingerprint=ROWS)
+    before, deaths = ledger.state(), 0
+    while True:
+        copy = tmp_path / f"{deaths}.db"
+        shutil.copy(original, copy)
+
+        def child() -> None:
+            ledger = Ledger.open(str(copy))  # noqa: B023
+            die_at_line(1 + stride * deaths)  # noqa: B023
+            ACTIONS[action](ledger, receipt)
+
+        _, status = os.waitpid(fork(child), 0)
+        after = Ledger.open(str(copy)).state()
+        if after != before:
+            assert after.entries == before.entries + 1
+        if os.WIFEXITED(status):
+            break
+        deaths += 1
+    assert deaths * stride > 100
+    assert after.entries == before.entries + 1
+
+
+def test_a_creation_that_dies_leaves_a_whole_ledger_or_none(tmp_path: Path) -> None:
+    for line in range(1, 400):
+        address = tmp_path / f"{line}.db"
+
+        def child() -> None:
+            die_at_line(line)  # noqa: B023
+            Ledger.create(str(address), Budget(1.0, 1e-5), dataset="patients")  # noqa: B023
+
+        _, status = os.waitpid(fork(child), 0)
+        if address.exists():
+            assert Ledger.open(str(address)).state().entries == 1
+        if os.WIFEXITED(status):
+            assert address.exists()
+            break
+    else:
+        pytest.fail("the creation never came through")
+
+
+def test_a_process_that_stops_inside_a_transaction_does_not_block_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dptune import _store
+    from dptune.errors import LedgerLocked
+
+    address = str(tmp_path / "ledger.db")
+    ledger = new_ledger(address, Budget(8.0, 1e-5))
+    reading, writing = os.pipe()
+
+    def hold() -> None:
+        with ledger._writing():
+            os.write(writing, b"held")
+            time.sleep(60)
+
+    pid = fork(hold)
+    assert select.select([reading], [], [], 20)[0]
+    monkeypatch.setattr(_store, "LOCK_TIMEOUT_SECONDS", 0.2)
+    try:
+        with pytest.raises(LedgerLocked, match="nothing was written"):
+            ledger.reserve(TINY, purpose="trial", fingerprint=ROWS)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(reading)
+        os.close(writing)
+    ledger.reserve(TINY, purpose="trial", fingerprint=ROWS)

@@ -1,0 +1,178 @@
+"""A torn or edited ledger is refused with a clear error."""
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import ROWS
+from dptune import Budget, FullBatchRun, Ledger
+from dptune._chain import State
+from dptune.errors import LedgerCorrupt, LedgerUnavailable
+
+EVENT = FullBatchRun(steps=100, noise_multiplier=400.0)
+
+
+@pytest.fixture
+def written(ledger: Ledger) -> Path:
+    """A ledger with a life: five payments, one committed, one voided, a changed budget."""
+    receipts = [ledger.reserve(EVENT, purpose=f"trial {i}", fingerprint=ROWS) for i in range(5)]
+    ledger.commit(receipts[0])
+    ledger.void(receipts[1], reason="never started")
+    ledger.change_budget(Budget(2.0, 1e-5), reason="approved")
+    return Path(ledger.address)
+
+
+EDITS = {
+    "a payment made cheaper": "UPDATE entries SET mu_squared = mu_squared / 2 WHERE number = 5",
+    "a payment made cheaper by one bit": (
+        "UPDATE entries SET mu_squared = mu_squared * (1 - 2e-16) WHERE number = 5"
+    ),
+    "a purpose reworded": "UPDATE entries SET text = 'other' WHERE number = 4",
+    "a time moved": "UPDATE entries SET time = '2020-01-01T00:00:00+00:00' WHERE number = 4",
+    "a reservation turned into a void": "UPDATE entries SET kind = 'void' WHERE number = 8",
+    "a commit turned into a void": "UPDATE entries SET kind = 'void' WHERE kind = 'commit'",
+    "a void pointed elsewhere": "UPDATE entries SET payment = 5 WHERE kind = 'void'",
+    "the budget raised": "UPDATE entries SET epsilon = 8 WHERE number = 1",
+    "the budget raised later": "UPDATE entries SET epsilon = 8 WHERE kind = 'budget'",
+    "a fingerprint exchanged": "UPDATE entries SET fingerprint = 'ab' WHERE kind = 'declare'",
+    "an event reworded": "UPDATE entries SET event = replace(event, '400', '900')",
+    "a payment removed": "DELETE FROM entries WHERE number = 5",
+    "the last entry removed": "DELETE FROM entries WHERE number = 10",
+    "the first entry removed": "DELETE FROM entries WHERE number = 1",
+    "everything removed": "DELETE FROM entries",
+    "two entries swapped": (
+        "UPDATE entries SET number = CASE number WHEN 4 THEN 1005 WHEN 5 THEN 1004 ELSE number END;"
+        "UPDATE entries SET number = number - 1000 WHERE number > 1000"
+    ),
+    "an entry repeated": (
+        "INSERT INTO entries SELECT 11, time, kind, 3, event, mu_squared, slack, fingerprint, "
+        "epsilon, delta, text, hash, hash FROM entries WHERE kind = 'void'"
+    ),
+    "the end forgotten": "DELETE FROM head",
+    "the end moved": "UPDATE head SET number = 9",
+    "two ends": "INSERT INTO head SELECT * FROM head",
+    "an event that is no JSON": "UPDATE entries SET event = '{' WHERE number = 4",
+    "a number that is a text": "UPDATE entries SET mu_squared = 'cheap' WHERE number = 4",
+    "a column gone": "DROP VIEW payments; ALTER TABLE entries DROP COLUMN slack",
+    "the table gone": "DROP VIEW payments; DROP TABLE entries",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+def test_an_edited_ledger_is_refused(edit: str, written: Path) -> None:
+    connection = sqlite3.connect(written)
+    connection.executescript(edit)
+    connection.close()
+    with pytest.raises(LedgerCorrupt, match=r"damaged .* Restore it from a backup"):
+        Ledger.open(str(written))
+
+
+def test_an_edit_under_an_open_ledger_is_refused_at_the_next_payment(written: Path) -> None:
+    ledger = Ledger.open(str(written))
+    connection = sqlite3.connect(written)
+    connection.executescript(EDITS["a payment made cheaper"])
+    connection.close()
+    with pytest.raises(LedgerCorrupt, match=r"entry 5 was changed after it was written"):
+        ledger.reserve(EVENT, purpose="trial", fingerprint=ROWS)
+
+
+def open_damaged(path: Path) -> State | None:
+    """The state, or None where the ledger is refused as it should be."""
+    try:
+        return Ledger.open(str(path)).state()
+    except (LedgerCorrupt, LedgerUnavailable) as error:
+        assert str(error)
+        return None
+
+
+def damaged_copies(
+    written: Path, damage: Callable[[bytearray, random.Random], None], repeats: int
+) -> list[State | None]:
+    """Open `repeats` copies, each damaged anew."""
+    rng, whole = random.Random(20240101), written.read_bytes()
+    copy = written.with_name("copy.db")
+    states = []
+    for _ in range(repeats):
+        content = bytearray(whole)
+        damage(content, rng)
+        copy.write_bytes(content)
+        states.append(open_damaged(copy))
+        for litter in written.parent.glob("copy.db*"):
+            litter.unlink()
+    return states
+
+
+def test_a_truncated_file_is_refused(written: Path) -> None:
+    def cut(content: bytearray, rng: random.Random) -> None:
+        del content[rng.randrange(len(content)) :]
+
+    assert damaged_copies(written, cut, 150) == [None] * 150
+
+
+@pytest.mark.parametrize("kept", [0, 1, 4096, 8192])
+def test_a_file_cut_at_a_page_is_refused(kept: int, written: Path) -> None:
+    written.write_bytes(written.read_bytes()[:kept])
+    with pytest.raises(LedgerCorrupt):
+        Ledger.open(str(written))
+
+
+def test_flipped_bytes_are_refused_or_harmless(written: Path) -> None:
+    truth = Ledger.open(str(written)).state()
+
+    def flip(content: bytearray, rng: random.Random) -> None:
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+
+    states = damaged_copies(written, flip, 400)
+    # Some bytes are unused or repeated; then nothing may read differently.
+    assert all(state is None or state == truth for state in states)
+    assert None in states
+
+
+def test_overwritten_stretches_are_refused_or_harmless(written: Path) -> None:
+    truth = Ledger.open(str(written)).state()
+
+    def overwrite(content: bytearray, rng: random.Random) -> None:
+        start = rng.randrange(len(content) - 64)
+        content[start : start + 64] = rng.randbytes(64)
+
+    states = damaged_copies(written, overwrite, 150)
+    assert all(state is None or state == truth for state in states)
+    assert None in states
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database", b"x" * 5000])
+def test_a_file_that_is_no_ledger_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    path.write_bytes(content)
+    with pytest.raises(LedgerCorrupt, match=r"not a ledger|damaged"):
+        Ledger.open(str(path))
+    assert path.read_bytes() == content
+
+
+def test_another_program_s_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE entries (number INTEGER)")
+    connection.close()
+    with pytest.raises(LedgerCorrupt):
+        Ledger.open(str(path))
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises((LedgerCorrupt, LedgerUnavailable)):
+        Ledger.open(str(tmp_path))
+
+
+def test_an_older_copy_put_back_is_told_by_its_head(ledger: Ledger, tmp_path: Path) -> None:
+    """A whole ledger put back from a backup verifies; the head noted down elsewhere tells."""
+    backup = tmp_path / "backup.db"
+    ledger.reserve(EVENT, purpose="first", fingerprint=ROWS)
+    shutil.copy(ledger.address, backup)
+    receipt = ledger.reserve(EVENT, purpose="second", fingerprint=ROWS)
+    noted = ledger.state().head
+    assert noted == receipt.entry
+    assert Ledger.open(str(backup)).state().head != noted
