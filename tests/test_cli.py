@@ -155,7 +155,7 @@ def test_overdrawing_exits_with_3_and_spends_nothing(dptune: Run) -> None:
 def test_history_shows_voids_changes_and_versions(dptune: Run) -> None:
     dptune(*OPEN)
     dptune(*RESERVE, "60")
-    assert dptune("ledger", "void", "l.db", "3", "--reason", "typo")[0] == 0
+    assert dptune("ledger", "void", "l.db", "1", "--reason", "typo")[0] == 0
     budget = ("--epsilon", "2", "--delta", "1e-5", "--reason", "board")
     assert dptune("ledger", "change-budget", "l.db", *budget)[0] == 0
     Path("patients2.csv").write_text("age,ill\n41,0\n67,1\n50,1\n")

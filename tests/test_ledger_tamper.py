@@ -35,7 +35,7 @@ EDITS = {
     "a time moved": "UPDATE entries SET time = '2020-01-01T00:00:00+00:00' WHERE number = 4",
     "a reservation turned into a void": "UPDATE entries SET kind = 'void' WHERE number = 8",
     "a commit turned into a void": "UPDATE entries SET kind = 'void' WHERE kind = 'commit'",
-    "a void pointed elsewhere": "UPDATE entries SET payment = 5 WHERE kind = 'void'",
+    "a void pointed elsewhere": "UPDATE entries SET payment = 3 WHERE kind = 'void'",
     "the budget raised": "UPDATE entries SET epsilon = 8 WHERE number = 1",
     "the budget raised later": "UPDATE entries SET epsilon = 8 WHERE kind = 'budget'",
     "a fingerprint exchanged": "UPDATE entries SET fingerprint = 'ab' WHERE kind = 'declare'",

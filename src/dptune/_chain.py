@@ -39,7 +39,7 @@ entries = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("time", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("payment", sa.Integer),  # of commit and void: the entry that reserved
+    sa.Column("payment", sa.Integer),  # 1, 2, ... in reserve; commit and void point to it
     sa.Column("event", sa.Text),
     sa.Column("mu_squared", sa.Double),
     sa.Column("slack", sa.Double),
@@ -59,10 +59,11 @@ head = sa.Table(
 # For people who look with SQL: one row per payment, with its state.
 PAYMENTS_VIEW = """
 CREATE VIEW payments AS
-SELECT r.number AS payment, r.time, r.text AS purpose, r.event, r.mu_squared, r.slack,
+SELECT r.payment, r.time, r.text AS purpose, r.event, r.mu_squared, r.slack,
        r.fingerprint,
        COALESCE((SELECT CASE e.kind WHEN 'void' THEN 'voided' ELSE 'committed' END
-                 FROM entries e WHERE e.payment = r.number), 'reserved') AS state,
+                 FROM entries e WHERE e.payment = r.payment AND e.kind <> 'reserve'),
+                'reserved') AS state,
        r.previous, r.hash
 FROM entries r WHERE r.kind = 'reserve'
 """
@@ -205,6 +206,10 @@ class Replay:
     payments: dict[int, Payment] = field(default_factory=dict)
     last: Mapping[str, Any] | None = None
 
+    @property
+    def next_payment(self) -> int:
+        return len(self.payments) + 1
+
     def keyed(self, fingerprint: str) -> str:
         """A plain hash of private rows is a release; under a secret key it is not."""
         return hmac.new(self.key, fingerprint.encode(), "sha256").hexdigest()
@@ -241,8 +246,10 @@ class Replay:
                 self.fingerprints.add(entry["fingerprint"])
                 self.versions.append(Version(number, time, entry["text"]))
             case "reserve":
-                self.payments[number] = Payment(
-                    number,
+                payment_number = self.next_payment
+                _require(entry["payment"] == payment_number, "numbers its payment wrongly")
+                self.payments[payment_number] = Payment(
+                    payment_number,
                     time,
                     entry["text"],
                     event_from_dict(json.loads(entry["event"])),

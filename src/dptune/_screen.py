@@ -12,7 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from dptune.errors import DptuneError
-from dptune.privacy import Event, Guarantee, event_to_dict
+from dptune.privacy import (
+    Composition,
+    Event,
+    FullBatchRun,
+    Guarantee,
+    NoisyCount,
+    PrivateMean,
+    RandomStopping,
+    SampledRun,
+)
 from dptune.rounding import allowance, cost
 from dptune.split import BudgetSplit
 
@@ -33,6 +42,7 @@ def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
     rate = plain["sampling_rate"]
     sampler = "full batch" if rate is None else f"Poisson sampling at rate {rate:g}"
     table = _table(f"{plain['steps']} steps, {sampler}, delta {plain['delta']:g}")
+    table.show_header = False
     table.add_column()
     table.add_column(justify="right")
     table.add_column(style="dim")
@@ -78,10 +88,13 @@ def plan(split: BudgetSplit) -> None:
 
 def budget(address: str, state: "State") -> None:
     total = state.budget
-    used = state.spent.mu_squared / total.mu_squared(state.spent.slack)
+    # A sealed search that is alone may fit though its price in company would not.
+    used = min(1.0, state.spent.mu_squared / total.mu_squared(state.spent.slack))
     summary = Table.grid(padding=(0, 2))
     summary.add_row("budget", Text(f"epsilon {total.epsilon:g} at delta {total.delta:g}"))
-    summary.add_row("spent", Text(f"epsilon {cost(state.spent_epsilon)}"), _spent_bar(used))
+    spent = f"epsilon {cost(state.spent_epsilon)}, {100 * used:.1f} % of mu squared"
+    summary.add_row("spent", Text(spent))
+    summary.add_row("", _bar(used, "red" if used > 0.9 else "yellow" if used > 0.5 else "green"))
     left = f"enough for one run of epsilon {allowance(state.remaining_epsilon)}"
     summary.add_row("left", Text(left))
     chain = f"verified, {state.entries} entries, ends in {state.head[:16]}"
@@ -96,16 +109,14 @@ def budget(address: str, state: "State") -> None:
     _statement(state.guarantee())
 
 
-def note(done: str, state: "State") -> None:
-    """What was done to a ledger, and what is left now."""
+def note(done: str, state: "State", then: str = "") -> None:
+    """What was done to a ledger, what is left now, and what comes next."""
+    spent = f"epsilon {cost(state.spent_epsilon)} of {state.budget.epsilon:g}"
+    left = f"enough for one run of epsilon {allowance(state.remaining_epsilon)}"
     _out.print(Text(f"{done[0].upper()}{done[1:]}."))
-    _out.print(
-        Text(
-            f"Spent: epsilon {cost(state.spent_epsilon)} of {state.budget.epsilon:g} at delta "
-            f"{state.budget.delta:g}. Left: enough for one run of epsilon "
-            f"{allowance(state.remaining_epsilon)}."
-        )
-    )
+    _out.print(Text(f"Spent: {spent} at delta {state.budget.delta:g}. Left: {left}."))
+    if then:
+        _out.print(Text(then))
 
 
 def bench_accounting(results: dict[str, Any]) -> None:
@@ -123,16 +134,10 @@ def bench_accounting(results: dict[str, Any]) -> None:
             f"{row['ratio']:,.0f}",
         )
     _out.print(table)
-    table = _table("price of sampled runs (slack 1e-07)")
-    for name in (
-        "sampling rate",
-        "noise",
-        "steps",
-        "mu",
-        "time",
-        "dp-accounting's PLD",
-        "times slower",
-    ):
+    table = _table("price of sampled runs, and dp-accounting's PLD beside it")
+    for name in ("rate", "noise", "steps", "mu", "epsilon", "time"):
+        table.add_column(name, justify="right")
+    for name in ("PLD epsilon", "PLD time", "times slower"):
         table.add_column(name, justify="right")
     for row in results["sampled_prices"]:
         table.add_row(
@@ -140,7 +145,9 @@ def bench_accounting(results: dict[str, Any]) -> None:
             f"{row['noise_multiplier']:g}",
             f"{row['steps']:,}",
             cost(row["mu"], 5),
+            cost(row["epsilon"]),
             _seconds(row["seconds"]),
+            cost(row["pld_epsilon"]),
             _seconds(row["pld_seconds"]),
             f"{row['ratio']:.1f}",
         )
@@ -177,7 +184,7 @@ def _payments(state: "State") -> Table:
             str(payment.number),
             payment.time[:16].replace("T", " "),
             Text(payment.purpose),
-            _event(payment.event),
+            Text(_event(payment.event)),
             cost(payment.price.mu, 5),
             f"{100 * payment.price.mu_squared / everything:.1f} %" if counts else "",
             Text(payment.state, colors[payment.state]),
@@ -207,15 +214,20 @@ def _changes(state: "State") -> Table:
     return table
 
 
-def _event(event: Event) -> Text:
-    plain = event_to_dict(event)
-    kind = plain.pop("kind").replace("-", " ")
-    settings = ", ".join(
-        f"{name.replace('_', ' ')} {value:g}"
-        for name, value in plain.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    )
-    return Text.assemble(kind, (f" ({settings})" if settings else "", "dim"))
+def _event(event: Event) -> str:
+    match event:
+        case FullBatchRun(steps=steps, noise_multiplier=noise):
+            return f"{steps} full-batch steps, noise {noise:g}"
+        case SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=rate):
+            return f"{steps} steps sampled at {rate:g}, noise {noise:g}"
+        case NoisyCount(counts=counts, noise=noise):
+            return f"{counts} noisy counts, noise {noise:g}"
+        case PrivateMean(noise_multiplier=noise):
+            return f"private mean, noise {noise:g}"
+        case Composition(parts=parts):
+            return " + ".join(map(_event, parts))
+        case RandomStopping(trial=trial, expected_trials=trials, distribution=distribution):
+            return f"best of {trials:g} trials ({distribution}): {_event(trial)}"
 
 
 def _statement(guarantee: Guarantee) -> None:
@@ -244,11 +256,6 @@ def _table(title: str) -> Table:
 def _bar(share: float, color: str) -> Text:
     filled = min(_BAR_WIDTH, round(share * _BAR_WIDTH))
     return Text("█" * filled, color) + Text("·" * (_BAR_WIDTH - filled), "dim")
-
-
-def _spent_bar(share: float) -> Text:
-    color = "red" if share > 0.9 else "yellow" if share > 0.5 else "green"
-    return _bar(share, color) + Text(f" {100 * share:.1f} % of mu squared")
 
 
 def _seconds(seconds: float) -> str:

@@ -307,7 +307,10 @@ def _show_payment(ledger: "Ledger", receipt: Receipt, state: str, as_json: bool)
         "slack": receipt.price.slack,
         "left": {"epsilon": now.remaining_epsilon, "mu_squared": now.remaining.mu_squared},
     }
-    _show(as_json, plain, lambda: _screen.note(f"payment {receipt.payment} is {state}", now))
+    done = f"payment {receipt.payment} is {state}"
+    command = f"dptune ledger commit {ledger.address} {receipt.payment}"
+    then = f"When the run has ended: {command}" if state == "reserved" else ""
+    _show(as_json, plain, lambda: _screen.note(done, now, then))
 
 
 def _run(

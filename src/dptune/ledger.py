@@ -137,13 +137,14 @@ class Ledger:
                 raise BudgetExceeded(_exceeded(state, price, together, purpose))
             entry = append(
                 kind="reserve",
+                payment=past.next_payment,
                 event=json.dumps(event_to_dict(event)),
                 mu_squared=price.mu_squared,
                 slack=price.slack,
                 fingerprint=keyed,
                 text=purpose,
             )
-        return Receipt(entry["number"], state.dataset, event, price, entry["hash"])
+        return Receipt(entry["payment"], state.dataset, event, price, entry["hash"])
 
     def commit(self, receipt: Receipt) -> None:
         """Record that the event ran and its output exists."""

@@ -104,17 +104,19 @@ def _sampled_price(run: SampledRun, report: Callable[[str], None]) -> dict[str, 
     )
 
     def by_pld() -> float:
-        accountant = pld.PLDAccountant(value_discretization_interval=1e-4)
+        accountant = pld.PLDAccountant()  # its default grid
         return float(accountant.compose(step, run.steps).get_epsilon(DELTA))
 
     mu, seconds = _timed(lambda: accounting.price(run, slack=SLACK).mu, 3)
-    _, pld_seconds = _timed(by_pld, 1)
+    pld_epsilon, pld_seconds = _timed(by_pld, 1)
     return {
         "sampling_rate": run.sampling_rate,
         "noise_multiplier": run.noise_multiplier,
         "steps": run.steps,
         "mu": mu,
         "seconds": seconds,
+        "epsilon": accounting.direct_epsilon([run], DELTA),
+        "pld_epsilon": pld_epsilon,
         "pld_seconds": pld_seconds,
         "ratio": pld_seconds / seconds,
     }

@@ -1,0 +1,59 @@
+"""The README is run from top to bottom: every command, every output, every line of Python."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def run(command: str, folder: Path, last_exit_code: int) -> subprocess.CompletedProcess[str]:
+    tools = Path(sys.executable).parent
+    return subprocess.run(
+        ["bash", "-c", f"(exit {last_exit_code}); {command}"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "COLUMNS": "100"},
+    )
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Whether `printed` is what the README shows; `...` stands for anything, spaces are free."""
+    parts = [" ".join(part.split()) for part in shown.split("...")]
+    pattern = r".*".join(re.escape(part).replace(r"\ ", r"\s+") for part in parts)
+    return re.fullmatch(pattern, " ".join(printed.split()), re.DOTALL) is not None
+
+
+def test_everything_the_readme_shows_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exit_code, commands = 0, 0
+    for kind, text in BLOCK.findall(README.read_text()):
+        if kind == "python":
+            exec(compile(text, "README.md", "exec"), {})
+            continue
+        for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            done = run(command, tmp_path, exit_code)
+            exit_code, commands = done.returncode, commands + 1
+            printed = done.stdout + done.stderr
+            assert matches(shown, printed), f"$ {command}\nshown:\n{shown}\nprinted:\n{printed}"
+    assert commands > 5
+
+
+def test_matching_can_fail() -> None:
+    assert matches("a ... d\n", "a  b\nc d")
+    assert not matches("a ... d", "a b c")
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", README.read_text())
+    assert links
+    for link in links:
+        assert (README.parent / link).exists(), link
