@@ -122,7 +122,9 @@ def replace_one_epsilon(spent: Price, delta: float) -> float:
     s = spent.slack
     failures = s + (1 - s) * float(ndtr(ndtri(s / (1 - s)) + spent.mu)) if 0 < s < 0.5 else 2 * s
     left = delta - failures
-    return gdp.epsilon_from_mu(2 * spent.mu, left) if left > 0 else math.inf
+    if left <= gdp.SMALLEST_DELTA or 2 * spent.mu > gdp.LARGEST_MU:
+        return math.inf
+    return gdp.epsilon_from_mu(2 * spent.mu, left)
 
 
 def direct_epsilon(events: Iterable[Event], delta: float) -> float:

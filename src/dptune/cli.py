@@ -77,7 +77,7 @@ class Score(StrEnum):
 def main() -> None:
     """The `dptune` command."""
     try:
-        app()
+        app(prog_name="dptune")
     except DptuneError as error:
         if "--json" in sys.argv:
             print(json.dumps({"error": {"kind": type(error).__name__, "message": str(error)}}))
