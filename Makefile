@@ -18,6 +18,7 @@ check: $(INSTALLED)
 	$(BIN)/lint-imports
 
 $(INSTALLED): pyproject.toml constraints.txt
+	@echo "Installing into .venv (a minute or two, the first time) ..."
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@

@@ -68,6 +68,9 @@ def test_plan_leaves_0_884_for_the_final_run(dptune: Run) -> None:
 def test_plan_pays_for_selection_by_default(dptune: Run) -> None:
     plan = as_json(dptune(*PLAN, "--json"))
     assert plan["score"] == {"kind": "noisy", "noise": pytest.approx(60.92, abs=0.01)}
+    single = as_json(dptune(*PLAN[:5], "--sweep", "1@0.1", "--json"))
+    assert single["score"] == {"kind": "noisy", "noise": None}
+    assert "the rows that score the trials" not in single["guarantee"]["public_facts"]
     assert plan["final"]["epsilon"] == pytest.approx(0.88101, abs=1e-5)
 
 
@@ -147,9 +150,61 @@ def test_overdrawing_exits_with_3_and_spends_nothing(dptune: Run) -> None:
     code, out, err = dptune(*RESERVE, "45", "--json")
     assert code == 3
     assert json.loads(out)["error"]["kind"] == "BudgetExceeded"
-    assert "would bring data set 'patients' to epsilon 1.0400 of 1" in one_line(err)
-    assert "enough for one run of epsilon" in one_line(err)
+    assert "would bring data set 'patients' to epsilon 1.0400; the budget is epsilon 1" in one_line(
+        err
+    )
+    assert "enough for one full-batch run of epsilon" in one_line(err)
     assert dptune("budget", "l.db", "--json") == before
+
+
+def test_account_says_what_a_ledger_will_charge(dptune: Run) -> None:
+    run = ("--steps", "1000", "--noise-multiplier", "2", "--sampling-rate", "0.01")
+    said = as_json(dptune("account", "--delta", "1e-5", *run, "--json"))
+    dptune(*OPEN)
+    assert dptune(*RESERVE[:7], *run)[0] == 0
+    shown = as_json(dptune("budget", "l.db", "--json"))
+    assert shown["spent"]["epsilon"] == pytest.approx(said["ledger_epsilon"], rel=1e-9)
+    assert shown["spent"]["mu"] == pytest.approx(said["mu"], rel=1e-9)
+    assert said["epsilon"] < said["ledger_epsilon"]
+
+
+def test_an_entry_noted_down_can_be_looked_for(dptune: Run) -> None:
+    dptune(*OPEN)
+    noted = as_json(dptune(*RESERVE, "60", "--json"))["entry"]
+    dptune("ledger", "commit", "l.db", "1")
+    assert dptune("budget", "l.db", "--contains", noted)[0] == 0
+    code, _, err = dptune("budget", "l.db", "--contains", "0" * 64)
+    assert code == 1 and "older copy" in one_line(err)
+
+
+def test_usage_errors_are_json_too(dptune: Run) -> None:
+    code, out, _ = dptune("plan", "--epsilon", "1", "--json")
+    assert code == 2
+    assert "--delta" in json.loads(out)["error"]["message"]
+
+
+def test_a_result_that_cannot_be_printed_is_said_to_have_taken_effect(tmp_path: Path) -> None:
+    command = [
+        Path(sys.executable).with_name("dptune"),
+        "plan",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+    ]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "may have taken effect" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_no_number_is_cut_short_on_a_narrow_terminal(
+    dptune: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dptune(*OPEN)
+    dptune(*RESERVE, "60")
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "…" not in dptune("budget", "l.db")[1] + dptune(*PLAN)[1]
 
 
 def test_history_shows_voids_changes_and_versions(dptune: Run) -> None:
@@ -164,7 +219,14 @@ def test_history_shows_voids_changes_and_versions(dptune: Run) -> None:
     code, out, _ = dptune("budget", "l.db")
     out = one_line(out)
     assert code == 0
-    for shown in ("voided", "epsilon 2 at delta 1e-05 board", "declared one joined", "verified"):
+    for shown in (
+        "payment 1 voided typo",
+        "epsilon 2 at delta 1e-05 board",
+        "declared one joined",
+        "all verified",
+        "the budget was changed from (1, 1e-05) to (2, 1e-05): board",
+        "on somebody's word: 1",
+    ):
         assert shown in out
 
 
@@ -201,6 +263,10 @@ BAD = {
     "a sweep of words": (*PLAN, "--sweep", "a@b"),
     "a share of everything": (*PLAN, "--score-share", "1"),
     "a share of almost nothing": (*PLAN, "--score-share", "1e-300"),
+    "a share for public rows": (*PLAN, "--score", "public", "--score-share", "0.01"),
+    "a share of nothing": (*PLAN, "--score-share", "0"),
+    "an empty data file": (*OPEN[:6], "/dev/null", *OPEN[7:]),
+    "a ledger in no folder": (*OPEN[:2], "no/l.db", *OPEN[3:]),
     "neither noise nor epsilon": ("account", "--delta", "1e-5", "--steps", "100"),
     "both noise and epsilon": (
         "account", "--delta", "1e-5", "--steps", "1", "--epsilon", "1", "--noise-multiplier", "1",

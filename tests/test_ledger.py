@@ -46,6 +46,13 @@ class TestEveryStore:
         assert state.spent.mu_squared == math.fsum([accounting.price(SMALL).mu_squared] * 3)
         assert state.payments[0].event == SMALL
 
+    def test_the_first_version_is_declared_with_the_ledger(self, address: str) -> None:
+        Ledger.create(address, Budget(1.0, 1e-5), dataset="patients", fingerprint=ROWS)
+        ledger = Ledger.open(address)
+        assert ledger.state().entries == 2
+        assert ledger.declare(ROWS, reason="again") is False
+        pay(ledger)
+
     def test_overdrawing_is_refused_and_writes_nothing(self, address: str) -> None:
         ledger = new_ledger(address, Budget(1.0, 1e-5))
         pay(ledger)
@@ -198,6 +205,19 @@ def test_a_sealed_search_alone_is_reported_by_its_own_profile(ledger: Ledger) ->
         ledger.reserve(again, purpose="second search", fingerprint=ROWS)
 
 
+def test_the_statement_says_on_what_it_rests(ledger: Ledger) -> None:
+    notes = " ".join(ledger.state().guarantee().caveats)
+    assert "depended on outputs" not in notes and "changed" not in notes
+    ledger.void(pay(ledger), reason="typo")
+    pay(ledger)
+    ledger.change_budget(Budget(8.0, 1e-3), reason="the board")
+    notes = " ".join(ledger.state().guarantee().caveats)
+    assert "promise the budget instead: (8, 0.001)" in notes
+    assert "changed from (1, 1e-05) to (8, 0.001): the board" in notes
+    assert "voided as never started, on somebody's word: 1" in notes
+    assert ledger.state().payments[0].reason == "typo"
+
+
 def test_a_sealed_search_above_the_budget_is_refused(ledger: Ledger) -> None:
     run = FullBatchRun(steps=100, noise_multiplier=40.0)
     sealed = RandomStopping(trial=run, expected_trials=3)
@@ -250,7 +270,7 @@ def test_creating_leaves_no_litter(ledger: Ledger) -> None:
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path, budget: Budget) -> None:
-    with pytest.raises(LedgerUnavailable, match="folder that exists"):
+    with pytest.raises(InvalidInput, match="folder that exists"):
         Ledger.create(str(tmp_path / "no" / "ledger.db"), budget, dataset="patients")
 
 

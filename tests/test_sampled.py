@@ -35,8 +35,10 @@ def single_step_delta(rate: float, noise: float, epsilon: float, removed: bool) 
     """Hockey-stick divergence of one step: both hypotheses beyond the point where the log ratio
     is epsilon (or -epsilon, in the other direction)."""
     shift = 1 / noise
-    if epsilon > 600:
-        return 0.0 if not removed else rate * float(norm.sf(epsilon / shift - shift / 2))
+    if epsilon > 600:  # beyond what exp can hold; the other direction has no such losses
+        at = (epsilon - math.log(rate)) / shift + shift / 2
+        null = math.exp(epsilon + norm.logsf(at))
+        return max(0.0, rate * float(norm.sf(at - shift)) - null) if removed else 0.0
     ratio = math.exp(epsilon if removed else -epsilon)
     if ratio <= 1 - rate:
         return 0.0  # the mixture is never that much less likely

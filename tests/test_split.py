@@ -23,7 +23,7 @@ PAPER = {
 
 @pytest.mark.parametrize(("sweeps", "left"), PAPER.items())
 def test_the_papers_splits(sweeps: tuple[float, float], left: str, budget: Budget) -> None:
-    split = split_budget(budget, [Sweep(3, epsilon) for epsilon in sweeps])
+    split = split_budget(budget, [Sweep(3, epsilon) for epsilon in sweeps], score="public")
     assert allowance(split.final.epsilon) == left
     # The same by another road: multipliers of dp-accounting, composed as one Gaussian.
     inverse_squares = [3 / dp_accounting.get_sigma_gaussian(e, budget.delta) ** 2 for e in sweeps]
@@ -60,14 +60,15 @@ sweeps = st.lists(
     sweeps=sweeps,
     epsilon=st.floats(0.01, 20),
     delta=st.floats(1e-12, 1e-2),
-    share=st.sampled_from([0.0, 0.005, 0.2]),
+    score=st.sampled_from(["noisy", "public"]),
+    share=st.sampled_from([0.005, 0.2]),
 )
 def test_a_split_never_exceeds_its_budget_and_wastes_nothing(
-    sweeps: list[Sweep], epsilon: float, delta: float, share: float
+    sweeps: list[Sweep], epsilon: float, delta: float, score: str, share: float
 ) -> None:
     budget = Budget(epsilon, delta)
     try:
-        split = split_budget(budget, sweeps, score_share=share)
+        split = split_budget(budget, sweeps, score=score, score_share=share)
     except BudgetExceeded:
         assume(False)
     assert split.spent.mu_squared <= budget.mu_squared()
@@ -95,9 +96,12 @@ def test_a_sweep_of_one_trial_has_nothing_to_compare(budget: Budget) -> None:
 
 def test_the_statement_says_who_pays_for_selection(budget: Budget) -> None:
     paid = split_budget(budget, [Sweep(3, 0.1)], score_share=0.005).guarantee()
-    public = split_budget(budget, [Sweep(3, 0.1)]).guarantee()
+    public = split_budget(budget, [Sweep(3, 0.1)], score="public").guarantee()
+    neither = split_budget(budget, [], score="noisy").guarantee()
     assert "their noisy scores" in paid.releases
     assert "the rows that score the trials" in public.public_facts
+    assert "the rows that score the trials" not in paid.public_facts
+    assert any("no search" in note for note in neither.caveats)
     assert paid.covers_search and paid.covers_selection and public.covers_selection
 
 

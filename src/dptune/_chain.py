@@ -30,7 +30,7 @@ from dptune.privacy import (
     total,
 )
 
-FORMAT = 1
+FORMAT = "1"
 
 metadata = sa.MetaData()
 entries = sa.Table(
@@ -80,6 +80,8 @@ class Payment:
     price: Price
     state: str
     entry: str
+    settled: str = ""  # when it was committed or voided
+    reason: str = ""  # why it was voided
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,18 @@ class State:
     """What a verified chain says. Holds no fingerprint: they never leave the ledger."""
 
     dataset: str
-    entries: int
-    head: str
+    hashes: tuple[str, ...]  # of all entries, in order
     changes: tuple[BudgetChange, ...]
     versions: tuple[Version, ...]
     payments: tuple[Payment, ...]
+
+    @property
+    def entries(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def head(self) -> str:
+        return self.hashes[-1] if self.hashes else ""
 
     @property
     def budget(self) -> Budget:
@@ -156,10 +165,29 @@ class State:
             spent=self.spent,
             covers_search=None,
             covers_selection=None,
-            releases=(f"the outputs of the {len(self.counted)} payments that count",),
+            releases=("the outputs of all payments that count",) if self.counted else (),
             public_facts=(f"the data set's name, {self.dataset}", "its number of rows"),
-            caveats=("whatever touched the rows without a payment here is not covered",),
+            caveats=self._caveats(),
         )
+
+    def _caveats(self) -> tuple[str, ...]:
+        budget, first = self.budget, self.changes[0].budget
+        caveats = ["whatever touched the rows without a payment here is not covered"]
+        if self.counted:
+            # A sum that stops early because of what was seen is an odometer, not a filter.
+            caveats.append(
+                "this is what was spent; if how many runs there were, or how large, depended on "
+                f"outputs, promise the budget instead: ({budget.epsilon:g}, {budget.delta!r})"
+            )
+        if budget != first:
+            caveats.append(
+                f"the budget was changed from ({first.epsilon:g}, {first.delta!r}) to "
+                f"({budget.epsilon:g}, {budget.delta!r}): {self.changes[-1].reason}"
+            )
+        voided = len(self.payments) - len(self.counted)
+        if voided:
+            caveats.append(f"payments voided as never started, on somebody's word: {voided}")
+        return tuple(caveats)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -181,6 +209,9 @@ class State:
                     "event": event_to_dict(payment.event),
                     **asdict(payment.price),
                     "state": payment.state,
+                    "settled": payment.settled,
+                    "reason": payment.reason,
+                    "entry": payment.entry,
                 }
                 for payment in self.payments
             ],
@@ -204,6 +235,7 @@ class Replay:
     versions: list[Version] = field(default_factory=list)
     fingerprints: set[str] = field(default_factory=set)
     payments: dict[int, Payment] = field(default_factory=dict)
+    hashes: list[str] = field(default_factory=list)
     last: Mapping[str, Any] | None = None
 
     @property
@@ -217,8 +249,7 @@ class Replay:
     def state(self) -> State:
         return State(
             dataset=self.dataset,
-            entries=self.last["number"] if self.last else 0,
-            head=self.last["hash"] if self.last else "",
+            hashes=tuple(self.hashes),
             changes=tuple(self.changes),
             versions=tuple(self.versions),
             payments=tuple(self.payments.values()),
@@ -260,10 +291,13 @@ class Replay:
             case "commit" | "void":
                 payment = self.payments[entry["payment"]]
                 _require(payment.state == "reserved", f"settles payment {payment.number} twice")
-                state = "committed" if kind == "commit" else "voided"
-                self.payments[payment.number] = replace(payment, state=state)
+                state, reason = ("committed", "") if kind == "commit" else ("voided", entry["text"])
+                self.payments[payment.number] = replace(
+                    payment, state=state, settled=time, reason=reason
+                )
             case _:
                 _require(False, f"is of unknown kind {kind!r}")
+        self.hashes.append(entry["hash"])
         self.last = entry
 
 

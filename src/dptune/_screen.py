@@ -11,7 +11,6 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from dptune.errors import DptuneError
 from dptune.privacy import (
     Composition,
     Event,
@@ -29,13 +28,15 @@ if TYPE_CHECKING:
     from dptune.ledger import State
 
 _out = Console(highlight=False)
+_out.width = max(_out.width, 80)  # better a wrapped line than a number cut short
 _BAR_WIDTH = 20
 
 
-def error(problem: DptuneError) -> None:
-    """One paragraph on standard error."""
-    text = Text.assemble(("error: ", "bold red"), str(problem))
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text)
+def error(problem: str) -> None:
+    """One paragraph on standard error, wrapped at words on a terminal."""
+    console = Console(stderr=True, highlight=False)
+    text = Text.assemble(("error: ", "bold red"), problem)
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
@@ -50,8 +51,11 @@ def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
         "noise multiplier", cost(plain["noise_multiplier"]), "on the sum, in clipping norms"
     )
     table.add_row("epsilon", f"[bold]{cost(plain['epsilon'])}[/]", "what this run alone costs")
-    slack = f", slack {plain['slack']:.2g}" if plain["slack"] else ""
-    table.add_row("mu", cost(plain["mu"], 5), f"what it adds to a ledger, squared{slack}")
+    if plain["slack"]:
+        adaptive = "charged there, so that later runs may depend on it"
+        table.add_row("epsilon in a ledger", cost(plain["ledger_epsilon"]), adaptive)
+    slack = f", with slack {cost(plain['slack'])}" if plain["slack"] else ""
+    table.add_row("mu", cost(plain["mu"], 5), f"its square is the price in a ledger{slack}")
     table.add_row("epsilon by RDP", cost(plain["rdp_epsilon"]), "looser; for comparison only")
     _out.print(table)
     _statement(guarantee)
@@ -59,9 +63,7 @@ def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
 
 def plan(split: BudgetSplit) -> None:
     budget = split.budget
-    table = _table(
-        f"epsilon {budget.epsilon:g} at delta {budget.delta:g}: mu {allowance(budget.mu, 5)}"
-    )
+    table = _table(f"epsilon {budget.epsilon:g} at delta {budget.delta:g}")
     table.add_column("slot")
     for name in ("runs", "epsilon each", "mu each", "of budget"):
         table.add_column(name, justify="right")
@@ -95,24 +97,23 @@ def budget(address: str, state: "State") -> None:
     spent = f"epsilon {cost(state.spent_epsilon)}, {100 * used:.1f} % of mu squared"
     summary.add_row("spent", Text(spent))
     summary.add_row("", _bar(used, "red" if used > 0.9 else "yellow" if used > 0.5 else "green"))
-    left = f"enough for one run of epsilon {allowance(state.remaining_epsilon)}"
+    left = f"enough for one full-batch run of epsilon {allowance(state.remaining_epsilon)}"
     summary.add_row("left", Text(left))
-    chain = f"verified, {state.entries} entries, ends in {state.head[:16]}"
-    summary.add_row("chain", Text(chain))
+    summary.add_row("chain", Text(f"{state.entries} entries, all verified; the last is"))
+    summary.add_row("", Text(state.head))
     _out.print(
         Panel(summary, title=Text(f"{state.dataset} ({address})"), title_align="left", expand=False)
     )
     if state.payments:
         _out.print(_payments(state))
-    if len(state.changes) > 1 or len(state.versions) > 1:
-        _out.print(_changes(state))
+    _out.print(_changes(state))
     _statement(state.guarantee())
 
 
 def note(done: str, state: "State", then: str = "") -> None:
     """What was done to a ledger, what is left now, and what comes next."""
     spent = f"epsilon {cost(state.spent_epsilon)} of {state.budget.epsilon:g}"
-    left = f"enough for one run of epsilon {allowance(state.remaining_epsilon)}"
+    left = f"enough for one full-batch run of epsilon {allowance(state.remaining_epsilon)}"
     _out.print(Text(f"{done[0].upper()}{done[1:]}."))
     _out.print(Text(f"Spent: {spent} at delta {state.budget.delta:g}. Left: {left}."))
     if then:
@@ -169,20 +170,20 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 def _payments(state: "State") -> Table:
     table = _table("payments")
-    table.add_column("payment", justify="right")
-    table.add_column("when (UTC)")
-    table.add_column("purpose")
-    table.add_column("event")
-    table.add_column("mu", justify="right")
-    table.add_column("of budget", justify="right")
-    table.add_column("state")
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("when (UTC)", no_wrap=True)
+    table.add_column("purpose", overflow="fold")
+    table.add_column("event", overflow="fold")
+    table.add_column("mu", justify="right", no_wrap=True)
+    table.add_column("of budget", justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
     colors = {"reserved": "yellow", "committed": "green", "voided": "dim"}
     everything = state.budget.mu_squared(state.spent.slack)
     for payment in state.payments:
         counts = payment.state != "voided"
         table.add_row(
             str(payment.number),
-            payment.time[:16].replace("T", " "),
+            payment.time[:10],
             Text(payment.purpose),
             Text(_event(payment.event)),
             cost(payment.price.mu, 5),
@@ -194,22 +195,22 @@ def _payments(state: "State") -> Table:
 
 def _changes(state: "State") -> Table:
     table = _table("changes")
-    table.add_column("when (UTC)")
+    table.add_column("when (UTC)", no_wrap=True)
     table.add_column("what")
-    table.add_column("why")
+    table.add_column("why", overflow="fold")
     rows = [
         (
-            change.number,
             change.time,
             f"budget: epsilon {change.budget.epsilon:g} at delta {change.budget.delta:g}",
             change.reason,
         )
         for change in state.changes
     ]
+    rows += [(v.time, "version of the data set declared", v.reason) for v in state.versions]
     rows += [
-        (v.number, v.time, "version of the data set declared", v.reason) for v in state.versions
+        (p.settled, f"payment {p.number} voided", p.reason) for p in state.payments if p.reason
     ]
-    for _, time, what, why in sorted(rows):
+    for time, what, why in sorted(rows, key=lambda row: row[0]):
         table.add_row(time[:16].replace("T", " "), what, Text(why))
     return table
 

@@ -90,7 +90,7 @@ class SqliteStore:
         try:
             folder = tempfile.TemporaryDirectory(prefix=".dptune-", dir=self.path.parent or ".")
         except OSError as error:
-            raise LedgerUnavailable(
+            raise InvalidInput(
                 f"no ledger can be made at {self.shown}: {error.strerror}. Give a file name in a "
                 "folder that exists and that you may write to."
             ) from None

@@ -52,9 +52,9 @@ _RDP_ORDERS = [1 + x / 10 for x in range(1, 100)] + [
 _SHAPES = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}
 
 
-def default_slack(delta: float, sampled_runs: int = 1) -> float:
-    """One percent of delta, shared by the runs that need a failure probability."""
-    return 1e-2 * delta / max(1, sampled_runs)
+def default_slack(delta: float) -> float:
+    """The failure probability of one sampled run or sealed search: ten use a percent of delta."""
+    return 1e-3 * delta
 
 
 def needs_slack(event: Event) -> int:
@@ -74,7 +74,7 @@ def price(event: Event, *, slack: float = 0.0) -> Price:
     if slack == 0:
         raise InvalidInput(
             f"a {event.kind} with sampling or random stopping is priced outside a failure "
-            "probability; give a slack above 0, for example 1e-2 * delta."
+            "probability; give a slack above 0, for example 1e-3 * delta."
         )
     slack = _validate.strictly_between(0, 1, slack=slack)
     return total(_part_price(part, slack / sharing) for part in parts)
@@ -210,10 +210,9 @@ def guarantee(
     """
     parts = _flatten(events)
     sharing = sum(needs_slack(part) for part in parts)
-    sealed = any(isinstance(part, RandomStopping) for part in parts)
+    sealed = sum(isinstance(part, RandomStopping) for part in parts)
     if spent is None:
-        slack = default_slack(delta, sharing) if sharing else 0.0
-        spent = total(price(part, slack=slack) for part in parts)
+        spent = total(price(part, slack=default_slack(delta)) for part in parts)
     notes = list(caveats)
     bound, replaced = epsilon_of(parts, spent, delta), replace_one_epsilon(spent, delta)
     if not sharing:
@@ -229,7 +228,12 @@ def guarantee(
             "fixed before the first output was seen"
         )
     else:
-        accountant = "Gaussian DP that dominates each sampled run or sealed search"
+        kinds = [
+            name
+            for name, there in (("sampled run", sharing > sealed), ("sealed search", sealed))
+            if there
+        ]
+        accountant = f"Gaussian DP that dominates each {' and each '.join(kinds)}"
     if sealed:
         notes.append("the number of trials and the losing trials of a sealed search stay secret")
     if sealed and len(parts) > 1:

@@ -4,7 +4,10 @@ Every verb takes --json. Exit codes: 0 done, 2 bad input, 3 a budget would be ex
 else (a damaged or locked ledger, a missing package). Errors are one paragraph, never a traceback.
 """
 
+import io
 import json
+import os
+import shlex
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -14,18 +17,21 @@ import typer
 
 import dptune
 from dptune import _screen, accounting
-from dptune.errors import DptuneError, InvalidInput
+from dptune.errors import DptuneError, InvalidInput, LedgerCorrupt
 from dptune.fingerprint import fingerprint_file
-from dptune.privacy import Budget, FullBatchRun, Receipt, SampledRun
+from dptune.privacy import Budget, FullBatchRun, Price, Receipt, SampledRun
 from dptune.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
 
 if TYPE_CHECKING:
     from dptune.ledger import Ledger
 
+# Typer may carry its own copy of click, so its errors are found through the one it exports.
+_UsageError: Any = typer.BadParameter.__base__
+
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
-    help="Train models under differential privacy, the search for hyperparameters included in the "
-    "same budget.",
+    help="Differential privacy with the search for hyperparameters inside the same budget: price "
+    "runs, plan studies, and keep a ledger that cannot be overspent.",
     no_args_is_help=True,
     add_completion=False,
     context_settings=_SETTINGS,
@@ -76,13 +82,39 @@ class Score(StrEnum):
 
 def main() -> None:
     """The `dptune` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no box characters
     try:
-        app(prog_name="dptune")
+        exit_code = app(prog_name="dptune", standalone_mode=False)
+        sys.stdout.flush()
     except DptuneError as error:
-        if "--json" in sys.argv:
-            print(json.dumps({"error": {"kind": type(error).__name__, "message": str(error)}}))
-        _screen.error(error)
-        sys.exit(error.exit_code)
+        exit_code = _fail(type(error).__name__, str(error), error.exit_code)
+    except _UsageError as error:
+        exit_code = _explain_usage(error)
+    except OSError as error:
+        # Whatever was asked may be done: printing comes last.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        message = f"the result could not be written ({error}); it may have taken effect, so look"
+        exit_code = _fail("OSError", f"{message} before you repeat the command.", 1)
+    except (typer.Abort, KeyboardInterrupt):
+        exit_code = 130
+    sys.exit(exit_code or 0)
+
+
+def _fail(kind: str, message: str, exit_code: int) -> int:
+    if "--json" in sys.argv:
+        print(json.dumps({"error": {"kind": kind, "message": message}}))
+    _screen.error(message)
+    return exit_code
+
+
+def _explain_usage(error: Any) -> int:
+    command = error.ctx.command_path if error.ctx else "dptune"
+    message = error.format_message().rstrip(".")
+    if not message:  # a verb without arguments has shown its help already
+        return int(error.exit_code)
+    return _fail("InvalidInput", f"{message}. See {command} --help.", error.exit_code)
 
 
 def _show(as_json: bool, plain: dict[str, Any], draw: Callable[[], None]) -> None:
@@ -130,10 +162,12 @@ def account(
             "give either --epsilon, to learn the noise, or --noise-multiplier, to learn the "
             f"epsilon; got {'neither' if epsilon is None else 'both'}."
         )
+    if sampling_rate == 1:
+        sampling_rate = None
     run: FullBatchRun | SampledRun
     if epsilon is None:
         run = _run(steps, noise_multiplier or 0.0, sampling_rate)
-    elif sampling_rate is None or sampling_rate == 1:
+    elif sampling_rate is None:
         run = accounting.calibrate_full_batch(mu=Budget(epsilon, delta).mu, steps=steps)
     else:
         run = accounting.calibrate_direct(
@@ -149,6 +183,7 @@ def account(
         public_facts=("the number of rows",),
         caveats=("prices this run alone; other runs on the same rows, trials included, add to it",),
     )
+    charged = Price(guarantee.mu**2, guarantee.slack)
     plain = {
         "steps": steps,
         "sampling_rate": sampling_rate,
@@ -157,6 +192,7 @@ def account(
         "delta": delta,
         "mu": guarantee.mu,
         "slack": guarantee.slack,
+        "ledger_epsilon": accounting.epsilon(charged, delta),
         "rdp_epsilon": accounting.rdp_epsilon([run], delta),
         "guarantee": guarantee.to_dict(),
     }
@@ -178,8 +214,12 @@ def plan(
         ),
     ] = Score.noisy,
     score_share: Annotated[
-        float, typer.Option(help="Share of the budget (of mu squared) that noisy scores may use.")
-    ] = DEFAULT_SCORE_SHARE,
+        float | None,
+        typer.Option(
+            help=f"Share of the budget (of mu squared) for noisy scores, {DEFAULT_SCORE_SHARE} if "
+            "not given."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Split a budget: sweeps of cheap trials, their scores, and what is left for the final run.
@@ -189,16 +229,32 @@ def plan(
     Example: dptune plan --epsilon 1 --delta 1e-5 --sweep 3@0.1 --sweep 3@0.2
     """
     sweeps = [_sweep(text) for text in sweep or []]
-    share = score_share if score is Score.noisy else 0.0
-    split = split_budget(Budget(epsilon, delta), sweeps, score_share=share)
+    if score is Score.public and score_share is not None:
+        raise InvalidInput(
+            "--score public costs nothing, so it takes no --score-share; leave one of them out."
+        )
+    share = DEFAULT_SCORE_SHARE if score_share is None else score_share
+    split = split_budget(Budget(epsilon, delta), sweeps, score=score.value, score_share=share)
     _show(as_json, split.to_dict(), lambda: _screen.plan(split))
 
 
 @app.command()
-def budget(where: Where, as_json: AsJson = False) -> None:
+def budget(
+    where: Where,
+    contains: Annotated[
+        str | None,
+        typer.Option(help="Check that the ledger still contains this entry, noted down earlier."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show a ledger: what is spent, what is left, every payment; verifies the whole chain."""
     ledger = dptune.Ledger.open(where)
     state = ledger.state()
+    if contains is not None and contains not in state.hashes:
+        raise LedgerCorrupt(
+            f"{ledger.address} does not contain entry {contains}: it is another ledger, or an "
+            "older copy was put in its place. Count what was spent since as spent."
+        )
     plain = {"ledger": ledger.address, **state.to_dict()}
     _show(as_json, plain, lambda: _screen.budget(ledger.address, state))
 
@@ -217,9 +273,9 @@ def open_ledger(
     Example: dptune ledger open patients.db --dataset patients --data patients.csv
     --epsilon 1 --delta 1e-5
     """
-    fingerprint = fingerprint_file(data)
-    ledger = dptune.Ledger.create(where, Budget(epsilon, delta), dataset=dataset)
-    ledger.declare(fingerprint, reason="first version")
+    ledger = dptune.Ledger.create(
+        where, Budget(epsilon, delta), dataset=dataset, fingerprint=fingerprint_file(data)
+    )
     _show_ledger(ledger, as_json, f"opened {ledger.address} for data set {dataset!r}")
 
 
@@ -227,8 +283,9 @@ def open_ledger(
 def declare(where: Where, data: Data, reason: Reason, as_json: AsJson = False) -> None:
     """Declare that a file is another version of the ledger's data set and shares its budget."""
     ledger = dptune.Ledger.open(where)
-    ledger.declare(fingerprint_file(data), reason=reason)
-    _show_ledger(ledger, as_json, "declared; payments for this file are taken from the same budget")
+    new = ledger.declare(fingerprint_file(data), reason=reason)
+    done = "declared; runs on this file pay from the same budget" if new else "declared already"
+    _show_ledger(ledger, as_json, done)
 
 
 @ledger_app.command("change-budget")
@@ -237,8 +294,10 @@ def change_budget(
 ) -> None:
     """Replace the budget. The old one and the reason stay in the ledger."""
     ledger = dptune.Ledger.open(where)
-    ledger.change_budget(Budget(epsilon, delta), reason=reason)
-    _show_ledger(ledger, as_json, "changed")
+    old, new = ledger.state().budget, Budget(epsilon, delta)
+    ledger.change_budget(new, reason=reason)
+    done = f"the budget was epsilon {old.epsilon:g} at delta {old.delta:g}, and is now epsilon "
+    _show_ledger(ledger, as_json, f"{done}{new.epsilon:g} at delta {new.delta:g}")
 
 
 @ledger_app.command()
@@ -282,7 +341,7 @@ def void(where: Where, payment: Number, reason: Reason, as_json: AsJson = False)
 
 @bench_app.command("accounting")
 def bench_accounting(as_json: AsJson = False) -> None:
-    """Time dptune's prices against dp-accounting and prv-accountant (about a minute)."""
+    """Time dptune's prices against dp-accounting and prv-accountant (under a minute)."""
     from dptune.bench import accounting as bench
 
     with _screen.progress() as report:
@@ -305,10 +364,11 @@ def _show_payment(ledger: "Ledger", receipt: Receipt, state: str, as_json: bool)
         "state": state,
         "mu_squared": receipt.price.mu_squared,
         "slack": receipt.price.slack,
+        "entry": receipt.entry,
         "left": {"epsilon": now.remaining_epsilon, "mu_squared": now.remaining.mu_squared},
     }
     done = f"payment {receipt.payment} is {state}"
-    command = f"dptune ledger commit {ledger.address} {receipt.payment}"
+    command = f"dptune ledger commit {shlex.quote(ledger.address)} {receipt.payment}"
     then = f"When the run has ended: {command}" if state == "reserved" else ""
     _show(as_json, plain, lambda: _screen.note(done, now, then))
 

@@ -18,12 +18,18 @@ def fingerprint_file(path: str | Path) -> str:
     """Digest of a file's bytes."""
     try:
         with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            empty = file.tell() == 0
     except OSError as error:
         raise InvalidInput(
             f"the data file {str(path)!r} cannot be read: {error.strerror}. Give the path of the "
             "private data that the run will use."
         ) from None
+    if empty:
+        raise InvalidInput(
+            f"the data file {str(path)!r} is empty; give the path of the private data."
+        )
+    return digest
 
 
 def fingerprint_arrays(*arrays: ArrayLike) -> str:

@@ -16,6 +16,7 @@ process; so the order is always: reserve, then touch the data, then commit.
 
 import json
 import secrets
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,29 +41,39 @@ class Ledger:
         self._store = store
 
     @classmethod
-    def create(cls, address: str, budget: Budget, *, dataset: str) -> "Ledger":
+    def create(
+        cls, address: str, budget: Budget, *, dataset: str, fingerprint: str | None = None
+    ) -> "Ledger":
         """A new ledger at `address` (a file, or a `postgresql://` URL) for the data set that
-        `dataset` names in everything published. An existing ledger is never replaced."""
+        `dataset` names in everything published, with its first version declared if it is there
+        already. An existing ledger is never replaced."""
         _validate.text(dataset=dataset)
         opened = {
             "kind": "ledger-opened",
             "format": _chain.FORMAT,
             "key": secrets.token_hex(32),
         }
-        first = _chain.chained(
-            None,
-            kind="open",
-            event=json.dumps(opened),
-            epsilon=float(budget.epsilon),
-            delta=float(budget.delta),
-            text=dataset,
-        )
+        written = [
+            _chain.chained(
+                None,
+                kind="open",
+                event=json.dumps(opened),
+                epsilon=budget.epsilon,
+                delta=budget.delta,
+                text=dataset,
+            )
+        ]
+        if fingerprint is not None:
+            _validate.text(fingerprint=fingerprint)
+            keyed = _chain.Replay(key=bytes.fromhex(opened["key"])).keyed(fingerprint)
+            first_version = {"fingerprint": keyed, "text": "first version"}
+            written.append(_chain.chained(written[0], kind="declare", **first_version))
         ledger = cls(open_store(address))
         with ledger._store.creation() as connection:
             _chain.metadata.create_all(connection, checkfirst=False)
             connection.execute(sa.text(_chain.PAYMENTS_VIEW))
-            connection.execute(sa.insert(_chain.entries), first)
-            end = {"number": first["number"], "hash": first["hash"]}
+            connection.execute(sa.insert(_chain.entries), written)
+            end = {"number": written[-1]["number"], "hash": written[-1]["hash"]}
             connection.execute(sa.insert(_chain.head), end)
         return ledger
 
@@ -101,13 +112,18 @@ class Ledger:
         known = ", ".join(str(listed.number) for listed in state.payments) or "none yet"
         raise InvalidInput(f"{self.address} has no payment {payment}; its payments are: {known}.")
 
-    def declare(self, fingerprint: str, *, reason: str) -> None:
-        """Say that these rows are a version of this ledger's data set and share its budget."""
+    def declare(self, fingerprint: str, *, reason: str) -> bool:
+        """Say that these rows are a version of this ledger's data set and share its budget.
+
+        False where they are declared already; then nothing is written.
+        """
         _validate.text(fingerprint=fingerprint, reason=reason)
         with self._writing() as (past, append):
             keyed = past.keyed(fingerprint)
-            if keyed not in past.fingerprints:
+            new = keyed not in past.fingerprints
+            if new:
                 append(kind="declare", fingerprint=keyed, text=reason)
+        return new
 
     def reserve(
         self, event: Event, *, purpose: str, fingerprint: str, slack: float | None = None
@@ -124,7 +140,7 @@ class Ledger:
         if not accounting.needs_slack(event):
             slack = 0.0
         elif slack is None:
-            slack = accounting.default_slack(self.state().budget.delta, sampled_runs=10)
+            slack = accounting.default_slack(self.state().budget.delta)
         slack = _validate.non_negative(slack=slack, at_most=1.0)
         price = accounting.price(event, slack=slack)  # may take a second: not while others wait
         with self._writing() as (past, append):
@@ -167,9 +183,7 @@ class Ledger:
                     f"than {self.address} has spent already ({_epsilon(spent, budget.delta)} at "
                     "that delta); what is spent cannot be taken back."
                 )
-            append(
-                kind="budget", epsilon=float(budget.epsilon), delta=float(budget.delta), text=reason
-            )
+            append(kind="budget", epsilon=budget.epsilon, delta=budget.delta, text=reason)
 
     def _settle(self, receipt: Receipt, *, kind: str, text: str) -> None:
         with self._writing() as (past, append):
@@ -206,7 +220,7 @@ def _epsilon(price: Price, delta: float) -> str:
     if price.slack >= delta:
         return f"a failure probability of {cost(price.slack)}"
     if price.mu > gdp.LARGEST_MU:
-        return f"mu {cost(price.mu)}"
+        return f"more than any epsilon we compute (mu {cost(price.mu)})"
     return f"epsilon {cost(accounting.epsilon(price, delta))}"
 
 
@@ -214,8 +228,9 @@ def _exceeded(state: State, price: Price, together: Price, purpose: str) -> str:
     budget = state.budget
     return (
         f"reserving {_epsilon(price, budget.delta)} for {purpose!r} would bring data set "
-        f"{state.dataset!r} to {_epsilon(together, budget.delta)} of {budget.epsilon:g} at delta "
-        f"{budget.delta:g}; nothing was spent. What is left is enough for one run of epsilon "
+        f"{state.dataset!r} to {_epsilon(together, budget.delta)}; the budget is epsilon "
+        f"{budget.epsilon:g} at delta {budget.delta!r}, and nothing was spent. What is left is "
+        "enough for one full-batch run of epsilon "
         f"{allowance(state.remaining_epsilon)}: make the run smaller, or have the owner of the "
         "data change the budget."
     )
@@ -225,6 +240,8 @@ def _wrong_dataset(state: State, address: str) -> str:
     versions = "; ".join(f"{v.reason} ({v.time[:10]})" for v in state.versions) or "none yet"
     return (
         f"these rows are not a declared version of data set {state.dataset!r}, which {address} "
-        f"pays for (declared: {versions}); nothing was spent. If they are a version of it, declare "
-        "them with a reason; if not, use that data set's own ledger."
+        f"pays for (declared: {versions}); nothing was spent. If they are the same data set, with "
+        "rows added or mended, say so with: dptune ledger declare "
+        f"{shlex.quote(address)} --data FILE --reason WHY. If they are other data, use a ledger of "
+        "its own; to declare them here would be false."
     )

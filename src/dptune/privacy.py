@@ -244,7 +244,7 @@ NEIGHBOURS = (
 _COVERED = {
     True: "covered",
     False: "NOT covered",
-    None: "covered as far as each step of it is one of these events",
+    None: "covered as far as each trial and each score is among what was paid for",
 }
 
 
@@ -289,6 +289,7 @@ class Guarantee:
         failure = f", outside a failure of probability {rounding.cost(self.slack)}"
         sections = [
             ("Promise", f"({epsilon}, {self.delta!r})-differential privacy for {self.unit}"),
+            ("In plain words", self._in_plain_words()),
             ("Neighbours", self.neighbours),
             ("Replace-one", f"were a row exchanged for another, epsilon would be {replaced}"),
             ("Gaussian DP", f"mu {rounding.cost(self.mu, 5)}{failure if self.slack else ''}"),
@@ -301,6 +302,16 @@ class Guarantee:
         if self.public_facts:
             sections.append(("Taken as public", "; ".join(self.public_facts)))
         return sections + [("Note", caveat) for caveat in self.caveats]
+
+    def _in_plain_words(self) -> str:
+        if self.epsilon > 20:
+            return "so large an epsilon protects nobody in any provable way"
+        factor = rounding.cost(math.exp(self.epsilon), 2)
+        return (
+            "whatever is released moves the odds that a given row was in the data by at most a "
+            f"factor of {factor}, except with probability {self.delta!r}; somebody with several "
+            "rows is protected less"
+        )
 
     def in_words(self) -> str:
         """The statement as text, one line a section."""

@@ -3,7 +3,7 @@
 Prices add as mu^2, so what is left for the final run is a subtraction (no data is needed, and
 nothing is spent by asking).
 
->>> plan = split_budget(Budget(1.0, 1e-5), [Sweep(3, 0.1), Sweep(3, 0.2)])
+>>> plan = split_budget(Budget(1.0, 1e-5), [Sweep(3, 0.1), Sweep(3, 0.2)], score="public")
 >>> round(plan.final.epsilon, 4)
 0.884
 """
@@ -60,6 +60,7 @@ class BudgetSplit:
 
     budget: Budget
     slots: tuple[Slot, ...]
+    score: str
     scores: tuple[NoisyCount, ...]
 
     @property
@@ -73,15 +74,18 @@ class BudgetSplit:
 
     def guarantee(self) -> Guarantee:
         """What a study that follows this plan may promise."""
-        searches, pays = len(self.slots) > 1, bool(self.scores)
         one_step = [accounting.calibrate_full_batch(mu=slot.mu, steps=1) for slot in self.slots]
         releases, public = ["the final model"], ["the number of rows"]
-        if searches:
+        caveats = ["a plan: true of a study that is run exactly like this"]
+        if len(self.slots) > 1:
             releases.append("the models and settings of all trials")
-            (releases if pays else public).append(
-                "their noisy scores" if pays else "the rows that score the trials"
-            )
-        return accounting.guarantee(
+        else:
+            caveats.append("there is no search: nothing may be chosen by looking at these rows")
+        if self.scores:
+            releases.append("their noisy scores")
+        elif self.score == "public":
+            public.append("the rows that score the trials")
+        promise = accounting.guarantee(
             one_step,
             self.budget.delta,
             spent=self.spent,
@@ -89,8 +93,10 @@ class BudgetSplit:
             covers_selection=True,
             releases=tuple(releases),
             public_facts=tuple(public),
-            caveats=("a plan: true of a study that is run exactly like this",),
+            caveats=tuple(caveats),
         )
+        # The prices fit, so neither does their epsilon exceed the budget by a rounding.
+        return replace(promise, epsilon=min(promise.epsilon, self.budget.epsilon))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -98,7 +104,7 @@ class BudgetSplit:
             "budget": {**asdict(self.budget), "mu": self.budget.mu},
             "slots": [slot.to_dict(self.budget) for slot in self.slots],
             "score": {
-                "kind": "noisy" if self.scores else "public",
+                "kind": self.score,
                 "noise": self.scores[0].noise if self.scores else None,
             },
             "final": self.final.to_dict(self.budget),
@@ -107,32 +113,36 @@ class BudgetSplit:
 
 
 def split_budget(
-    budget: Budget, sweeps: Sequence[Sweep], *, score_share: float = 0.0
+    budget: Budget,
+    sweeps: Sequence[Sweep],
+    *,
+    score: str = "noisy",
+    score_share: float = DEFAULT_SCORE_SHARE,
 ) -> BudgetSplit:
     """What each slot costs and what the final run gets.
 
-    `score_share` is the share of the budget's mu^2 that pays for scoring the trials with noisy
-    counts of correct rows, centred within each sweep; 0 means that the score reads public rows
-    only.
+    `score` says how trials are compared: "noisy" counts of correct rows, centred within each
+    sweep, for which `score_share` of the budget's mu^2 is set aside; or on "public" rows, for
+    nothing.
     """
-    if score_share != 0:
-        score_share = _validate.strictly_between(1e-12, 1, score_share=score_share)
+    _validate.one_of(("noisy", "public"), score=score)
+    score_share = _validate.strictly_between(1e-12, 1, score_share=score_share)
     everything = budget.mu_squared()
-    scores = _scores(sweeps, score_share * everything)
+    scores = _scores(sweeps, score_share * everything) if score == "noisy" else ()
     slots = []
     for number, sweep in enumerate(sweeps, start=1):
         mu = gdp.mu_from_epsilon(sweep.epsilon, budget.delta)
         slots.append(Slot(f"sweep {number}", sweep.trials, sweep.epsilon, mu * mu))
     compared = [number for number, sweep in enumerate(sweeps, start=1) if sweep.trials > 1]
-    for number, score in zip(compared, scores, strict=False):
-        paid = accounting.price(score)
+    for number, counts in zip(compared, scores, strict=False):
+        paid = accounting.price(counts)
         epsilon = accounting.epsilon(paid, budget.delta)
         slots.append(Slot(f"scores of sweep {number}", 1, epsilon, paid.mu_squared))
     search = _together(slots)
     left = everything - search.mu_squared
     while left > 0:
         final = Slot("final run", 1, gdp.epsilon_from_mu(math.sqrt(left), budget.delta), left)
-        split = BudgetSplit(budget, (*slots, final), scores)
+        split = BudgetSplit(budget, (*slots, final), score, scores)
         if split.spent.mu_squared <= everything:
             return split
         left = math.nextafter(left, 0.0)  # the sum may not exceed the budget by a rounding either
@@ -150,7 +160,7 @@ def _scores(sweeps: Sequence[Sweep], mu_squared: float) -> tuple[NoisyCount, ...
         for sweep in sweeps
         if sweep.trials > 1  # a single trial has nothing to be compared with
     ]
-    if mu_squared == 0 or not at_unit_noise:
+    if not at_unit_noise:
         return ()
     noise = math.sqrt(total(map(accounting.price, at_unit_noise)).mu_squared / mu_squared)
     return tuple(replace(score, noise=noise) for score in at_unit_noise)
