@@ -382,8 +382,9 @@ def test_single_precision_does_not_enter_a_price() -> None:
 
 
 def test_group_privacy_of_a_hopeless_search_is_not_understated() -> None:
-    sealed = RandomStopping(trial=FullBatchRun(steps=1, noise_multiplier=0.01), expected_trials=3.0)
-    assert say([sealed]).replace_one_epsilon >= gdp.epsilon_from_mu(200, DELTA)
+    trial = FullBatchRun(steps=1, noise_multiplier=0.1)
+    sealed = RandomStopping(trial=trial, expected_trials=3.0)
+    assert say([sealed]).replace_one_epsilon >= gdp.epsilon_from_mu(20, DELTA)
 
 
 @pytest.mark.parametrize("slack", [math.nan, math.inf, -1e-7, 1.0, "x"])
@@ -413,3 +414,17 @@ def test_very_unequal_runs_compose_quickly_and_from_above() -> None:
         )
         accountant.compose(step, run.steps)
     assert ours == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "sealed",
+    [
+        RandomStopping(trial=FullBatchRun(steps=1, noise_multiplier=0.02), expected_trials=5),
+        RandomStopping(
+            trial=PrivateMean(noise_multiplier=1e8), expected_trials=10, distribution="poisson"
+        ),
+    ],
+)
+def test_a_sealed_search_out_of_range_is_refused(sealed: RandomStopping) -> None:
+    with pytest.raises(UnpricedEvent):
+        accounting.price(sealed, slack=1e-7)

@@ -282,6 +282,21 @@ BAD = {
     "rate 2": (
         "account", "--delta", "1e-5", "--steps", "1", "--epsilon", "1", "--sampling-rate", "2",
     ),
+    "rate 0": (
+        "account", "--delta", "1e-5", "--steps", "9", "--epsilon", "1", "--sampling-rate", "0",
+    ),
+    "rate beyond reason": (
+        "account", "--delta", "1e-5", "--steps", "9", "--epsilon", "1", "--sampling-rate", "1e-170",
+    ),
+    "noise beyond reason, sampled": (
+        "account", "--delta", "1e-5", "--steps", "3", "--noise-multiplier", "1e-200",
+        "--sampling-rate", "0.1",
+    ),
+    "more steps than memory": (
+        "account", "--delta", "0.9", "--steps", "10000000000", "--noise-multiplier", "1e6",
+        "--sampling-rate", "0.01",
+    ),
+    "a password in the query": ("budget", "postgresql://u@127.0.0.1:1/x?password=secret"),
     "an unknown verb": ("spend",),
 }  # fmt: skip
 

@@ -287,6 +287,17 @@ def test_a_server_that_is_not_there_is_an_error_without_the_password() -> None:
     assert "hunter2" not in str(error.value)
 
 
+def test_a_sealed_search_with_all_of_delta_as_slack_is_refused(ledger: Ledger) -> None:
+    sealed = RandomStopping(trial=SMALL, expected_trials=3)
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(sealed, purpose="sealed search", fingerprint=ROWS, slack=0.5)
+
+
+def test_a_commit_of_unknown_fate_is_not_called_unwritten() -> None:
+    with pytest.raises(LedgerUnavailable, match="not certain: look"):
+        Ledger.open("postgresql://me@127.0.0.1:1/none?connect_timeout=2")
+
+
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(MissingExtra, match=r"dptune\[postgres\]"):

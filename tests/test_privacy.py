@@ -72,6 +72,7 @@ def test_an_event_we_do_not_know_is_an_error(plain: dict[str, object]) -> None:
         lambda: PrivateMean(noise_multiplier=math.nan),
         lambda: Composition(parts=()),
         lambda: Composition(parts=("a run",)),
+        lambda: NoisyCount(noise=1.0, centered="False"),
         lambda: RandomStopping(trial=EVENTS[0], expected_trials=0.5, distribution="poisson"),
         lambda: RandomStopping(trial="a run", expected_trials=5),
         lambda: FullBatchRun(steps=10**400, noise_multiplier=1.0),

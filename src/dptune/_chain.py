@@ -30,7 +30,7 @@ from dptune.privacy import (
     total,
 )
 
-FORMAT = "1"
+FORMAT = 1
 
 metadata = sa.MetaData()
 entries = sa.Table(
@@ -154,8 +154,10 @@ class State:
     @property
     def remaining_epsilon(self) -> float:
         """The epsilon of a single full-batch run that would use up what is left."""
-        delta = delta_beside(self.spent.slack, self.budget.delta)
-        return gdp.epsilon_from_mu(self.remaining.mu, delta) if delta > 0 else 0.0
+        left = gdp.epsilon_from_mu(
+            self.remaining.mu, delta_beside(self.spent.slack, self.budget.delta)
+        )
+        return min(left, self.budget.epsilon)
 
     def guarantee(self) -> Guarantee:
         """The statement for everything this ledger paid for."""
@@ -267,7 +269,8 @@ class Replay:
         match kind:
             case "open":
                 opened = json.loads(entry["event"])
-                _require(opened["format"] == FORMAT, f"has format {opened['format']}, not {FORMAT}")
+                found = opened["format"]
+                _require(found == FORMAT, f"is of format {found}; this dptune reads {FORMAT}")
                 self.key = bytes.fromhex(opened["key"])
                 self.dataset = entry["text"]
                 self.changes.append(BudgetChange(number, time, _budget(entry), "opened"))

@@ -187,7 +187,7 @@ def _payments(state: "State") -> Table:
             Text(payment.purpose),
             Text(_event(payment.event)),
             cost(payment.price.mu, 5),
-            f"{100 * payment.price.mu_squared / everything:.1f} %" if counts else "",
+            f"{min(100.0, 100 * payment.price.mu_squared / everything):.1f} %" if counts else "",
             Text(payment.state, colors[payment.state]),
         )
     return table

@@ -183,7 +183,8 @@ class PostgresStore:
             raise MissingExtra(
                 "a ledger in PostgreSQL needs the driver psycopg: pip install 'dptune[postgres]'."
             ) from None
-        self.shown = url.render_as_string(hide_password=True)
+        query = {name: "***" if "password" in name else value for name, value in url.query.items()}
+        self.shown = url.set(query=query).render_as_string(hide_password=True)
         self._engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
             poolclass=sa.NullPool,
@@ -204,16 +205,22 @@ class PostgresStore:
             # Entries and head are two queries: let both see the same moment.
             connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
+                self._prepare(connection)
                 yield connection
 
     @contextmanager
     def writing(self, table: sa.Table) -> Iterator[sa.Connection]:
         with self._errors(), self._engine.begin() as connection:
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
+            self._prepare(connection)
             # A payment that was granted must survive a crash of the server, too.
             connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
             connection.exec_driver_sql(f"LOCK TABLE {table.name} IN EXCLUSIVE MODE")
             yield connection
+
+    def _prepare(self, connection: sa.Connection) -> None:
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
+        # Prices must come back to the last bit, whatever the server's defaults.
+        connection.exec_driver_sql("SET LOCAL extra_float_digits = 1")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -228,8 +235,8 @@ class PostgresStore:
                 return LedgerLocked(_locked(self.shown))
             case "42P01":  # undefined table
                 return LedgerNotFound(
-                    f"there is no ledger in {self.shown}. Check the URL, or open a new one with "
-                    "`dptune ledger open`."
+                    f"there is no ledger in {self.shown}, or none that you may see. Check the URL "
+                    "and your rights, or open a new one with `dptune ledger open`."
                 )
             case "42P07" | "23505":  # duplicate table, here or from a creation at the same time
                 return LedgerExists(_exists(self.shown))
@@ -258,4 +265,8 @@ def _damaged(shown: str, found: str) -> str:
 
 
 def _unavailable(shown: str, error: BaseException | None) -> str:
-    return f"the ledger {shown} cannot be used: {str(error).strip()}. Nothing was written."
+    # A connection may die after its commit was sent: then nobody here knows.
+    return (
+        f"the ledger {shown} cannot be used: {str(error).strip()}. Whether the last step was "
+        "written is not certain: look with `dptune budget` before you go on."
+    )

@@ -57,6 +57,14 @@ def one_of(allowed: tuple[str, ...], **named: object) -> None:
         raise InvalidInput(f"{name} must be one of {', '.join(allowed)}; got {value!r}.")
 
 
+def flag(**named: object) -> bool:
+    """True or False, not something that merely counts as one."""
+    ((name, value),) = named.items()
+    if str(value) in ("True", "False") and not isinstance(value, str):  # numpy's too
+        return bool(value)
+    raise InvalidInput(f"{name} must be True or False; got {value!r}.")
+
+
 def text(**named: object) -> None:
     """A string with something in it that can be stored and printed."""
     for name, value in named.items():

@@ -102,7 +102,9 @@ def epsilon_of(events: Sequence[Event], spent: Price, delta: float) -> float:
 
 def fits(events: Sequence[Event], spent: Price, budget: Budget) -> bool:
     """Whether `events`, for which `spent` was paid, stay within `budget`."""
-    if spent.slack < budget.delta and spent.mu_squared <= budget.mu_squared(spent.slack):
+    if spent.slack >= budget.delta:
+        return False
+    if spent.mu_squared <= budget.mu_squared(spent.slack):
         return True
     return _sealed_alone(events) and rdp_epsilon(events, budget.delta) <= budget.epsilon
 
@@ -142,13 +144,24 @@ def direct_epsilon(events: Iterable[Event], delta: float) -> float:
 
 def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
     """Epsilon through Renyi DP: looser for Gaussian and sampled runs; prices random stopping."""
+    from absl import logging
     from dp_accounting import rdp  # slow to import
 
     delta = _validate.strictly_between(0, 1, delta=delta)
     accountant = rdp.RdpAccountant(_RDP_ORDERS)
-    for event in events:
-        accountant.compose(_to_dp_event(event))
-    return float(accountant.get_epsilon(delta)) * (1 + 1e-12)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)  # orders that do not converge are left out, not wrong
+    try:
+        for event in events:
+            accountant.compose(_to_dp_event(event))
+        return float(accountant.get_epsilon(delta)) * (1 + 1e-12)
+    except (ValueError, ArithmeticError) as error:
+        raise UnpricedEvent(
+            f"Renyi DP cannot price this within double precision ({error}); use more usual noise, "
+            "steps or rates."
+        ) from None
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def calibrate_full_batch(*, mu: float, steps: int) -> FullBatchRun:
@@ -163,6 +176,7 @@ def calibrate_sampled(*, mu: float, slack: float, steps: int, sampling_rate: flo
     def run(noise: float) -> SampledRun:
         return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=sampling_rate)
 
+    run(1.0)  # refuses senseless steps and rates
     guess = _central_limit_noise(mu, steps, sampling_rate)
     return run(_least_noise(lambda noise: price(run(noise), slack=slack).mu, mu, guess))
 
@@ -180,6 +194,7 @@ def calibrate_direct(
     def cost(noise: float) -> float:
         return direct_epsilon([*beside, run(noise)], delta)
 
+    run(1.0)  # refuses senseless steps and rates
     others = direct_epsilon(beside, delta) if beside else 0.0
     if others >= epsilon:
         raise InvalidInput(
@@ -315,6 +330,8 @@ def _part_price(part: Event, slack: float) -> Price:
         # (epsilon, slack)-DP is randomised response outside a failure; its one corner lies on
         # the curve of this mu.
         mu = -2 * float(ndtri(expit(-rdp_epsilon([part], slack))))
+        if not math.isfinite(mu):
+            raise UnpricedEvent("a sealed search with so little noise protects nobody; add noise.")
         return Price(mu * mu * (1 + 1e-12), slack)
     return Price(_gaussian_mu_squared(part))
 
@@ -352,7 +369,8 @@ def _to_dp_event(event: Event) -> "dp_event.DpEvent":
 
 def _central_limit_noise(mu: float, steps: int, sampling_rate: float) -> float:
     """Noise at which the central limit of the sampled run is mu: a good guess, not a bound."""
-    return 1 / math.sqrt(math.log1p((mu / sampling_rate) ** 2 / steps))
+    strength = min(mu / sampling_rate, 1e100)
+    return 1 / math.sqrt(math.log1p(strength**2 / steps))
 
 
 def _least_noise(cost: Callable[[float], float], target: float, guess: float) -> float:

@@ -48,11 +48,8 @@ class Ledger:
         `dataset` names in everything published, with its first version declared if it is there
         already. An existing ledger is never replaced."""
         _validate.text(dataset=dataset)
-        opened = {
-            "kind": "ledger-opened",
-            "format": _chain.FORMAT,
-            "key": secrets.token_hex(32),
-        }
+        key = secrets.token_hex(32)
+        opened = {"kind": "ledger-opened", "format": _chain.FORMAT, "key": key}
         written = [
             _chain.chained(
                 None,
@@ -65,7 +62,7 @@ class Ledger:
         ]
         if fingerprint is not None:
             _validate.text(fingerprint=fingerprint)
-            keyed = _chain.Replay(key=bytes.fromhex(opened["key"])).keyed(fingerprint)
+            keyed = _chain.Replay(key=bytes.fromhex(key)).keyed(fingerprint)
             first_version = {"fingerprint": keyed, "text": "first version"}
             written.append(_chain.chained(written[0], kind="declare", **first_version))
         ledger = cls(open_store(address))

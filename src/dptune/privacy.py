@@ -121,7 +121,8 @@ class NoisyCount:
 
     def __post_init__(self) -> None:
         counts = _validate.whole(1, counts=self.counts)
-        _set(self, counts=counts, noise=_noise(noise=self.noise), centered=bool(self.centered))
+        centered = _validate.flag(centered=self.centered)
+        _set(self, counts=counts, noise=_noise(noise=self.noise), centered=centered)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,8 @@ _MOST_BINS = 2**19
 _LOST_SHARE = 1e-3
 # Fourier coefficients near one, raised to the power T, are off by at most this much per step.
 _ROUNDOFF_PER_STEP = 1e-14
+# Beyond these, grids and densities leave double precision or memory.
+_LEAST_NOISE, _MOST_NOISE, _LEAST_RATE, _MOST_STEPS = 1e-3, 1e9, 1e-12, 2_000_000
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 
 
@@ -76,7 +78,8 @@ class TradeOff:
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon with hit - exp(epsilon) * false_alarm <= delta at every vertex."""
         hit, false_alarm = self._above(delta, certain=math.inf)
-        return _largest(np.log((hit - delta) / false_alarm))
+        with np.errstate(over="ignore"):
+            return _largest(np.log((hit - delta) / false_alarm))
 
     def mu(self, slack: float) -> float:
         """Smallest mu such that G_mu together with a failure probability `slack` dominates.
@@ -121,6 +124,16 @@ def trade_off(steps: Sequence[Step], *, gaussian_mu: float = 0.0, failure: float
     slack the curve will be read at; a small share of it pays for cut tails and rounding.
     """
     count = sum(step.count for step in steps)
+    for step in steps:
+        if step.noise_multiplier < _LEAST_NOISE:
+            raise TooLittleNoise
+        if step.noise_multiplier > _MOST_NOISE or step.sampling_rate < _LEAST_RATE:
+            raise UnpricedEvent(
+                f"sampled runs are priced for noise up to {_MOST_NOISE:g} and rates from "
+                f"{_LEAST_RATE:g}; got {step.noise_multiplier:g} and {step.sampling_rate:g}."
+            )
+    if count > _MOST_STEPS:
+        raise UnpricedEvent(f"at most {_MOST_STEPS:,} sampled steps are priced; got {count:,}.")
     lost = max(_LOST_SHARE * failure, _ROUNDOFF_PER_STEP * count)
     if lost > failure / 4:
         raise UnpricedEvent(
@@ -137,11 +150,12 @@ def trade_off(steps: Sequence[Step], *, gaussian_mu: float = 0.0, failure: float
     typical = deviation / math.sqrt(sum(part.count for part in parts))
     interval = max(_SPACING * typical, widest / _MOST_BINS)
     hits, false_alarms = [], []
-    for removed in (True, False):
-        losses = [_repeat(_one_step(part, removed, interval, cut), part, cut) for part in parts]
-        hit, false_alarm = _vertices(_convolve(losses, lost / 2), interval)
-        hits.append(hit)
-        false_alarms.append(false_alarm)
+    with np.errstate(all="ignore"):  # what is not a number is found by the check of the masses
+        for removed in (True, False):
+            losses = [_repeat(_one_step(part, removed, interval, cut), part, cut) for part in parts]
+            hit, false_alarm = _vertices(_convolve(losses, lost / 2), interval)
+            hits.append(hit)
+            false_alarms.append(false_alarm)
     return TradeOff(hit=np.concatenate(hits), false_alarm=np.concatenate(false_alarms))
 
 

@@ -29,8 +29,10 @@ class Sweep:
     epsilon: float
 
     def __post_init__(self) -> None:
-        _validate.whole(1, trials=self.trials)
-        _validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
+        trials = _validate.whole(1, trials=self.trials)
+        epsilon = _validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
+        object.__setattr__(self, "trials", trials)
+        object.__setattr__(self, "epsilon", epsilon)
 
 
 @dataclass(frozen=True)
