@@ -57,3 +57,13 @@ def test_links_lead_somewhere() -> None:
     assert links
     for link in links:
         assert (README.parent / link).exists(), link
+
+
+def test_the_engine_s_page_runs() -> None:
+    page = README.parent / "docs" / "engine.md"
+    names: dict[str, object] = {}
+    for kind, text in BLOCK.findall(page.read_text()):
+        assert kind == "python"
+        exec(compile(text, str(page), "exec"), names)
+    models = names["models"]
+    assert isinstance(models, list) and len(models) == 3

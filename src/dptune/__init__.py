@@ -8,11 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dptune.engines.linear import LinearEngine as LinearEngine
+    from dptune.engines.linear import LinearModel as LinearModel
+    from dptune.engines.randomness import Randomness as Randomness
+    from dptune.engines.rows import DiskRows as DiskRows
+    from dptune.engines.rows import MemoryRows as MemoryRows
+    from dptune.engines.rows import write_chunks as write_chunks
     from dptune.errors import BudgetExceeded as BudgetExceeded
     from dptune.errors import DptuneError as DptuneError
     from dptune.fingerprint import fingerprint_arrays as fingerprint_arrays
     from dptune.fingerprint import fingerprint_file as fingerprint_file
     from dptune.ledger import Ledger as Ledger
+    from dptune.plan import TrainPlan as TrainPlan
     from dptune.privacy import Budget as Budget
     from dptune.privacy import Composition as Composition
     from dptune.privacy import FullBatchRun as FullBatchRun
@@ -29,9 +36,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "engines.linear": ("LinearEngine", "LinearModel"),
+    "engines.randomness": ("Randomness",),
+    "engines.rows": ("DiskRows", "MemoryRows", "write_chunks"),
     "errors": ("BudgetExceeded", "DptuneError"),
     "fingerprint": ("fingerprint_arrays", "fingerprint_file"),
     "ledger": ("Ledger",),
+    "plan": ("TrainPlan",),
     "privacy": (
         "Budget",
         "Composition",

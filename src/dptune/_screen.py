@@ -155,6 +155,65 @@ def bench_accounting(results: dict[str, Any]) -> None:
     _out.print(table)
 
 
+def bench_speed(results: dict[str, Any]) -> None:
+    if results["device"] == "cpu":
+        _bench_speed_cpu(results)
+    else:
+        _bench_speed_gpu(results)
+
+
+def _bench_speed_cpu(results: dict[str, Any]) -> None:
+    at_once = results["trials"]
+    table = _table(f"one step of one trial: {_shape(results['shape'])}")
+    table.add_column("route")
+    table.add_column("time", justify="right")
+    table.add_column(f"times slower than {at_once} at once", justify="right")
+    routes = [
+        (f"dptune, {trials} at once", ms) for trials, ms in results["per_trial_step_ms"].items()
+    ]
+    routes += [(f"Opacus, {mode}", ms) for mode, ms in results["opacus_step_ms"].items()]
+    unit = results["per_trial_step_ms"][str(at_once)]
+    for route, ms in routes:
+        table.add_row(route, _seconds(ms / 1e3), f"{ms / unit:.1f}")
+    _out.print(table)
+    table = _facts(f"all {at_once} trials together")
+    for layout, ms in results["bare_products_ms"].items():
+        table.add_row(f"bare products, {layout}", _seconds(ms / 1e3))
+    table.add_row("dptune's step, in bare products", f"{results['vs_bare_products']:.2f}")
+    table.add_row(
+        "cores used by other programs",
+        f"{results['cores_used_by_others']:.2f}",
+        "ratios need a quiet machine",
+    )
+    if results["peak_extra_gib"] is not None:
+        peak = f"{results['peak_extra_gib']:.2f} GiB"
+        table.add_row("peak memory beside features", peak, _shape(results["memory_shape"]))
+    _out.print(table)
+
+
+def _bench_speed_gpu(results: dict[str, Any]) -> None:
+    table = _facts(f"{results['gpu']}: {_shape(results['shape'])}, full batch")
+    for trials, ms in results["step_ms"].items():
+        share = 100 * results["bandwidth_fraction"][trials]
+        step = f"one step, trials at once: {trials}"
+        table.add_row(step, _seconds(ms / 1e3), f"{share:.0f} % of the bandwidth")
+    table.add_row("the latter by the former", f"{results['twelve_vs_one']:.2f}")
+    table.add_row("a whole study", _seconds(results["study_seconds"]))
+    share = 100 * results["imagenet_matrix_fraction"]
+    imagenet = _shape(results["imagenet_shape"])
+    seconds = _seconds(results["imagenet_seconds"])
+    table.add_row(imagenet, seconds, f"{share:.0f} % of the matrix rate")
+    table.add_row("memory bandwidth, measured", f"{results['bandwidth_gb_per_s']:,.0f} GB/s")
+    table.add_row("matrix rate, measured", f"{results['matrix_tflop_per_s']:,.0f} TFLOP/s")
+    peak = f"{results['peak_extra_gib']:.2f} GiB"
+    table.add_row("peak memory beside the features, float32", peak)
+    _out.print(table)
+
+
+def _shape(shape: dict[str, int]) -> str:
+    return f"{shape['rows']:,} x {shape['columns']:,}, {shape['classes']:,} classes"
+
+
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """A spinner on a terminal, plain lines elsewhere, on standard error."""
@@ -252,6 +311,16 @@ def _table(title: str) -> Table:
         pad_edge=False,
         padding=(0, 2, 0, 0),
     )
+
+
+def _facts(title: str) -> Table:
+    """Names and numbers, with a remark where one helps."""
+    table = _table(title)
+    table.show_header = False
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    return table
 
 
 def _bar(share: float, color: str) -> Text:

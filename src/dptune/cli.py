@@ -80,6 +80,11 @@ class Score(StrEnum):
     public = "public"
 
 
+class Device(StrEnum):
+    cpu = "cpu"
+    cuda = "cuda"
+
+
 def main() -> None:
     """The `dptune` command."""
     for stream in (sys.stdout, sys.stderr):
@@ -347,6 +352,19 @@ def bench_accounting(as_json: AsJson = False) -> None:
     with _screen.progress() as report:
         results = bench.measure(report)
     _show(as_json, results, lambda: _screen.bench_accounting(results))
+
+
+@bench_app.command("speed")
+def bench_speed(
+    device: Annotated[Device, typer.Option(help="Where to train.")] = Device.cpu,
+    as_json: AsJson = False,
+) -> None:
+    """Time the linear engine against Opacus and bare matrix products (about a minute)."""
+    from dptune.bench import speed as bench
+
+    with _screen.progress() as report:
+        results = bench.measure(report, device.value)
+    _show(as_json, results, lambda: _screen.bench_speed(results))
 
 
 def _show_ledger(ledger: "Ledger", as_json: bool, done: str) -> None:

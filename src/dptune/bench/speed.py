@@ -1,0 +1,335 @@
+"""How fast private linear probes train, beside Opacus and beside bare matrix products.
+
+All ratios come from one run. The rows are random and in memory; loading them is not timed. On a GPU
+machine without the command line's packages: `python -m dptune.bench.speed --device cuda`.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dptune import _validate
+from dptune.engines.linear import LinearEngine
+from dptune.engines.randomness import Randomness
+from dptune.engines.rows import PRECISIONS, MemoryRows
+from dptune.errors import InvalidInput, MissingExtra
+from dptune.plan import TrainPlan
+
+Report = Callable[[str], None]
+DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Shape:
+    rows: int
+    columns: int
+    classes: int
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} x {self.columns:,}, {self.classes:,} classes"
+
+
+NARROW = Shape(50_000, 256, 10)
+WIDE = Shape(50_000, 1_280, 10)
+IMAGENET = Shape(1_281_167, 1_024, 1_000)
+
+TRIALS = 7
+CPU_TRIALS = (1, TRIALS, 50)
+GPU_TRIALS = (1, 12)
+# The time of a step is the slope between a short and a long fit, so setting up does not count.
+CPU_STEPS = (2, 12)
+GPU_STEPS = (20, 220)
+STUDY_TRIALS, STUDY_STEPS = 6, 100
+IMAGENET_STEPS = 20
+MEMORY_STEPS = 3
+OPACUS_REPEATS = 7
+PRODUCT_REPEATS = 15
+COPIED_BYTES = 4 * 10**9
+MATRIX_SIDE = 8192
+
+_ALL_PROCESSES = Path("/proc/stat")
+# Not getrusage: its peak also counts the process that started this one.
+_THIS_PROCESS = Path("/proc/self/status")
+
+
+def measure(report: Report, device: str = "cpu") -> dict[str, Any]:
+    """Every figure of the linear engine's speed on this machine's `device`."""
+    _validate.one_of(DEVICES, device=device)
+    if device == "cpu":
+        return _on_cpu(report)
+    if not torch.cuda.is_available():
+        raise InvalidInput(
+            "--device cuda needs a GPU that PyTorch can use, and it finds none here; measure with "
+            "--device cpu, or install a build of PyTorch for this GPU."
+        )
+    return _on_gpu(report)
+
+
+def _on_cpu(report: Report) -> dict[str, Any]:
+    rows = _random_rows(NARROW)
+    others_before, start = _cpu_seconds_of_others(), time.perf_counter()
+    opacus = {}
+    for mode in ("ghost", "hooks"):
+        report(f"Opacus, {mode}: one trial on {NARROW}")
+        opacus[mode] = _opacus_step_seconds(mode, rows)
+    report("the two bare matrix products")
+    products = _bare_products_seconds(rows)
+    steps = {}
+    for trials in CPU_TRIALS:
+        report(f"dptune: trials at once: {trials}")
+        steps[trials] = _step_seconds(NARROW, rows, trials, CPU_STEPS)
+    others = (_cpu_seconds_of_others() - others_before) / (time.perf_counter() - start)
+    report(f"peak memory on {WIDE}")
+    together = steps[TRIALS]
+    return {
+        "device": "cpu",
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cores_used_by_others": max(0.0, others),
+        "shape": asdict(NARROW),
+        "trials": TRIALS,
+        "vs_opacus_ghost": opacus["ghost"] / (together / TRIALS),
+        "vs_opacus_hooks": opacus["hooks"] / (together / TRIALS),
+        "vs_bare_products": together / min(products.values()),
+        "per_trial_step_ms": {str(n): 1e3 * seconds / n for n, seconds in steps.items()},
+        "opacus_step_ms": {mode: 1e3 * seconds for mode, seconds in opacus.items()},
+        "bare_products_ms": {layout: 1e3 * seconds for layout, seconds in products.items()},
+        "memory_shape": asdict(WIDE),
+        "peak_extra_gib": _peak_extra_gib(),
+    }
+
+
+def _cpu_seconds_of_others() -> float:
+    """Processor time of all other processes so far; 0 where the system does not tell.
+
+    Whoever waits for threads more often suffers more from a busy machine: there Opacus has taken
+    ten times its time, and the ratios mean nothing.
+    """
+    if not _ALL_PROCESSES.exists():
+        return 0.0
+    user, nice, system, _, _, *rest = _ALL_PROCESSES.read_text().split("\n")[0].split()[1:9]
+    everyone = sum(map(int, (user, nice, system, *rest))) / os.sysconf("SC_CLK_TCK")
+    return everyone - sum(os.times()[:4])
+
+
+def _opacus_step_seconds(mode: str, rows: MemoryRows) -> float:
+    """One step of one trial, as Opacus' users would write it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Opacus' remarks on its random numbers and its hooks
+        try:
+            from opacus import PrivacyEngine
+        except ImportError:
+            raise MissingExtra(
+                "this comparison needs Opacus: pip install 'dptune[bench]'."
+            ) from None
+        features, targets = rows.features[:, 0], rows.targets
+        model: Any = torch.nn.Linear(rows.columns, NARROW.classes, bias=False)
+        criterion: Any = torch.nn.CrossEntropyLoss()
+        dataset = torch.utils.data.TensorDataset(features, targets)
+        model, optimizer, *rest = PrivacyEngine().make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9),
+            criterion=criterion,
+            data_loader=torch.utils.data.DataLoader(dataset, batch_size=rows.count),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            poisson_sampling=False,
+            grad_sample_mode=mode,
+        )
+        if mode == "ghost":  # its criterion runs the two backward passes
+            criterion = rest[0]
+
+        def step() -> None:
+            optimizer.zero_grad()
+            criterion(model(features), targets).backward()
+            optimizer.step()
+
+        return _median_seconds(step, OPACUS_REPEATS)
+
+
+def _bare_products_seconds(rows: MemoryRows) -> dict[str, float]:
+    """Logits and sums of all trials and nothing between them, in either layout of the logits."""
+    features = rows.features[:, 0]
+    wide = TRIALS * NARROW.classes
+    weights, sums = torch.randn(wide, rows.columns), torch.empty(wide, rows.columns)
+
+    def by_trials(logits: Tensor) -> None:
+        torch.mm(weights, features.T, out=logits)
+        torch.mm(logits, features, out=sums)
+
+    def by_rows(logits: Tensor) -> None:
+        torch.mm(features, weights.T, out=logits)
+        torch.mm(logits.T, features, out=sums)
+
+    one, other = torch.empty(wide, rows.count), torch.empty(rows.count, wide)
+    return {
+        "rows contiguous": _median_seconds(lambda: by_trials(one), PRODUCT_REPEATS),
+        "classes contiguous": _median_seconds(lambda: by_rows(other), PRODUCT_REPEATS),
+    }
+
+
+def _peak_extra_gib() -> float | None:
+    """Peak of a fresh process, above what it held with the rows loaded; None where the system
+    does not tell."""
+    if not _THIS_PROCESS.exists():
+        return None
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+        return fresh.submit(_peak_extra_of, WIDE, TRIALS, MEMORY_STEPS).result()
+
+
+def _peak_extra_of(shape: Shape, trials: int, steps: int) -> float:
+    rows = _random_rows(shape)
+    before = _resident_kib("VmRSS")
+    _fit(shape, rows, trials, steps)
+    return (_resident_kib("VmHWM") - before) / 2**20
+
+
+def _resident_kib(field: str) -> int:
+    lines = dict(line.split(":", 1) for line in _THIS_PROCESS.read_text().splitlines())
+    return int(lines[field].split()[0])
+
+
+def _on_gpu(report: Report) -> dict[str, Any]:
+    report("memory bandwidth and matrix rate of the device")
+    bandwidth, rate = _copy_bytes_per_second(), _flops_per_second()
+    rows = _random_rows(WIDE, "cuda", "bfloat16")
+    steps = {}
+    for trials in GPU_TRIALS:
+        report(f"{WIDE}, trials at once: {trials}")
+        steps[trials] = _step_seconds(WIDE, rows, trials, GPU_STEPS)
+    report("a whole study")
+    study = _study_seconds(rows)
+    read = 2 * rows.features.nbytes  # once for each product
+    del rows
+    report(f"peak memory on {WIDE}, float32")
+    peak = _gpu_peak_extra_gib()
+    report(f"{IMAGENET}")
+    imagenet = _imagenet_seconds()
+    # Two products of one multiplication and one addition each, for every weight and row.
+    flops = 4 * IMAGENET.rows * IMAGENET.columns * IMAGENET.classes * TRIALS * IMAGENET_STEPS
+    one, twelve = (steps[trials] for trials in GPU_TRIALS)
+    return {
+        "device": "cuda",
+        "torch": torch.__version__,
+        "gpu": torch.cuda.get_device_name(),
+        "shape": asdict(WIDE),
+        "step_ms": {str(n): 1e3 * seconds for n, seconds in steps.items()},
+        "twelve_vs_one": twelve / one,
+        "study_seconds": study,
+        "imagenet_shape": asdict(IMAGENET),
+        "imagenet_seconds": imagenet,
+        "bandwidth_gb_per_s": bandwidth / 1e9,
+        "bandwidth_fraction": {str(n): read / t / bandwidth for n, t in steps.items()},
+        "matrix_tflop_per_s": rate / 1e12,
+        "imagenet_matrix_fraction": flops / imagenet / rate,
+        "peak_extra_gib": peak,
+    }
+
+
+def _copy_bytes_per_second() -> float:
+    source = torch.zeros(COPIED_BYTES, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return 2 * COPIED_BYTES / _median_seconds(lambda: target.copy_(source), 10)
+
+
+def _flops_per_second() -> float:
+    shape = (MATRIX_SIDE, MATRIX_SIDE)
+    left, right = (torch.randn(shape, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    result = torch.empty_like(left)
+    return 2 * MATRIX_SIDE**3 / _median_seconds(lambda: torch.mm(left, right, out=result), 20)
+
+
+def _study_seconds(rows: MemoryRows) -> float:
+    def study() -> None:
+        _fit(WIDE, rows, STUDY_TRIALS, STUDY_STEPS)
+        _fit(WIDE, rows, 1, STUDY_STEPS)
+
+    return _median_seconds(study, 3)
+
+
+def _imagenet_seconds() -> float:
+    rows = _random_rows(IMAGENET, "cuda", "bfloat16")
+    _fit(IMAGENET, rows, TRIALS, 1)
+    return _seconds(lambda: _fit(IMAGENET, rows, TRIALS, IMAGENET_STEPS))
+
+
+def _gpu_peak_extra_gib() -> float:
+    rows = _random_rows(WIDE, "cuda")
+    torch.cuda.reset_peak_memory_stats()
+    _fit(WIDE, rows, TRIALS, MEMORY_STEPS)
+    return float(torch.cuda.max_memory_allocated() - rows.features.nbytes) / 2**30
+
+
+def _random_rows(shape: Shape, device: str = "cpu", precision: str = "float32") -> MemoryRows:
+    generator = torch.Generator(device).manual_seed(0)
+    features = torch.randn(
+        (shape.rows, shape.columns),
+        generator=generator,
+        dtype=PRECISIONS[precision],
+        device=device,
+    )
+    targets = torch.randint(shape.classes, (shape.rows,), generator=generator, device=device)
+    return MemoryRows(features, targets, device=device, precision=precision)
+
+
+def _fit(shape: Shape, rows: MemoryRows, trials: int, steps: int) -> None:
+    plan = TrainPlan(rows=shape.rows, steps=steps, learning_rate=1.0, noise_multiplier=1.0)
+    randomness = [Randomness(trial=trial) for trial in range(trials)]
+    LinearEngine(outputs=shape.classes).fit_many([plan] * trials, rows, randomness)
+
+
+def _step_seconds(shape: Shape, rows: MemoryRows, trials: int, steps: tuple[int, int]) -> float:
+    """One step of all trials."""
+    short, long = steps
+
+    def slope() -> float:
+        more = _seconds(lambda: _fit(shape, rows, trials, long))
+        less = _seconds(lambda: _fit(shape, rows, trials, short))
+        return (more - less) / (long - short)
+
+    _fit(shape, rows, trials, short)
+    return median(slope() for _ in range(3))
+
+
+def _median_seconds(work: Callable[[], object], repeats: int) -> float:
+    """Median time of a call, after one that warms up."""
+    work()
+    return median(_seconds(work) for _ in range(repeats))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    _wait_for_gpu()
+    start = time.perf_counter()
+    work()
+    _wait_for_gpu()
+    return time.perf_counter() - start
+
+
+def _wait_for_gpu() -> None:
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m dptune.bench.speed", description=__doc__)
+    parser.add_argument("--device", choices=DEVICES, default="cpu")
+    device = parser.parse_args().device
+    results = measure(lambda text: print(text, file=sys.stderr, flush=True), device)
+    print(json.dumps(results, indent=2, allow_nan=False))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,340 @@
+"""Private linear models, all trials at once.
+
+This is Algorithm 1 of the linear scaling paper: a linear layer on frozen features, trained by
+full-batch gradient descent on clipped and noised sums of per-row gradients. One step is
+
+    logits     W X^T                       one matrix product for every trial
+    residuals  softmax(logits) - targets   each row's gradient is residual (x) features
+    clip       scale each row's residual   see clipping.py: nothing per-row is materialised
+    sum        residuals X                 the second matrix product for every trial
+    noise      + noise_multiplier * clip_norm * N(0, 1), fresh for every trial and step
+    mean       / a public row count
+    update     momentum, Adam, ...         see optimizers.py
+
+The two products read the features once each however many trials there are, which is why a whole
+search costs little more than one trial. Trials with fewer steps leave the batch when they end.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dptune import _validate
+from dptune.engines import clipping, fused
+from dptune.engines.base import Evaluation
+from dptune.engines.optimizers import KINDS, Optimizer, Sgd
+from dptune.engines.randomness import Randomness, Stream
+from dptune.engines.rows import Chunk, Rows
+from dptune.errors import InvalidInput
+from dptune.plan import TrainPlan
+
+LOSSES = ("softmax", "binary", "squared")
+_SAMPLED_ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Weights (outputs, columns) and, where the plan had one, a bias (outputs,)."""
+
+    weights: Tensor
+    bias: Tensor | None
+    loss: str
+
+    def logits(self, features: Tensor) -> Tensor:
+        """(rows, outputs)"""
+        weights = self.weights.to(features.device, features.dtype)
+        logits = features @ weights.T
+        return logits if self.bias is None else logits + self.bias.to(logits)
+
+    def predict(self, features: Tensor) -> Tensor:
+        """Class numbers, or values for squared loss."""
+        logits = self.logits(features)
+        if self.loss == "softmax":
+            return logits.argmax(1)
+        return (logits > 0).long() if self.loss == "binary" else logits
+
+
+class LinearEngine:
+    """Trains linear models with `outputs` outputs: classes for softmax, 1 for binary labels, the
+    number of targets for squared loss."""
+
+    def __init__(self, *, outputs: int, loss: str = "softmax") -> None:
+        _validate.one_of(LOSSES, loss=loss)
+        self.outputs, self.loss = _validate.whole(1, outputs=outputs), loss
+
+    def fit_many(
+        self, plans: Sequence[TrainPlan], rows: Rows, randomness: Sequence[Randomness]
+    ) -> list[LinearModel]:
+        """One model per plan; full-batch plans of one kind share every pass over the rows."""
+        if len(plans) != len(randomness):
+            raise InvalidInput(f"{len(plans)} plans need as many streams; got {len(randomness)}.")
+        self._check(plans, rows)
+        batches: dict[object, list[int]] = {}
+        for index, plan in enumerate(plans):
+            # A sampled trial sees rows of its own in every step, so it shares nothing.
+            alone = index if plan.sampling_rate is not None else None
+            key = (plan.optimizer, plan.bias, plan.augmentations, plan.clip_norm is None, alone)
+            batches.setdefault(key, []).append(index)
+        models: dict[int, LinearModel] = {}
+        for indices in batches.values():
+            fitted = self._fit_batch(
+                [plans[i] for i in indices], rows, [randomness[i] for i in indices]
+            )
+            models.update(zip(indices, fitted, strict=True))
+        return [models[index] for index in range(len(plans))]
+
+    def _check(self, plans: Sequence[TrainPlan], rows: Rows) -> None:
+        """Refuse what cannot be trained, before anything is read or spent."""
+        low, high = rows.target_range
+        top = {"softmax": self.outputs - 1, "binary": 1, "squared": high}[self.loss]
+        if self.loss != "squared" and not 0 <= low <= high <= top:
+            raise InvalidInput(
+                f"labels for {self.loss} loss run from 0 to {top:g}; these run from {low:g} to "
+                f"{high:g}. Number the classes from 0, or give the engine the right outputs."
+            )
+        wanted = 1 if self.loss == "softmax" else self.outputs
+        if rows.target_width != wanted:
+            raise InvalidInput(
+                f"{self.loss} loss with {self.outputs} outputs needs {wanted} target a row; these "
+                f"rows have {rows.target_width}."
+            )
+        if rows.device.type == "cuda" and torch.get_float32_matmul_precision() != "highest":
+            raise InvalidInput(
+                "torch was told to round float32 products (TF32), which would break the bound on a "
+                "row's contribution; call torch.set_float32_matmul_precision('highest')."
+            )
+        for plan in plans:
+            if plan.augmentations > rows.copies:
+                raise InvalidInput(
+                    f"the plan averages {plan.augmentations} copies of each row, but the data "
+                    f"holds {rows.copies}."
+                )
+
+    def _fit_batch(
+        self, plans: list[TrainPlan], rows: Rows, randomness: list[Randomness]
+    ) -> list[LinearModel]:
+        pairs = zip(plans, randomness, strict=True)
+        weights = torch.stack([self._initial(plan, rows, streams) for plan, streams in pairs])
+        averaged = any(plan.averaging != "none" for plan in plans)
+        average = weights.clone() if averaged else weights
+        optimizer = KINDS[plans[0].optimizer](plans, weights)
+        noise = Noise([streams.noise(rows.device) for streams in randomness], weights)
+        chunks = _chunk_source(plans[0], rows, randomness[0])
+        release = Release.of(plans, weights)
+        trials = list(range(len(plans)))  # which plan each slice of `weights` belongs to
+        models: dict[int, LinearModel] = {}
+        for step in range(max(plan.steps for plan in plans)):
+            sums = self._sums(weights, optimizer.plans[0], release, chunks())
+            optimizer.update_(weights, release.private_mean_(sums, noise.draw()), step)
+            if averaged:
+                average.lerp_(weights, _fresh_share(optimizer.plans, step, weights))
+            ended = [i for i, plan in enumerate(optimizer.plans) if plan.steps == step + 1]
+            for position in ended:
+                final = _finish(optimizer, weights[position], average[position], position, step)
+                models[trials[position]] = self._model(final, optimizer.plans[position])
+            if ended:
+                kept = [i for i in range(len(trials)) if i not in ended]
+                index = torch.tensor(kept, dtype=torch.long, device=rows.device)
+                weights = weights[index]
+                average = average[index] if averaged else weights
+                optimizer.keep(index)
+                noise.keep(kept)
+                release = Release.of(optimizer.plans, weights)
+                trials = [trials[i] for i in kept]
+        return [models[trial] for trial in range(len(plans))]
+
+    def _initial(self, plan: TrainPlan, rows: Rows, randomness: Randomness) -> Tensor:
+        shape = (self.outputs, rows.columns + plan.bias)
+        weights = torch.zeros(shape, dtype=_accumulator(rows.dtype))
+        if plan.initialization == "random":
+            drawn = randomness.initial().normal_(weights[:, : rows.columns].clone())
+            weights[:, : rows.columns] = drawn * rows.columns**-0.5
+        return weights.to(rows.device)
+
+    def _sums(
+        self, weights: Tensor, plan: TrainPlan, release: "Release", chunks: Iterable[Chunk]
+    ) -> Tensor:
+        """Sum of every row's clipped gradient, for every trial: (trials, outputs, columns)."""
+        trials, outputs, _ = weights.shape
+        bias, copies = plan.bias, plan.augmentations
+        columns = weights.shape[2] - bias
+        flat = weights[..., :columns].reshape(trials * outputs, columns)
+        sums = torch.zeros_like(weights)
+        for whole in chunks:
+            chunk = whole.prepared(copies, bias)
+            features = chunk.features.reshape(-1, columns)
+            logits = _product(flat.to(features.dtype), features.T).view(trials, outputs, -1)
+            if bias:
+                logits += weights[..., columns:]
+            clipped = self._clipped(logits, chunk, release.clip_norms)
+            part = _product(clipped.view(trials * outputs, -1), features)
+            sums[..., :columns] += part.view(trials, outputs, columns)
+            if bias:
+                sums[..., columns] += clipped.sum(2, dtype=sums.dtype)
+        return sums
+
+    def _clipped(self, logits: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
+        if clip_norms is not None and fused.available(logits, chunk, clip_norms, self.loss):
+            return fused.clipped_residuals(logits, chunk, clip_norms)
+        targets = chunk.targets.repeat_interleave(chunk.features.shape[1], 0)
+        residuals = clipping.residuals_(logits, targets, self.loss)
+        return clipping.clip_(residuals, chunk, clip_norms)
+
+    def evaluate_many(self, models: Sequence[LinearModel], rows: Rows) -> list[Evaluation]:
+        """Counts of correct rows and mean losses, all models in one pass; only the first copy of
+        a row is looked at. For squared loss no row counts as correct."""
+        weights = torch.cat([model.weights for model in models]).to(rows.device, rows.dtype)
+        correct = torch.zeros(len(models), dtype=torch.long, device=rows.device)
+        losses = torch.zeros(len(models), dtype=torch.float64, device=rows.device)
+        for chunk in rows.chunks():
+            logits = _product(weights, chunk.features[:, 0].T).view(len(models), self.outputs, -1)
+            for index, model in enumerate(models):
+                if model.bias is not None:
+                    logits[index] += model.bias.to(logits)[:, None]
+            hits, loss = _outcomes(logits, chunk.targets, self.loss)
+            correct += hits
+            losses += loss
+        return [
+            Evaluation(int(hits), float(loss) / rows.count, rows.count)
+            for hits, loss in zip(correct, losses, strict=True)
+        ]
+
+    def _model(self, weights: Tensor, plan: TrainPlan) -> LinearModel:
+        weights = weights.clone()
+        if plan.bias:
+            return LinearModel(weights[:, :-1], weights[:, -1], self.loss)
+        return LinearModel(weights, None, self.loss)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What turns clipped sums into something that may be seen, for every trial of a batch."""
+
+    clip_norms: Tensor | None
+    noise: Tensor
+    divisor: Tensor
+
+    @staticmethod
+    def of(plans: Sequence[TrainPlan], like: Tensor) -> "Release":
+        def per_trial(values: list[float]) -> Tensor:
+            return torch.tensor(values, dtype=like.dtype, device=like.device)
+
+        clips = [plan.clip_norm for plan in plans if plan.clip_norm is not None]
+        return Release(
+            clip_norms=per_trial(clips) if clips else None,
+            noise=per_trial([plan.noise for plan in plans])[:, None, None],
+            divisor=per_trial([plan.divisor for plan in plans])[:, None, None],
+        )
+
+    def private_mean_(self, sums: Tensor, standard_normal: Tensor) -> Tensor:
+        """Noise on the sums, then division by a public number, in place."""
+        return sums.addcmul_(self.noise, standard_normal).div_(self.divisor)
+
+
+class Noise:
+    """Standard normal numbers for every trial and step, each trial from its own stream.
+
+    Several steps are drawn at once: a GPU is quick to fill a large tensor and slow to be asked. How
+    many depends on the model's shape only, so a trial's numbers do not depend on its company.
+    """
+
+    def __init__(self, streams: list[Stream], weights: Tensor) -> None:
+        self._streams = streams
+        self._steps = max(1, min(16, 2**22 // weights[0].numel()))
+        self._drawn = torch.empty((len(weights), 0, *weights.shape[1:]), device=weights.device)
+        self._dtype, self._next = weights.dtype, 0
+
+    def draw(self) -> Tensor:
+        """The next step's numbers: (trials, outputs, columns)."""
+        if self._next == self._drawn.shape[1]:
+            trials, _, *shape = self._drawn.shape
+            size = (trials, self._steps, *shape)
+            self._drawn = torch.empty(size, dtype=self._dtype, device=self._drawn.device)
+            for trial, stream in enumerate(self._streams):
+                stream.normal_(self._drawn[trial])
+            self._next = 0
+        self._next += 1
+        return self._drawn[:, self._next - 1]
+
+    def keep(self, trials: list[int]) -> None:
+        """Forget the trials that have ended."""
+        self._streams = [self._streams[trial] for trial in trials]
+        self._drawn = self._drawn[trials]
+
+
+def _chunk_source(
+    plan: TrainPlan, rows: Rows, randomness: Randomness
+) -> Callable[[], Iterable[Chunk]]:
+    """What one step reads: all rows, or a fresh Poisson sample of them."""
+    if plan.sampling_rate is None:
+        return rows.chunks
+    rate, stream = plan.sampling_rate, randomness.sampling(rows.device)
+
+    def sample() -> Iterator[Chunk]:
+        # Double precision: the inclusion probability must be the one that is accounted for.
+        chosen = (stream.uniform(rows.count) < rate).nonzero()[
+            :, 0
+        ]  # may be none: the noisy step is taken all the same
+        for start in range(0, len(chosen), _SAMPLED_ROWS_AT_ONCE):
+            yield rows.pick(chosen[start : start + _SAMPLED_ROWS_AT_ONCE])
+
+    return sample
+
+
+def _fresh_share(plans: Sequence[TrainPlan], step: int, like: Tensor) -> Tensor:
+    """How much of the newest weights enters each trial's average."""
+    shares = []
+    for plan in plans:
+        if plan.averaging == "ema":  # warmed up, so that the start is forgotten
+            shares.append(1 - min(plan.ema_decay, (1 + step) / (10 + step)))
+        elif plan.averaging == "swa":
+            shares.append(1 / max(1, step + 1 - plan.steps // 2))
+        else:
+            shares.append(1.0)
+    return torch.tensor(shares, dtype=like.dtype, device=like.device)[:, None, None]
+
+
+def _finish(
+    optimizer: Optimizer, weights: Tensor, average: Tensor, position: int, step: int
+) -> Tensor:
+    """The weights a trial releases."""
+    plan = optimizer.plans[position]
+    if plan.averaging != "none":
+        return average
+    if isinstance(optimizer, Sgd):
+        for _ in range(plan.free_steps):
+            optimizer.free_step_(weights, position, step)
+    return weights
+
+
+def _outcomes(logits: Tensor, targets: Tensor, loss: str) -> tuple[Tensor, Tensor]:
+    """Correct rows and summed loss of each model; logits (models, outputs, rows)."""
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if loss == "softmax":
+        correct = (logits.argmax(1) == targets).sum(1)
+        rows = torch.arange(len(targets), device=targets.device)
+        log_likelihood = logits[:, targets, rows] - logits.logsumexp(1)
+        return correct, -log_likelihood.sum(1, dtype=torch.float64)
+    values = clipping.as_columns(targets, logits)
+    if loss == "binary":
+        correct = ((logits > 0) == (values > 0.5)).all(1).sum(1)
+        losses = torch.nn.functional.softplus(logits) - values * logits
+    else:
+        correct = torch.zeros(len(logits), dtype=torch.long, device=logits.device)
+        losses = (logits - values).square() / 2
+    return correct, losses.sum((1, 2), dtype=torch.float64)
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """Matrix product that accumulates, and answers, in at least float32."""
+    if left.dtype != torch.bfloat16:
+        return left @ right
+    if left.is_cuda:
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return left.float() @ right.float()  # exact products of the same numbers

@@ -1,0 +1,84 @@
+"""Where the numbers of a run come from.
+
+Noise and sampling protect rows, so by default they come from the operating system's entropy,
+drawn anew whenever a run asks: two runs, or a run before and after a crash, never share a stream,
+not even if they share this object. Public choices (initial weights) come from a seed through named
+streams, so that adding a trial shifts nobody else's numbers.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Stream:
+    """Normal and uniform numbers, made on the device that needs them.
+
+    On a CPU they are NumPy's, because torch's own generator there keeps 32 bits of its seed; on a
+    GPU torch's counter-based generator takes 64.
+    """
+
+    def __init__(self, key: int, device: torch.device) -> None:
+        self._on_gpu: torch.Generator | None = None
+        if device.type == "cuda":
+            self._on_gpu = torch.Generator(device).manual_seed(key % 2**63)
+        self._on_cpu = np.random.Generator(np.random.PCG64DXSM(key))
+        self._device = device
+
+    def normal_(self, out: Tensor) -> Tensor:
+        """Fill with standard normal numbers."""
+        if self._on_gpu is not None:
+            return out.normal_(generator=self._on_gpu)
+        wide = np.float64 if out.dtype == torch.float64 else np.float32
+        drawn = self._on_cpu.standard_normal(tuple(out.shape), dtype=wide)
+        return out.copy_(torch.from_numpy(drawn))
+
+    def uniform(self, count: int) -> Tensor:
+        """`count` numbers in [0, 1), in double precision."""
+        if self._on_gpu is not None:
+            return torch.rand(
+                count, generator=self._on_gpu, dtype=torch.float64, device=self._device
+            )
+        return torch.from_numpy(self._on_cpu.random(count))
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """The streams of one trial.
+
+    `noise_seed` is for research only: whoever knows it can subtract the noise, so nothing is
+    private. None, the default, asks the operating system.
+    """
+
+    seed: int = 0
+    trial: int = 0
+    noise_seed: int | None = None
+
+    @property
+    def is_private(self) -> bool:
+        return self.noise_seed is None
+
+    def initial(self) -> Stream:
+        """For initial weights: public, and the same for every device."""
+        return Stream(_key(self.seed, self.trial, "initial"), torch.device("cpu"))
+
+    def noise(self, device: torch.device) -> Stream:
+        """For noise on sums."""
+        return self._secret("noise", device)
+
+    def sampling(self, device: torch.device) -> Stream:
+        """For Poisson samples, which must stay as secret as the noise."""
+        return self._secret("sampling", device)
+
+    def _secret(self, purpose: str, device: torch.device) -> Stream:
+        if self.noise_seed is None:
+            return Stream(secrets.randbits(256), device)
+        return Stream(_key(self.noise_seed, self.trial, purpose), device)
+
+
+def _key(seed: int, trial: int, purpose: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}/{trial}/{purpose}".encode()).digest(), "big")

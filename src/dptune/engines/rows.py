@@ -1,0 +1,296 @@
+"""The rows an engine trains on: in memory, or in chunks on disk that are streamed every step.
+
+Every chunk carries its rows' norms, computed in float64 from the values as stored and rounded up:
+the bound on a row's contribution is only as good as the norm it is computed from.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dptune import _validate
+from dptune.errors import InvalidInput
+
+PRECISIONS = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+}
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows on the engine's device: features (n, copies, columns), targets (n, ...), and the
+    norm of each copy (n, copies), the column of ones that a bias sees included if `bias`."""
+
+    features: Tensor
+    targets: Tensor
+    norms: Tensor
+    bias: bool = False
+
+    def prepared(self, copies: int, bias: bool) -> "Chunk":
+        """The first `copies` copies, for a model with or without bias."""
+        norms = self.norms[:, :copies]
+        if bias:
+            up = 1 + (1e-12 if norms.dtype == torch.float64 else 1e-6)
+            norms = torch.hypot(norms, torch.ones_like(norms)) * up
+        return Chunk(self.features[:, :copies], self.targets, norms, bias)
+
+
+class Rows(Protocol):
+    """What an engine needs to know of data."""
+
+    count: int
+    columns: int
+    copies: int
+    device: torch.device
+    dtype: torch.dtype
+    target_range: tuple[float, float]
+    target_width: int
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All rows, in a fixed order."""
+        ...
+
+    def pick(self, indices: Tensor) -> Chunk:
+        """Some rows, by number."""
+        ...
+
+
+def find_device(name: str) -> torch.device:
+    """The device called `name`, if it is there."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InvalidInput(f"device must be cpu, cuda or cuda:N; got {name!r}.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InvalidInput(f"device {name!r} was asked for, but torch finds no GPU; use cpu.")
+    return device
+
+
+def find_precision(name: str) -> torch.dtype:
+    """The type of stored features called `name`."""
+    _validate.one_of(tuple(PRECISIONS), precision=name)
+    return PRECISIONS[name]
+
+
+def _as_targets(targets: NDArray[Any] | Tensor) -> Tensor:
+    copied = targets.clone() if isinstance(targets, Tensor) else torch.tensor(np.asarray(targets))
+    if copied.ndim == 2 and copied.shape[1] == 1:
+        return copied[:, 0]
+    if copied.ndim not in (1, 2):
+        raise InvalidInput(
+            "targets are one label a row, or a table (rows, targets); got shape "
+            f"{tuple(copied.shape)}."
+        )
+    return copied
+
+
+def _range_of(targets: Tensor) -> tuple[float, float]:
+    if targets.is_floating_point() and not bool(torch.isfinite(targets).all()):
+        raise InvalidInput("the targets hold values that are not finite; remove those rows first.")
+    return float(targets.min()), float(targets.max())
+
+
+def check_features(features: Tensor) -> None:
+    """Refuse what cannot be clipped, before anything is paid."""
+    if features.ndim not in (2, 3) or 0 in features.shape:
+        raise InvalidInput(
+            "features must be a table of shape (rows, columns), or (rows, copies, columns) with "
+            f"augmented copies; got shape {tuple(features.shape)}."
+        )
+    if not bool(torch.isfinite(features).all()):
+        raise InvalidInput(
+            "the features hold values that are not finite (NaN, infinity, or too large for "
+            f"{str(features.dtype).removeprefix('torch.')}); remove or replace those rows first."
+        )
+
+
+def norms_rounded_up(features: Tensor) -> Tensor:
+    """Norms over the last axis, from the stored values, never below the true ones."""
+    exact: Tensor = torch.linalg.vector_norm(features.to(torch.float64), dim=-1)
+    if features.dtype == torch.float64:
+        return (exact * (1 + 1e-12)).clamp(min=2.0**-500)  # squares below would vanish
+    # Denormals round coarsely, so tiny norms are raised; a norm beyond float32 becomes infinite,
+    # and its row will contribute nothing.
+    return (exact * (1 + 1e-6)).to(torch.float32).clamp(min=2.0**-100)
+
+
+class MemoryRows:
+    """All rows on the device."""
+
+    def __init__(
+        self,
+        features: NDArray[Any] | Tensor,
+        targets: NDArray[Any] | Tensor,
+        *,
+        device: str = "cpu",
+        precision: str = "float32",
+        chunk_rows: int | None = None,
+    ) -> None:
+        self.device, self.dtype = find_device(device), find_precision(precision)
+        # A CPU wants a chunk's residuals in its cache, a GPU wants few and large kernels.
+        chunk_rows = chunk_rows or (4096 if self.device.type == "cpu" else 2**16)
+        # Always a copy: norms of an array that somebody changes later would bound nothing.
+        source = features if isinstance(features, Tensor) else torch.tensor(np.asarray(features))
+        self.features = source.to(self.device, self.dtype, copy=isinstance(features, Tensor))
+        check_features(self.features)
+        if self.features.ndim == 2:
+            self.features = self.features[:, None]
+        self.targets = _as_targets(targets).to(self.device)
+        self.count, self.copies, self.columns = self.features.shape
+        if len(self.targets) != self.count:
+            raise InvalidInput(
+                f"there are {self.count} rows of features but {len(self.targets)} targets; each "
+                "row needs one."
+            )
+        self.target_range = _range_of(self.targets)
+        self.target_width = 1 if self.targets.ndim == 1 else self.targets.shape[1]
+        self._chunk_rows = chunk_rows
+        starts = range(0, self.count, chunk_rows)
+        self.norms = torch.cat(
+            [norms_rounded_up(self.features[i : i + chunk_rows]) for i in starts]
+        )
+
+    def chunks(self) -> Iterator[Chunk]:
+        for start in range(0, self.count, self._chunk_rows):
+            part = slice(start, start + self._chunk_rows)
+            yield Chunk(self.features[part], self.targets[part], self.norms[part])
+
+    def pick(self, indices: Tensor) -> Chunk:
+        return Chunk(self.features[indices], self.targets[indices], self.norms[indices])
+
+
+@dataclass(frozen=True)
+class _Index:
+    """What `write_chunks` says of a folder."""
+
+    counts: list[int]
+    copies: int
+    columns: int
+    precision: str
+    target_range: tuple[float, float]
+    target_width: int
+
+
+def write_chunks(
+    folder: str | Path,
+    chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]],
+    *,
+    precision: str = "float32",
+) -> None:
+    """Store (features, targets) chunks for `DiskRows`, each checked, with its norms."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    index = _Index([], 0, 0, precision, (math.inf, -math.inf), 0)
+    for number, (features, targets) in enumerate(chunks):
+        rows = MemoryRows(features, targets, precision=precision)
+        shape = (rows.copies, rows.columns, rows.target_width)
+        first = (index.copies, index.columns, index.target_width)
+        if number and shape != first:
+            raise InvalidInput(
+                f"chunk {number} has (copies, columns, targets) = {shape}, the first has {first}; "
+                "all chunks need the same."
+            )
+        stored = rows.features
+        if precision == "bfloat16":  # which NumPy does not know
+            stored = stored.view(torch.int16)
+        np.save(folder / f"{number:06d}.features.npy", stored.numpy())
+        np.save(folder / f"{number:06d}.targets.npy", rows.targets.numpy())
+        np.save(folder / f"{number:06d}.norms.npy", rows.norms.numpy())
+        low, high = rows.target_range
+        reach = (min(low, index.target_range[0]), max(high, index.target_range[1]))
+        counts = [*index.counts, rows.count]
+        index = _Index(counts, rows.copies, rows.columns, precision, reach, rows.target_width)
+    (folder / "index.json").write_text(json.dumps(asdict(index)))
+
+
+class DiskRows:
+    """Rows in the chunks of a folder, memory-mapped and streamed anew every step.
+
+    While the engine works on one chunk, a thread reads the next one and, on a GPU, copies it over
+    on a stream of its own.
+    """
+
+    def __init__(self, folder: str | Path, *, device: str = "cpu") -> None:
+        self._folder = Path(folder)
+        try:
+            index = _Index(**json.loads((self._folder / "index.json").read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise InvalidInput(
+                f"{str(folder)!r} holds no chunks of rows ({error}); write them with write_chunks."
+            ) from None
+        self.device, self.dtype = find_device(device), find_precision(index.precision)
+        self.target_range, self.target_width = index.target_range, index.target_width
+        self.copies, self.columns = index.copies, index.columns
+        self._starts = np.concatenate([[0], np.cumsum(index.counts)])
+        self.count = int(self._starts[-1])
+        self._chunks = len(index.counts)
+        for number, count in enumerate(index.counts):
+            self._must_fit(number, (count, self.copies, self.columns))
+        self._stream: torch.cuda.Stream | None = None
+        if self.device.type == "cuda":
+            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+
+    def chunks(self) -> Iterator[Chunk]:
+        with ThreadPoolExecutor(1) as reader:
+            coming = reader.submit(self._fetch, 0)
+            for number in range(self._chunks):
+                chunk = coming.result()
+                if number + 1 < self._chunks:
+                    coming = reader.submit(self._fetch, number + 1)
+                if self._stream is not None:
+                    current = torch.cuda.current_stream(self.device)
+                    current.wait_stream(self._stream)
+                    for tensor in (chunk.features, chunk.targets, chunk.norms):
+                        tensor.record_stream(current)
+                yield chunk
+
+    def pick(self, indices: Tensor) -> Chunk:
+        wanted = indices.cpu().numpy()
+        numbers = np.searchsorted(self._starts, wanted, side="right") - 1
+        parts = []
+        for number in np.unique(numbers):
+            inside = torch.from_numpy(wanted[numbers == number] - self._starts[number])
+            parts.append([tensor[inside] for tensor in self._mapped(int(number))])
+        features, targets, norms = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        return Chunk(features.to(self.device), targets.to(self.device), norms.to(self.device))
+
+    def _must_fit(self, number: int, shape: tuple[int, ...]) -> None:
+        try:
+            features, targets, norms = self._mapped(number)
+        except (OSError, ValueError) as error:
+            raise InvalidInput(
+                f"chunk {number} of {self._folder} cannot be read: {error}."
+            ) from None
+        if features.shape != shape or len(targets) != shape[0] or norms.shape != shape[:2]:
+            raise InvalidInput(
+                f"chunk {number} of {self._folder} has shape {tuple(features.shape)}, its index "
+                f"says {shape}; write the chunks again."
+            )
+
+    def _mapped(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        def load(name: str) -> Tensor:
+            path = self._folder / f"{number:06d}.{name}.npy"
+            return torch.from_numpy(np.load(path, mmap_mode="c"))
+
+        return load("features").view(self.dtype), load("targets"), load("norms")
+
+    def _fetch(self, number: int) -> Chunk:
+        features, targets, norms = self._mapped(number)
+        if self._stream is None:
+            return Chunk(features.clone(), targets.clone(), norms.clone())
+        with torch.cuda.stream(self._stream):
+            return Chunk(self._sent(features), self._sent(targets), self._sent(norms))
+
+    def _sent(self, tensor: Tensor) -> Tensor:
+        return tensor.pin_memory().to(self.device, non_blocking=True)

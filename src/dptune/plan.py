@@ -1,0 +1,154 @@
+"""One training run, described completely by public numbers.
+
+Nothing in a plan may be computed from private rows. `rows` is the public row count that the summed
+gradients are divided by; it is a constant of the plan, never the length of what was loaded.
+
+>>> plan = TrainPlan(rows=50_000, steps=100, learning_rate=10.0, noise_multiplier=37.4)
+>>> plan.event
+FullBatchRun(steps=100, noise_multiplier=37.4)
+>>> plan.total_step_size
+1000.0
+"""
+
+import math
+from dataclasses import dataclass
+
+from dptune import _validate
+from dptune.errors import InvalidInput, UnpricedEvent
+from dptune.privacy import FullBatchRun, SampledRun
+
+OPTIMIZERS = ("sgd", "adam", "lamb", "wosm")
+SCHEDULES = ("constant", "linear", "cosine")
+INITIALIZATIONS = ("zero", "random")
+AVERAGES = ("none", "ema", "swa")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainPlan:
+    """Everything that decides a training run.
+
+    The defaults are the recipe of the linear scaling paper: full batch, unit clipping, momentum
+    0.9, zero initialisation, no bias, no weight decay.
+
+    Attributes:
+        rows: public row count; sums are divided by `rows * sampling_rate`.
+        noise_multiplier: noise on the sum of clipped gradients, in clipping norms.
+        clip_norm: bound on one row's gradient; None is plain training, without privacy.
+        sampling_rate: probability of each row in each step (Poisson); None is every row.
+        optimizer: sgd (with momentum), adam, lamb, or wosm (Adam whose second moment is the known
+            variance of the noise; Mohapatra et al. 2022).
+        averaging: release the last iterate, its moving average (ema), or the mean of the second
+            half of all iterates (swa).
+        free_steps: steps along the momentum buffer after the last gradient; they read no rows.
+        augmentations: copies of each row whose gradients are averaged before clipping.
+
+    """
+
+    rows: int
+    steps: int
+    learning_rate: float
+    noise_multiplier: float
+    clip_norm: float | None = 1.0
+    sampling_rate: float | None = None
+    optimizer: str = "sgd"
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    bias: bool = False
+    initialization: str = "zero"
+    averaging: str = "none"
+    ema_decay: float = 0.9999
+    free_steps: int = 0
+    augmentations: int = 1
+
+    def __post_init__(self) -> None:
+        _validate.whole(1, rows=self.rows)
+        _validate.whole(1, steps=self.steps)
+        _validate.whole(1, augmentations=self.augmentations)
+        _validate.flag(bias=self.bias)
+        _validate.whole(0, free_steps=self.free_steps)
+        _validate.positive(learning_rate=self.learning_rate)
+        _validate.non_negative(noise_multiplier=self.noise_multiplier)
+        _validate.non_negative(weight_decay=self.weight_decay)
+        _validate.one_of(OPTIMIZERS, optimizer=self.optimizer)
+        _validate.one_of(SCHEDULES, schedule=self.schedule)
+        _validate.one_of(INITIALIZATIONS, initialization=self.initialization)
+        _validate.one_of(AVERAGES, averaging=self.averaging)
+        if not 0 <= self.momentum < 1:
+            raise InvalidInput(f"momentum must lie in [0, 1); got {self.momentum!r}.")
+        _validate.strictly_between(0, 1, ema_decay=self.ema_decay)
+        if self.clip_norm is not None:
+            _validate.positive(clip_norm=self.clip_norm)
+        elif self.noise_multiplier > 0:
+            raise InvalidInput(
+                "noise is measured in clipping norms, so noise_multiplier "
+                f"{self.noise_multiplier:g} needs a clip_norm; give one, or set the noise to 0 for "
+                "training without privacy."
+            )
+        if self.sampling_rate is not None:
+            _validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
+        if self.free_steps > 10 or (self.free_steps and self.optimizer != "sgd"):
+            raise InvalidInput(
+                f"free_steps go along sgd's momentum buffer, at most 10 of them; got "
+                f"{self.free_steps} with {self.optimizer}."
+            )
+        if self.free_steps and self.averaging != "none":
+            raise InvalidInput(
+                "free_steps move the last weights, which averaging does not release; use only one."
+            )
+        if self.optimizer == "wosm" and not self.is_private:
+            raise InvalidInput(
+                "wosm scales its steps by the noise, so it needs a noise_multiplier above 0."
+            )
+
+    @property
+    def is_private(self) -> bool:
+        """Whether any privacy can be claimed for this run."""
+        return self.clip_norm is not None and self.noise_multiplier > 0
+
+    @property
+    def event(self) -> FullBatchRun | SampledRun:
+        """What this run does to the data: derived from the plan, never passed."""
+        if not self.is_private:
+            raise UnpricedEvent(
+                "a run without noise or without clipping has no finite price; it is for data that "
+                "is public."
+            )
+        if self.sampling_rate is None:
+            return FullBatchRun(steps=self.steps, noise_multiplier=self.noise_multiplier)
+        return SampledRun(
+            steps=self.steps,
+            noise_multiplier=self.noise_multiplier,
+            sampling_rate=self.sampling_rate,
+        )
+
+    @property
+    def divisor(self) -> float:
+        """Public number that turns a sum into a mean."""
+        return self.rows * (1.0 if self.sampling_rate is None else self.sampling_rate)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise on each coordinate of the sum."""
+        return 0.0 if self.clip_norm is None else self.noise_multiplier * self.clip_norm
+
+    @property
+    def total_step_size(self) -> float:
+        """The paper's r."""
+        return self.learning_rate * self.steps
+
+    @property
+    def displacement(self) -> float:
+        """How far a constant unit gradient moves the weights: r, with momentum counted in."""
+        rho, steps = (self.momentum if self.optimizer == "sgd" else 0.0), self.steps
+        lag = rho * (1 - rho**steps) / (1 - rho)
+        return self.learning_rate * (steps - lag) / (1 - rho)
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of step 0, 1, ..., steps - 1."""
+        done = step / self.steps
+        if self.schedule == "linear":
+            return self.learning_rate * (1 - done)
+        if self.schedule == "cosine":
+            return self.learning_rate * (1 + math.cos(math.pi * done)) / 2
+        return self.learning_rate
