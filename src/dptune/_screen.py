@@ -203,6 +203,8 @@ def _bench_speed_gpu(results: dict[str, Any]) -> None:
     imagenet = _shape(results["imagenet_shape"])
     seconds = _seconds(results["imagenet_seconds"])
     table.add_row(imagenet, seconds, f"{share:.0f} % of the matrix rate")
+    streamed = _seconds(results["imagenet_streamed_seconds"])
+    table.add_row("the same, streamed from disk", streamed)
     table.add_row("memory bandwidth, measured", f"{results['bandwidth_gb_per_s']:,.0f} GB/s")
     table.add_row("matrix rate, measured", f"{results['matrix_tflop_per_s']:,.0f} TFLOP/s")
     peak = f"{results['peak_extra_gib']:.2f} GiB"

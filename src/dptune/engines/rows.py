@@ -6,6 +6,7 @@ the bound on a row's contribution is only as good as the norm it is computed fro
 
 import json
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from torch import Tensor
 from dptune import _validate
 from dptune.errors import InvalidInput
 
+_READERS = 4
 PRECISIONS = {
     "float64": torch.float64,
     "float32": torch.float32,
@@ -217,8 +219,8 @@ def write_chunks(
 class DiskRows:
     """Rows in the chunks of a folder, memory-mapped and streamed anew every step.
 
-    While the engine works on one chunk, a thread reads the next one and, on a GPU, copies it over
-    on a stream of its own.
+    While the engine works on one chunk, threads read the next ones and, on a GPU, copy them over
+    on a stream of their own.
     """
 
     def __init__(self, folder: str | Path, *, device: str = "cpu") -> None:
@@ -242,15 +244,17 @@ class DiskRows:
             self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     def chunks(self) -> Iterator[Chunk]:
-        with ThreadPoolExecutor(1) as reader:
-            coming = reader.submit(self._fetch, 0)
+        with ThreadPoolExecutor(_READERS) as readers:
+            ahead = deque(
+                readers.submit(self._fetch, n) for n in range(min(_READERS, self._chunks))
+            )
             for number in range(self._chunks):
-                chunk = coming.result()
-                if number + 1 < self._chunks:
-                    coming = reader.submit(self._fetch, number + 1)
-                if self._stream is not None:
+                chunk, copied = ahead.popleft().result()
+                if number + _READERS < self._chunks:
+                    ahead.append(readers.submit(self._fetch, number + _READERS))
+                if copied is not None:
                     current = torch.cuda.current_stream(self.device)
-                    current.wait_stream(self._stream)
+                    current.wait_event(copied)
                     for tensor in (chunk.features, chunk.targets, chunk.norms):
                         tensor.record_stream(current)
                 yield chunk
@@ -285,12 +289,14 @@ class DiskRows:
 
         return load("features").view(self.dtype), load("targets"), load("norms")
 
-    def _fetch(self, number: int) -> Chunk:
+    def _fetch(self, number: int) -> tuple[Chunk, torch.cuda.Event | None]:
+        """The chunk on its device, and on a GPU the event after which it is all there."""
         features, targets, norms = self._mapped(number)
         if self._stream is None:
-            return Chunk(features.clone(), targets.clone(), norms.clone())
+            return Chunk(features.clone(), targets.clone(), norms.clone()), None
         with torch.cuda.stream(self._stream):
-            return Chunk(self._sent(features), self._sent(targets), self._sent(norms))
+            chunk = Chunk(self._sent(features), self._sent(targets), self._sent(norms))
+            return chunk, self._stream.record_event()
 
     def _sent(self, tensor: Tensor) -> Tensor:
         return tensor.pin_memory().to(self.device, non_blocking=True)

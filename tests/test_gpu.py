@@ -1,0 +1,89 @@
+"""What only a GPU can show: the fused kernel against its reference, and streaming."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dptune.engines import clipping, fused
+from dptune.engines.linear import LinearEngine
+from dptune.engines.randomness import Randomness
+from dptune.engines.rows import Chunk, DiskRows, MemoryRows, norms_rounded_up, write_chunks
+from dptune.plan import TrainPlan
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+
+GPU = "cuda"
+SHAPES = [(10, 5000), (1000, 700), (2, 33), (37, 1001)]
+
+
+def awkward(outputs: int, rows: int, dtype: torch.dtype) -> tuple[torch.Tensor, Chunk]:
+    """Logits and rows of which some overflow, vanish or are not numbers."""
+    generator = torch.Generator(GPU).manual_seed(outputs)
+    features = torch.randn(rows, 1, 64, device=GPU, generator=generator).to(dtype)
+    features[3] *= 1e30
+    features[4] *= 1e-30
+    targets = torch.randint(0, outputs, (rows,), device=GPU, generator=generator)
+    logits = 4 * torch.randn(3, outputs, rows, device=GPU, generator=generator)
+    logits[0, 0, 0], logits[1, :, 1], logits[2, 0, 2] = torch.inf, torch.nan, 1e30
+    return logits, Chunk(features, targets, norms_rounded_up(features))
+
+
+@pytest.mark.parametrize(("outputs", "rows"), SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_fused_kernel_equals_the_plain_path_and_keeps_the_bound(
+    outputs: int, rows: int, dtype: torch.dtype
+) -> None:
+    logits, chunk = awkward(outputs, rows, dtype)
+    clip_norms = torch.tensor([0.5, 1e-3, 3.0], device=GPU)
+    ours = fused.clipped_residuals(logits.clone(), chunk, clip_norms).double()
+    residuals = clipping.residuals_(logits.clone(), chunk.targets, "softmax")
+    plain = clipping.clip_(residuals, chunk, clip_norms).double()
+    torch.testing.assert_close(ours, plain, rtol=1e-2, atol=1e-5)
+    norms = chunk.features[:, 0].double().norm(dim=1)
+    contributions = ours.square().sum(1).sqrt() * norms
+    assert bool(torch.isfinite(ours).all())
+    assert bool((contributions <= clip_norms.double()[:, None]).all())
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(9000, 48)), rng.integers(0, 7, 9000)
+    return features + np.eye(7, 48)[labels], labels
+
+
+PLANS = [
+    TrainPlan(rows=9000, steps=steps, learning_rate=0.5, noise_multiplier=0.0) for steps in (5, 9)
+]
+STREAMS = [Randomness(trial=trial) for trial in range(2)]
+
+
+def test_a_gpu_trains_the_model_a_cpu_trains() -> None:
+    engine, (features, labels) = LinearEngine(outputs=7), data()
+    there = engine.fit_many(PLANS, MemoryRows(features, labels, device=GPU), STREAMS)
+    here = engine.fit_many(PLANS, MemoryRows(features, labels), STREAMS)
+    for one, other in zip(there, here, strict=True):
+        torch.testing.assert_close(one.weights.cpu(), other.weights, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_streaming_to_a_gpu_equals_memory(precision: str, tmp_path: Path) -> None:
+    engine, (features, labels) = LinearEngine(outputs=7), data()
+    chunks = [(features[i : i + 700], labels[i : i + 700]) for i in range(0, 9000, 700)]
+    write_chunks(tmp_path, chunks, precision=precision)
+    streamed = engine.fit_many(PLANS, DiskRows(tmp_path, device=GPU), STREAMS)
+    rows = MemoryRows(features, labels, device=GPU, precision=precision)
+    for one, other in zip(streamed, engine.fit_many(PLANS, rows, STREAMS), strict=True):
+        torch.testing.assert_close(one.weights, other.weights, rtol=1e-3, atol=1e-5)
+
+
+def test_noise_on_a_gpu_is_fresh_and_of_the_right_size() -> None:
+    rows = MemoryRows(np.zeros((4, 2000)), np.zeros(4, dtype=np.int64), device=GPU)
+    plan = TrainPlan(rows=4, steps=1, learning_rate=1.0, noise_multiplier=8.0, momentum=0.0)
+    engine, streams = LinearEngine(outputs=50), [Randomness(), Randomness()]
+    one, other = (model.weights for model in engine.fit_many([plan, plan], rows, streams))
+    assert not torch.equal(one, other)
+    for weights in (one, other):  # 100,000 numbers of deviation 8 / 4
+        assert float(weights.std()) == pytest.approx(2.0, rel=0.02)
+        assert abs(float(weights.mean())) < 0.05
