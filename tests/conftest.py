@@ -19,6 +19,17 @@ settings.load_profile("dptune")
 ROWS = "digest of the rows"
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Torch's threads and pytest's workers would fight for the same two cores."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture
 def budget() -> Budget:
     return Budget(1.0, 1e-5)

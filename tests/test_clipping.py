@@ -1,6 +1,5 @@
 """Sensitivity: no row ever adds more than the clip norm, in the numbers that are really summed."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,20 +16,14 @@ from dptune.engines.randomness import Randomness
 from dptune.engines.rows import Chunk, MemoryRows
 from dptune.plan import TrainPlan
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 Array = NDArray[np.float64]
 
 PRECISIONS = ("float64", "float32", "bfloat16")
 KINDS = ("ordinary", "huge", "tiny", "denormal", "equal", "one-hot", "zero", "mixture")
 # Decimal exponents of what each precision can hold, denormal numbers included.
 EXPONENTS = {"float64": (-322, 307), "float32": (-44, 38), "bfloat16": (-40, 38)}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def numbers(rng: np.random.Generator, kind: str, precision: str, *shape: int) -> Array:

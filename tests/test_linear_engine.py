@@ -20,18 +20,12 @@ from dptune.engines.rows import Chunk, MemoryRows
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 LOSSES = ("softmax", "binary", "squared")
 OUTPUTS = {"softmax": 5, "binary": 1, "squared": 3}
 COUNT, COLUMNS = 40, 12
 SIGMAS = 5  # statistical bounds; the seeds are fixed, so they hold always or never
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def plan(**changes: Any) -> TrainPlan:

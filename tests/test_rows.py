@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,11 @@ from dptune.engines.rows import DiskRows, MemoryRows, Rows, write_chunks
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 COUNT, COLUMNS, CLASSES = 101, 9, 4
 PRECISIONS = ("float64", "float32", "bfloat16")
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "bfloat16": 2e-2}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make_data(copies: int = 1) -> tuple[NDArray[Any], NDArray[Any]]:
