@@ -37,7 +37,7 @@ noises = st.floats(0.5, 1e4)
 
 
 def test_published_noise_is_what_its_code_says_it_is_only_at_100_steps() -> None:
-    """methods.md 1.3: sigma = 37.80 is offered as epsilon 1 with a default of 110 epochs."""
+    """The authors' code offers sigma = 37.80 as epsilon 1 with a default of 110 epochs."""
     at_100 = accounting.price(FullBatchRun(steps=100, noise_multiplier=37.80))
     at_110 = accounting.price(FullBatchRun(steps=110, noise_multiplier=37.80))
     assert accounting.epsilon(at_100, DELTA) == pytest.approx(0.98567, abs=1e-5)
@@ -81,7 +81,7 @@ def test_counts_move_by_their_sensitivity() -> None:
     [(500, 0.0049, 0.0023), (100, 0.0245, 0.0115), (25, 0.0980, 0.0462)],
 )
 def test_price_of_two_scored_sweeps_of_three(noise: float, raw: float, centered: float) -> None:
-    """methods.md 3.6"""
+    """Known values, for sweeps on 50,000 rows."""
     six = accounting.price(NoisyCount(counts=6, noise=noise))
     assert six.mu == pytest.approx(raw, abs=6e-5)
     sweep = accounting.price(NoisyCount(counts=3, noise=noise, centered=True))
@@ -126,7 +126,7 @@ def test_slack_is_taken_off_delta() -> None:
 
 
 def test_replace_one_doubles_mu() -> None:
-    """methods.md 0.2: the epsilon = 1 pipeline becomes 2.1547."""
+    """The epsilon = 1 pipeline becomes 2.1547."""
     mu = gdp.mu_from_epsilon(1.0, DELTA)
     replaced = accounting.replace_one_epsilon(Price(mu * mu), DELTA)
     assert replaced == pytest.approx(2.1547, abs=5e-5)
@@ -171,7 +171,7 @@ def test_an_event_nobody_can_price_is_an_error() -> None:
 def papernot_steinke(
     base: "np.ndarray", orders: "np.ndarray", mean: float, distribution: str, mu: float
 ) -> float:
-    """methods.md 4.3, written out: epsilon at DELTA for a base with these RDP values."""
+    """The published formula, written out: epsilon at DELTA for a base with these RDP values."""
     if distribution == "poisson":
         profile = [gdp.delta_from_mu(mu, math.log1p(1 / (a - 1))) for a in orders]
         curve = base + mean * np.array(profile) + math.log(mean) / (orders - 1)
@@ -207,7 +207,7 @@ def papernot_steinke(
 def test_random_stopping_matches_the_formula_and_the_table(
     distribution: str, mean: float, mu: float, table: float
 ) -> None:
-    """methods.md 4.5, column RDP"""
+    """Known values of the RDP bound."""
     base = FullBatchRun(steps=1, noise_multiplier=1 / mu)
     event = RandomStopping(trial=base, expected_trials=mean, distribution=distribution)
     ours = accounting.rdp_epsilon([event], DELTA)
@@ -222,7 +222,7 @@ def test_random_stopping_matches_the_formula_and_the_table(
     [("logarithmic", 3.52263), ("geometric", 4.10327), ("poisson", 4.32950)],
 )
 def test_random_stopping_of_sampled_runs_matches_the_table(distribution: str, table: float) -> None:
-    """methods.md 4.3"""
+    """Known values of the RDP bound."""
     event = RandomStopping(trial=SAMPLED, expected_trials=10, distribution=distribution)
     assert accounting.rdp_epsilon([event], DELTA) == pytest.approx(table, abs=2e-4)
 
@@ -251,7 +251,7 @@ def test_random_stopping_in_the_currency_dominates_its_epsilon_and_delta() -> No
 
 @pytest.mark.parametrize(("epsilon", "extra"), [(0.01, 1.134), (0.1, 1.105), (1.0, 1.084)])
 def test_rdp_of_a_full_batch_run_is_loose_by_the_known_amount(epsilon: float, extra: float) -> None:
-    """methods.md 1.8: noise that RDP asks for over what is needed."""
+    """Noise that RDP asks for over what is needed."""
     mu = gdp.mu_from_epsilon(epsilon, DELTA)
     run = FullBatchRun(steps=1, noise_multiplier=extra / mu)
     assert accounting.rdp_epsilon([run], DELTA) == pytest.approx(epsilon, rel=5e-3)
@@ -269,7 +269,7 @@ def test_rdp_of_sampled_runs_agrees_with_dp_accounting() -> None:
 
 @pytest.mark.parametrize(("epsilon", "noise"), [(0.1, 13.1695), (0.2, 7.0619)])
 def test_direct_calibration_matches_the_table(epsilon: float, noise: float) -> None:
-    """methods.md 2.3, the language-model search"""
+    """Known values of a search over a language model."""
     run = accounting.calibrate_direct(epsilon=epsilon, delta=DELTA, steps=200, sampling_rate=0.03)
     assert run.noise_multiplier == pytest.approx(noise, rel=2e-4)
     assert accounting.direct_epsilon([run], DELTA) <= epsilon

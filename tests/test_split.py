@@ -11,7 +11,7 @@ from dptune import Budget, Sweep, accounting, gdp, split_budget
 from dptune.errors import BudgetExceeded, InvalidInput
 from dptune.rounding import allowance
 
-# The paper's five splits of epsilon 1 at delta 1e-5, three trials each (methods.md 1.5).
+# The paper's five splits of epsilon 1 at delta 1e-5, three trials each.
 PAPER = {
     (0.01, 0.05): "0.9927",
     (0.05, 0.1): "0.9684",
@@ -41,7 +41,7 @@ def test_the_papers_last_row_does_not_hold(budget: Budget) -> None:
 
 @pytest.mark.parametrize(("share", "noise"), [(0.005, 60.9), (0.005 * (60.92 / 100) ** 2, 100.0)])
 def test_scores_cost_what_they_were_given(share: float, noise: float, budget: Budget) -> None:
-    """methods.md 3.6: half a percent buys noise 60.9; noise 100 leaves epsilon 0.88292"""
+    """Half a percent buys noise 60.9; noise 100 leaves epsilon 0.88292"""
     split = split_budget(budget, [Sweep(3, 0.1), Sweep(3, 0.2)], score_share=share)
     assert [score.counts for score in split.scores] == [3, 3]
     assert split.scores[0].noise == pytest.approx(noise, rel=1e-3)
