@@ -16,7 +16,7 @@ from dptune.sampled import Step, trade_off
 
 DELTA = 1e-5
 
-# Computed once by dp-accounting and by prv-accountant: (sampling rate, noise, steps) -> epsilon at delta 1e-5
+# By dp-accounting and by prv-accountant: (sampling rate, noise, steps) -> epsilon at delta 1e-5
 VECTORS = {
     (0.01, 1.0, 1000): 1.82824,
     (0.1, 2.0, 100): 2.33740,

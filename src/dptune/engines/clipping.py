@@ -58,7 +58,7 @@ def clip_(residuals: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
         return residuals.div_(copies).to(product)
     reach = (clip_norms * (1 - margin(residuals, product)))[:, None]
     parts = residuals.view(*residuals.shape[:2], rows, copies)
-    sizes = parts.square().sum(1).sqrt_()  # (trials, rows, copies)
+    sizes = (parts * parts).sum(1).sqrt_()  # (trials, rows, copies)
     if copies == 1:
         smallest = sizes[..., 0]
         bound = smallest * chunk.norms[:, 0]
