@@ -38,15 +38,15 @@ def strictly_between(low: float, high: float, **named: object) -> float:
     raise InvalidInput(f"{name} must lie strictly between {low:g} and {high:g}; got {value!r}.")
 
 
-def whole(at_least: int, **named: object) -> int:
+def whole(at_least: int, *, at_most: int = _LARGEST_COUNT, **named: object) -> int:
     """A whole number, not below `at_least` and not beyond all reason."""
     ((name, value),) = named.items()
     if not isinstance(value, bool) and isinstance(value, Integral):
         number = int(value)
-        if at_least <= number <= _LARGEST_COUNT:
+        if at_least <= number <= at_most:
             return number
     raise InvalidInput(
-        f"{name} must be a whole number from {at_least} to {_LARGEST_COUNT:.0e}; got {value!r}."
+        f"{name} must be a whole number from {at_least} to {at_most:.0e}; got {value!r}."
     )
 
 
@@ -72,6 +72,12 @@ def text(**named: object) -> None:
             raise InvalidInput(f"{name} must be a text that is not empty; got {value!r}.")
         if "\0" in value or not value.isprintable():
             raise InvalidInput(f"{name} must be one line of printable text; got {value!r}.")
+
+
+def store(frozen: object, **values: object) -> None:
+    """Put checked and converted values into a frozen record under construction."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)
 
 
 def _number(named: dict[str, object], wanted: str) -> tuple[str, object, float]:

@@ -21,6 +21,7 @@ OPTIMIZERS = ("sgd", "adam", "lamb", "wosm")
 SCHEDULES = ("constant", "linear", "cosine")
 INITIALIZATIONS = ("zero", "random")
 AVERAGES = ("none", "ema", "swa")
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,23 +63,33 @@ class TrainPlan:
     augmentations: int = 1
 
     def __post_init__(self) -> None:
-        _validate.whole(1, rows=self.rows)
-        _validate.whole(1, steps=self.steps)
-        _validate.whole(1, augmentations=self.augmentations)
-        _validate.flag(bias=self.bias)
-        _validate.whole(0, free_steps=self.free_steps)
-        _validate.positive(learning_rate=self.learning_rate)
-        _validate.non_negative(noise_multiplier=self.noise_multiplier)
-        _validate.non_negative(weight_decay=self.weight_decay)
         _validate.one_of(OPTIMIZERS, optimizer=self.optimizer)
         _validate.one_of(SCHEDULES, schedule=self.schedule)
         _validate.one_of(INITIALIZATIONS, initialization=self.initialization)
         _validate.one_of(AVERAGES, averaging=self.averaging)
-        if not 0 <= self.momentum < 1:
-            raise InvalidInput(f"momentum must lie in [0, 1); got {self.momentum!r}.")
-        _validate.strictly_between(0, 1, ema_decay=self.ema_decay)
+        _validate.store(
+            self,
+            rows=_validate.whole(1, rows=self.rows),
+            steps=_validate.whole(1, steps=self.steps),
+            augmentations=_validate.whole(1, augmentations=self.augmentations),
+            free_steps=_validate.whole(0, free_steps=self.free_steps),
+            bias=_validate.flag(bias=self.bias),
+            learning_rate=_validate.positive(learning_rate=self.learning_rate),
+            weight_decay=_validate.non_negative(weight_decay=self.weight_decay),
+            momentum=_validate.non_negative(momentum=self.momentum, at_most=1 - 1e-9),
+            ema_decay=_validate.strictly_between(0, 1, ema_decay=self.ema_decay),
+            noise_multiplier=_validate.non_negative(
+                noise_multiplier=self.noise_multiplier, at_most=1e9
+            ),
+        )
+        if 0 < self.noise_multiplier < _LEAST:
+            raise InvalidInput(
+                f"noise_multiplier must be 0 or at least {_LEAST:g}; got {self.noise_multiplier:g}."
+            )
         if self.clip_norm is not None:
-            _validate.positive(clip_norm=self.clip_norm)
+            # Far from 1, sums overflow or noise vanishes in float32; rescale the features instead.
+            clip_norm = _validate.strictly_between(0.99e-6, 1.01e6, clip_norm=self.clip_norm)
+            _validate.store(self, clip_norm=clip_norm)
         elif self.noise_multiplier > 0:
             raise InvalidInput(
                 "noise is measured in clipping norms, so noise_multiplier "
@@ -86,7 +97,9 @@ class TrainPlan:
                 "training without privacy."
             )
         if self.sampling_rate is not None:
-            _validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
+            # Uniform numbers have 53 bits: a rate far below would not be the one accounted for.
+            rate = _validate.strictly_between(0.99e-9, 1, sampling_rate=self.sampling_rate)
+            _validate.store(self, sampling_rate=rate)
         if self.free_steps > 10 or (self.free_steps and self.optimizer != "sgd"):
             raise InvalidInput(
                 f"free_steps go along sgd's momentum buffer, at most 10 of them; got "

@@ -16,12 +16,6 @@ from dptune import _validate, gdp, rounding
 from dptune.errors import InvalidInput, UnpricedEvent
 
 
-def _set(frozen: object, **values: object) -> None:
-    """Put checked and converted values into a frozen record under construction."""
-    for name, value in values.items():
-        object.__setattr__(frozen, name, value)
-
-
 @dataclass(frozen=True)
 class Budget:
     """A total (epsilon, delta) that everything touching the data must fit in.
@@ -36,7 +30,7 @@ class Budget:
     def __post_init__(self) -> None:
         epsilon = _validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
         delta = _validate.strictly_between(gdp.SMALLEST_DELTA, 1, delta=self.delta)
-        _set(self, epsilon=epsilon, delta=delta)
+        _validate.store(self, epsilon=epsilon, delta=delta)
 
     @cached_property
     def mu(self) -> float:
@@ -87,7 +81,9 @@ class FullBatchRun:
 
     def __post_init__(self) -> None:
         steps = _validate.whole(1, steps=self.steps)
-        _set(self, steps=steps, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier))
+        _validate.store(
+            self, steps=steps, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +99,7 @@ class SampledRun:
         steps = _validate.whole(1, steps=self.steps)
         rate = _validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
         noise = _noise(noise_multiplier=self.noise_multiplier)
-        _set(self, steps=steps, noise_multiplier=noise, sampling_rate=rate)
+        _validate.store(self, steps=steps, noise_multiplier=noise, sampling_rate=rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +118,7 @@ class NoisyCount:
     def __post_init__(self) -> None:
         counts = _validate.whole(1, counts=self.counts)
         centered = _validate.flag(centered=self.centered)
-        _set(self, counts=counts, noise=_noise(noise=self.noise), centered=centered)
+        _validate.store(self, counts=counts, noise=_noise(noise=self.noise), centered=centered)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +129,7 @@ class PrivateMean:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _set(self, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier))
+        _validate.store(self, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +145,7 @@ class Composition:
             raise InvalidInput("a composition needs at least one part; got none.")
         for part in parts:
             _must_be_event(part)
-        _set(self, parts=parts)
+        _validate.store(self, parts=parts)
 
 
 def _noise(**named: object) -> float:
@@ -182,7 +178,7 @@ class RandomStopping:
         _must_be_event(self.trial)
         _validate.one_of(STOPPING_DISTRIBUTIONS, distribution=self.distribution)
         trials = _validate.strictly_between(1, 1e9, expected_trials=self.expected_trials)
-        _set(self, expected_trials=trials)
+        _validate.store(self, expected_trials=trials)
 
 
 Event = FullBatchRun | SampledRun | NoisyCount | PrivateMean | Composition | RandomStopping

@@ -31,8 +31,7 @@ class Sweep:
     def __post_init__(self) -> None:
         trials = _validate.whole(1, trials=self.trials)
         epsilon = _validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
-        object.__setattr__(self, "trials", trials)
-        object.__setattr__(self, "epsilon", epsilon)
+        _validate.store(self, trials=trials, epsilon=epsilon)
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,12 @@ def _norm_of_average(parts: Tensor, sizes: Tensor, chunk: Chunk) -> Tensor:
     of_features = features @ features.mT  # (rows, copies, copies)
     if chunk.bias:
         of_features += per_unit[:, :, None] * per_unit[:, None, :]
-    units = parts / sizes.clamp(min=SMALLEST)[:, None]
+    tiny = torch.finfo(parts.dtype).tiny
+    units = parts / sizes.clamp(min=tiny)[:, None]
     of_residuals = torch.einsum("tona,tonb->tnab", units, units)
     lengths = sizes * chunk.norms
     at_most = lengths.sum(-1)
-    shares = lengths / at_most[..., None].clamp(min=SMALLEST)
+    shares = lengths / at_most[..., None].clamp(min=tiny)
     squared = torch.einsum("tnab,nab,tna,tnb->tn", of_residuals, of_features, shares, shares)
     terms = columns + parts.shape[1] + copies * copies + 32
     rounding = terms * _HALF_ULP[parts.dtype]

@@ -25,9 +25,9 @@ except ImportError:  # a build of torch without GPU
 _LARGEST_TILE = 8192
 
 
-def available(logits: Tensor, chunk: Chunk, clip_norms: Tensor | None, loss: str) -> bool:
+def available(logits: Tensor, chunk: Chunk, loss: str) -> bool:
     """Whether the kernel can do this chunk."""
-    usual = loss == "softmax" and clip_norms is not None and chunk.features.shape[1] == 1
+    usual = loss == "softmax" and chunk.features.shape[1] == 1
     small = logits.shape[1] <= _LARGEST_TILE // 4 and logits.dtype == torch.float32
     return triton is not None and logits.is_cuda and usual and small
 

@@ -16,6 +16,7 @@ search costs little more than one trial. Trials with fewer steps leave the batch
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -24,9 +25,9 @@ from torch import Tensor
 from dptune import _validate
 from dptune.engines import clipping, fused
 from dptune.engines.base import Evaluation
-from dptune.engines.optimizers import KINDS, Optimizer, Sgd
+from dptune.engines.optimizers import KINDS, Optimizer, Sgd, per_trial
 from dptune.engines.randomness import Randomness, Stream
-from dptune.engines.rows import Chunk, Rows
+from dptune.engines.rows import Chunk, Rows, TargetFacts
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 
@@ -71,6 +72,12 @@ class LinearEngine:
         if len(plans) != len(randomness):
             raise InvalidInput(f"{len(plans)} plans need as many streams; got {len(randomness)}.")
         self._check(plans, rows)
+        with _undisturbed(rows.device):
+            return self._fit_in_batches(plans, rows, randomness)
+
+    def _fit_in_batches(
+        self, plans: Sequence[TrainPlan], rows: Rows, randomness: Sequence[Randomness]
+    ) -> list[LinearModel]:
         batches: dict[object, list[int]] = {}
         for index, plan in enumerate(plans):
             # A sampled trial sees rows of its own in every step, so it shares nothing.
@@ -87,23 +94,12 @@ class LinearEngine:
 
     def _check(self, plans: Sequence[TrainPlan], rows: Rows) -> None:
         """Refuse what cannot be trained, before anything is read or spent."""
-        low, high = rows.target_range
-        top = {"softmax": self.outputs - 1, "binary": 1, "squared": high}[self.loss]
-        if self.loss != "squared" and not 0 <= low <= high <= top:
+        self._check_targets(rows.target_facts)
+        if not _products_are_exact():
             raise InvalidInput(
-                f"labels for {self.loss} loss run from 0 to {top:g}; these run from {low:g} to "
-                f"{high:g}. Number the classes from 0, or give the engine the right outputs."
-            )
-        wanted = 1 if self.loss == "softmax" else self.outputs
-        if rows.target_width != wanted:
-            raise InvalidInput(
-                f"{self.loss} loss with {self.outputs} outputs needs {wanted} target a row; these "
-                f"rows have {rows.target_width}."
-            )
-        if rows.device.type == "cuda" and torch.get_float32_matmul_precision() != "highest":
-            raise InvalidInput(
-                "torch was told to round float32 products (TF32), which would break the bound on a "
-                "row's contribution; call torch.set_float32_matmul_precision('highest')."
+                "torch was told to round float32 products (TF32 or bfloat16), which would break "
+                "the bound on a row's contribution; restore the default, for example with "
+                "torch.set_float32_matmul_precision('highest')."
             )
         for plan in plans:
             if plan.augmentations > rows.copies:
@@ -111,6 +107,23 @@ class LinearEngine:
                     f"the plan averages {plan.augmentations} copies of each row, but the data "
                     f"holds {rows.copies}."
                 )
+
+    def _check_targets(self, facts: TargetFacts) -> None:
+        top = self.outputs - 1 if self.loss == "softmax" else 1
+        labels = facts.whole and facts.low >= 0 and facts.high <= top
+        if self.loss != "squared" and not labels:
+            kind = "whole numbers" if facts.whole else "numbers that are not whole"
+            raise InvalidInput(
+                f"labels for {self.loss} loss are whole numbers from 0 to {top}; these are {kind} "
+                f"from {facts.low:g} to {facts.high:g}. Number the classes from 0, or give the "
+                "engine the right outputs."
+            )
+        wanted = 1 if self.loss == "softmax" else self.outputs
+        if facts.width != wanted:
+            raise InvalidInput(
+                f"{self.loss} loss with {self.outputs} outputs needs {wanted} target a row; these "
+                f"rows have {facts.width}."
+            )
 
     def _fit_batch(
         self, plans: list[TrainPlan], rows: Rows, randomness: list[Randomness]
@@ -176,7 +189,7 @@ class LinearEngine:
         return sums
 
     def _clipped(self, logits: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
-        if clip_norms is not None and fused.available(logits, chunk, clip_norms, self.loss):
+        if clip_norms is not None and fused.available(logits, chunk, self.loss):
             return fused.clipped_residuals(logits, chunk, clip_norms)
         targets = chunk.targets.repeat_interleave(chunk.features.shape[1], 0)
         residuals = clipping.residuals_(logits, targets, self.loss)
@@ -185,6 +198,19 @@ class LinearEngine:
     def evaluate_many(self, models: Sequence[LinearModel], rows: Rows) -> list[Evaluation]:
         """Counts of correct rows and mean losses, all models in one pass; only the first copy of
         a row is looked at. For squared loss no row counts as correct."""
+        self._check_targets(rows.target_facts)
+        for model in models:
+            if model.weights.shape != (self.outputs, rows.columns):
+                raise InvalidInput(
+                    f"these rows need weights of shape {(self.outputs, rows.columns)}; got a model "
+                    f"of {tuple(model.weights.shape)}."
+                )
+        with _undisturbed(rows.device):
+            return self._evaluate(models, rows)
+
+    def _evaluate(self, models: Sequence[LinearModel], rows: Rows) -> list[Evaluation]:
+        if not models:
+            return []
         weights = torch.cat([model.weights for model in models]).to(rows.device, rows.dtype)
         correct = torch.zeros(len(models), dtype=torch.long, device=rows.device)
         losses = torch.zeros(len(models), dtype=torch.float64, device=rows.device)
@@ -218,14 +244,11 @@ class Release:
 
     @staticmethod
     def of(plans: Sequence[TrainPlan], like: Tensor) -> "Release":
-        def per_trial(values: list[float]) -> Tensor:
-            return torch.tensor(values, dtype=like.dtype, device=like.device)
-
         clips = [plan.clip_norm for plan in plans if plan.clip_norm is not None]
         return Release(
-            clip_norms=per_trial(clips) if clips else None,
-            noise=per_trial([plan.noise for plan in plans])[:, None, None],
-            divisor=per_trial([plan.divisor for plan in plans])[:, None, None],
+            clip_norms=per_trial(clips, like)[:, 0, 0] if clips else None,
+            noise=per_trial([plan.noise for plan in plans], like),
+            divisor=per_trial([plan.divisor for plan in plans], like),
         )
 
     def private_mean_(self, sums: Tensor, standard_normal: Tensor) -> Tensor:
@@ -293,7 +316,7 @@ def _fresh_share(plans: Sequence[TrainPlan], step: int, like: Tensor) -> Tensor:
             shares.append(1 / max(1, step + 1 - plan.steps // 2))
         else:
             shares.append(1.0)
-    return torch.tensor(shares, dtype=like.dtype, device=like.device)[:, None, None]
+    return per_trial(shares, like)
 
 
 def _finish(
@@ -315,7 +338,7 @@ def _outcomes(logits: Tensor, targets: Tensor, loss: str) -> tuple[Tensor, Tenso
     if loss == "softmax":
         correct = (logits.argmax(1) == targets).sum(1)
         rows = torch.arange(len(targets), device=targets.device)
-        log_likelihood = logits[:, targets, rows] - logits.logsumexp(1)
+        log_likelihood = logits[:, targets.long(), rows] - logits.logsumexp(1)
         return correct, -log_likelihood.sum(1, dtype=torch.float64)
     values = clipping.as_columns(targets, logits)
     if loss == "binary":
@@ -325,6 +348,23 @@ def _outcomes(logits: Tensor, targets: Tensor, loss: str) -> tuple[Tensor, Tenso
         correct = torch.zeros(len(logits), dtype=torch.long, device=logits.device)
         losses = (logits - values).square() / 2
     return correct, losses.sum((1, 2), dtype=torch.float64)
+
+
+@contextmanager
+def _undisturbed(device: torch.device) -> Iterator[None]:
+    """No gradients are recorded (a graph would carry rows out) and no precision is changed."""
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        yield
+
+
+def _products_are_exact() -> bool:
+    """Whether float32 products use their operands as they are, on every device."""
+    try:
+        default = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # settings that contradict each other
+        return False
+    cpu = getattr(getattr(torch.backends.mkldnn, "matmul", None), "fp32_precision", "none")
+    return default and cpu in ("none", "ieee")
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:

@@ -22,8 +22,8 @@ class Optimizer:
         table = [[plan.rate_at(min(t, plan.steps)) for plan in plans] for t in range(longest)]
         self.rates = torch.tensor(table, dtype=weights.dtype, device=weights.device)
         self.decays = any(plan.weight_decay for plan in plans)
-        self.momentum = _per_trial([plan.momentum for plan in plans], weights)
-        self.decay = _per_trial([plan.weight_decay for plan in plans], weights)
+        self.momentum = per_trial([plan.momentum for plan in plans], weights)
+        self.decay = per_trial([plan.weight_decay for plan in plans], weights)
         self.first = torch.zeros_like(weights)
 
     def update_(self, weights: Tensor, gradients: Tensor, step: int) -> None:
@@ -94,13 +94,14 @@ class Wosm(Optimizer):
     def direction(self, weights: Tensor, gradients: Tensor, step: int) -> Tensor:
         self.first.lerp_(gradients, 1 - _BETA_1)
         noise = [plan.noise / plan.divisor + _TINY for plan in self.plans]
-        return self.first / (1 - _BETA_1 ** (step + 1)) / _per_trial(noise, weights)
+        return self.first / (1 - _BETA_1 ** (step + 1)) / per_trial(noise, weights)
 
 
 KINDS: dict[str, type[Optimizer]] = {"sgd": Sgd, "adam": Adam, "lamb": Lamb, "wosm": Wosm}
 
 
-def _per_trial(values: list[float], like: Tensor) -> Tensor:
+def per_trial(values: list[float], like: Tensor) -> Tensor:
+    """One number for each trial, shaped to multiply weights."""
     return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None, None]
 
 

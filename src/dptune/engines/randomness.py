@@ -14,19 +14,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dptune import _validate
+
 
 class Stream:
     """Normal and uniform numbers, made on the device that needs them.
 
     On a CPU they are NumPy's, because torch's own generator there keeps 32 bits of its seed; on a
-    GPU torch's counter-based generator takes 64.
+    GPU torch's counter-based generator is keyed with 63.
     """
 
     def __init__(self, key: int, device: torch.device) -> None:
         self._on_gpu: torch.Generator | None = None
         if device.type == "cuda":
             self._on_gpu = torch.Generator(device).manual_seed(key % 2**63)
-        self._on_cpu = np.random.Generator(np.random.PCG64DXSM(key))
+        seeds = np.random.SeedSequence(key, pool_size=8)  # keeps 256 bits of the key
+        self._on_cpu = np.random.Generator(np.random.PCG64DXSM(seeds))
         self._device = device
 
     def normal_(self, out: Tensor) -> Tensor:
@@ -57,6 +60,13 @@ class Randomness:
     seed: int = 0
     trial: int = 0
     noise_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        seed = _validate.whole(0, at_most=2**256, seed=self.seed)
+        _validate.store(self, seed=seed, trial=_validate.whole(0, trial=self.trial))
+        if self.noise_seed is not None:
+            noise_seed = _validate.whole(0, at_most=2**256, noise_seed=self.noise_seed)
+            _validate.store(self, noise_seed=noise_seed)
 
     @property
     def is_private(self) -> bool:

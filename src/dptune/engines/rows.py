@@ -5,7 +5,6 @@ the bound on a row's contribution is only as good as the norm it is computed fro
 """
 
 import json
-import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +47,31 @@ class Chunk:
         return Chunk(self.features[:, :copies], self.targets, norms, bias)
 
 
+@dataclass(frozen=True)
+class TargetFacts:
+    """What an engine must know of targets before it reads a row."""
+
+    low: float
+    high: float
+    whole: bool  # labels, not values
+    width: int
+
+    @staticmethod
+    def of(targets: Tensor) -> "TargetFacts":
+        if targets.is_floating_point() and not bool(torch.isfinite(targets).all()):
+            raise InvalidInput(
+                "the targets hold values that are not finite; remove those rows first."
+            )
+        whole = not targets.is_floating_point() or bool((targets == targets.round()).all())
+        width = 1 if targets.ndim == 1 else targets.shape[1]
+        return TargetFacts(float(targets.min()), float(targets.max()), whole, width)
+
+    def joined(self, other: "TargetFacts") -> "TargetFacts":
+        """Of both; they must be equally wide."""
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        return TargetFacts(low, high, self.whole and other.whole, self.width)
+
+
 class Rows(Protocol):
     """What an engine needs to know of data."""
 
@@ -56,8 +80,7 @@ class Rows(Protocol):
     copies: int
     device: torch.device
     dtype: torch.dtype
-    target_range: tuple[float, float]
-    target_width: int
+    target_facts: TargetFacts
 
     def chunks(self) -> Iterator[Chunk]:
         """All rows, in a fixed order."""
@@ -72,8 +95,10 @@ def find_device(name: str) -> torch.device:
     """The device called `name`, if it is there."""
     try:
         device = torch.device(name)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise InvalidInput(f"device must be cpu, cuda or cuda:N; got {name!r}.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise InvalidInput(f"device must be cpu, cuda or cuda:N; got {name!r}.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InvalidInput(f"device {name!r} was asked for, but torch finds no GPU; use cpu.")
     return device
@@ -85,22 +110,31 @@ def find_precision(name: str) -> torch.dtype:
     return PRECISIONS[name]
 
 
-def _as_targets(targets: NDArray[Any] | Tensor) -> Tensor:
-    copied = targets.clone() if isinstance(targets, Tensor) else torch.tensor(np.asarray(targets))
-    if copied.ndim == 2 and copied.shape[1] == 1:
-        return copied[:, 0]
-    if copied.ndim not in (1, 2):
+def _as_tensor(values: Any, name: str) -> Tensor:
+    """A copy, free of gradients: norms of an array somebody changes later would bound nothing, and
+    a graph would carry the rows into the model."""
+    try:
+        if isinstance(values, Tensor):
+            copied = values.detach().clone()
+        else:
+            copied = torch.tensor(np.asarray(values))
+        if not copied.is_complex() and copied.layout == torch.strided:
+            return copied
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    raise InvalidInput(f"{name} must be a table of real numbers; got {type(values).__name__}.")
+
+
+def _as_targets(values: Any) -> Tensor:
+    targets = _as_tensor(values, "targets")
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    if targets.ndim not in (1, 2) or 0 in targets.shape:
         raise InvalidInput(
             "targets are one label a row, or a table (rows, targets); got shape "
-            f"{tuple(copied.shape)}."
+            f"{tuple(targets.shape)}."
         )
-    return copied
-
-
-def _range_of(targets: Tensor) -> tuple[float, float]:
-    if targets.is_floating_point() and not bool(torch.isfinite(targets).all()):
-        raise InvalidInput("the targets hold values that are not finite; remove those rows first.")
-    return float(targets.min()), float(targets.max())
+    return targets if targets.is_floating_point() else targets.long()
 
 
 def check_features(features: Tensor) -> None:
@@ -141,10 +175,10 @@ class MemoryRows:
     ) -> None:
         self.device, self.dtype = find_device(device), find_precision(precision)
         # A CPU wants a chunk's residuals in its cache, a GPU wants few and large kernels.
-        chunk_rows = chunk_rows or (4096 if self.device.type == "cpu" else 2**16)
-        # Always a copy: norms of an array that somebody changes later would bound nothing.
-        source = features if isinstance(features, Tensor) else torch.tensor(np.asarray(features))
-        self.features = source.to(self.device, self.dtype, copy=isinstance(features, Tensor))
+        if chunk_rows is None:
+            chunk_rows = 4096 if self.device.type == "cpu" else 2**16
+        chunk_rows = _validate.whole(1, chunk_rows=chunk_rows)
+        self.features = _as_tensor(features, "features").to(self.device, self.dtype)
         check_features(self.features)
         if self.features.ndim == 2:
             self.features = self.features[:, None]
@@ -155,8 +189,7 @@ class MemoryRows:
                 f"there are {self.count} rows of features but {len(self.targets)} targets; each "
                 "row needs one."
             )
-        self.target_range = _range_of(self.targets)
-        self.target_width = 1 if self.targets.ndim == 1 else self.targets.shape[1]
+        self.target_facts = TargetFacts.of(self.targets)
         self._chunk_rows = chunk_rows
         starts = range(0, self.count, chunk_rows)
         self.norms = torch.cat(
@@ -172,48 +205,55 @@ class MemoryRows:
         return Chunk(self.features[indices], self.targets[indices], self.norms[indices])
 
 
-@dataclass(frozen=True)
-class _Index:
-    """What `write_chunks` says of a folder."""
-
-    counts: list[int]
-    copies: int
-    columns: int
-    precision: str
-    target_range: tuple[float, float]
-    target_width: int
-
-
 def write_chunks(
     folder: str | Path,
     chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]],
     *,
     precision: str = "float32",
 ) -> None:
-    """Store (features, targets) chunks for `DiskRows`, each checked, with its norms."""
+    """Store (features, targets) chunks for `DiskRows`, each checked, with its norms.
+
+    The index comes last: a folder that was not finished, or is being rewritten, has none.
+    """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    index = _Index([], 0, 0, precision, (math.inf, -math.inf), 0)
+    find_precision(precision)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "index.json").unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"chunks cannot be written to {folder}: {error.strerror}.") from None
+    counts: list[int] = []
+    shape: tuple[int, ...] = ()
+    facts: TargetFacts | None = None
     for number, (features, targets) in enumerate(chunks):
         rows = MemoryRows(features, targets, precision=precision)
-        shape = (rows.copies, rows.columns, rows.target_width)
-        first = (index.copies, index.columns, index.target_width)
-        if number and shape != first:
+        found = (rows.copies, rows.columns, rows.target_facts.width)
+        if facts is not None and found != shape:
             raise InvalidInput(
-                f"chunk {number} has (copies, columns, targets) = {shape}, the first has {first}; "
+                f"chunk {number} has (copies, columns, targets) = {found}, the first has {shape}; "
                 "all chunks need the same."
             )
+        shape = found
+        facts = rows.target_facts if facts is None else facts.joined(rows.target_facts)
+        counts.append(rows.count)
         stored = rows.features
         if precision == "bfloat16":  # which NumPy does not know
             stored = stored.view(torch.int16)
         np.save(folder / f"{number:06d}.features.npy", stored.numpy())
         np.save(folder / f"{number:06d}.targets.npy", rows.targets.numpy())
         np.save(folder / f"{number:06d}.norms.npy", rows.norms.numpy())
-        low, high = rows.target_range
-        reach = (min(low, index.target_range[0]), max(high, index.target_range[1]))
-        counts = [*index.counts, rows.count]
-        index = _Index(counts, rows.copies, rows.columns, precision, reach, rows.target_width)
-    (folder / "index.json").write_text(json.dumps(asdict(index)))
+    if facts is None:
+        raise InvalidInput("there is nothing to write: no chunk was given.")
+    index = {
+        "precision": precision,
+        "counts": counts,
+        "copies": shape[0],
+        "columns": shape[1],
+        "targets": asdict(facts),
+    }
+    draft = folder / "index.json.new"
+    draft.write_text(json.dumps(index))
+    draft.replace(folder / "index.json")
 
 
 class DiskRows:
@@ -224,20 +264,21 @@ class DiskRows:
     """
 
     def __init__(self, folder: str | Path, *, device: str = "cpu") -> None:
-        self._folder = Path(folder)
+        self._folder = Path(str(folder))
         try:
-            index = _Index(**json.loads((self._folder / "index.json").read_text()))
-        except (OSError, ValueError, TypeError) as error:
+            index = json.loads((self._folder / "index.json").read_text())
+            self.target_facts = TargetFacts(**index["targets"])
+            self.copies, self.columns = int(index["copies"]), int(index["columns"])
+            counts, precision = [int(count) for count in index["counts"]], index["precision"]
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise InvalidInput(
-                f"{str(folder)!r} holds no chunks of rows ({error}); write them with write_chunks."
+                f"{str(folder)!r} holds no finished chunks of rows ({error}); write them with "
+                "write_chunks."
             ) from None
-        self.device, self.dtype = find_device(device), find_precision(index.precision)
-        self.target_range, self.target_width = index.target_range, index.target_width
-        self.copies, self.columns = index.copies, index.columns
-        self._starts = np.concatenate([[0], np.cumsum(index.counts)])
-        self.count = int(self._starts[-1])
-        self._chunks = len(index.counts)
-        for number, count in enumerate(index.counts):
+        self.device, self.dtype = find_device(device), find_precision(precision)
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        self.count, self._chunks = int(self._starts[-1]), len(counts)
+        for number, count in enumerate(counts):
             self._must_fit(number, (count, self.copies, self.columns))
         self._stream: torch.cuda.Stream | None = None
         if self.device.type == "cuda":
