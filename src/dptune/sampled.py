@@ -10,8 +10,7 @@ hypothesis. Everything anybody asks of the run is a maximum over these vertices,
 Why the grid is ours: dp-accounting's own discretisation takes second differences of deltas. At the
 fine intervals that small budgets need, their rounding noise, divided by the interval, no longer
 cancels (at q=0.01, sigma=1000 and 10,000 steps the masses sum to 1.0005). Quadrature of positive
-integrands has no such noise and is several times faster. The tests compare both, and
-prv-accountant.
+integrands has no such noise and is mostly faster. The tests compare both, and prv-accountant.
 """
 
 import math
