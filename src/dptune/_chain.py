@@ -86,9 +86,8 @@ class Payment:
 
 @dataclass(frozen=True)
 class BudgetChange:
-    """The budget from this entry on, and why."""
+    """The budget from this moment on, and why."""
 
-    number: int
     time: str
     budget: Budget
     reason: str
@@ -98,7 +97,6 @@ class BudgetChange:
 class Version:
     """Rows that were declared to be this data set, and why."""
 
-    number: int
     time: str
     reason: str
 
@@ -273,12 +271,12 @@ class Replay:
                 _require(found == FORMAT, f"is of format {found}; this dptune reads {FORMAT}")
                 self.key = bytes.fromhex(opened["key"])
                 self.dataset = entry["text"]
-                self.changes.append(BudgetChange(number, time, _budget(entry), "opened"))
+                self.changes.append(BudgetChange(time, _budget(entry), "opened"))
             case "budget":
-                self.changes.append(BudgetChange(number, time, _budget(entry), entry["text"]))
+                self.changes.append(BudgetChange(time, _budget(entry), entry["text"]))
             case "declare":
                 self.fingerprints.add(entry["fingerprint"])
-                self.versions.append(Version(number, time, entry["text"]))
+                self.versions.append(Version(time, entry["text"]))
             case "reserve":
                 payment_number = self.next_payment
                 _require(entry["payment"] == payment_number, "numbers its payment wrongly")
@@ -315,6 +313,11 @@ def chained(last: Mapping[str, Any] | None, **values: Any) -> dict[str, Any]:
     entry |= values
     entry["hash"] = _hash(entry)
     return entry
+
+
+def end(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What `head` holds while `entry` is the last."""
+    return {"number": entry["number"], "hash": entry["hash"]}
 
 
 def replay(connection: sa.Connection, address: str) -> Replay:

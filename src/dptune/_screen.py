@@ -42,11 +42,7 @@ def error(problem: str) -> None:
 def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
     rate = plain["sampling_rate"]
     sampler = "full batch" if rate is None else f"Poisson sampling at rate {rate:g}"
-    table = _table(f"{plain['steps']} steps, {sampler}, delta {plain['delta']:g}")
-    table.show_header = False
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(style="dim")
+    table = _facts(f"{plain['steps']} steps, {sampler}, delta {plain['delta']:g}")
     table.add_row(
         "noise multiplier", cost(plain["noise_multiplier"]), "on the sum, in clipping norms"
     )

@@ -16,6 +16,7 @@ tighter for sampled runs. Renyi DP is here for comparison and for random stoppin
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scipy.optimize import brentq
@@ -69,15 +70,14 @@ def price(event: Event, *, slack: float = 0.0) -> Price:
     by the parts that do. An event nobody can price is an error, never a guess."""
     parts = _flatten([event])
     sharing = sum(needs_slack(part) for part in parts)
-    if not sharing:
-        return total(Price(_gaussian_mu_squared(part)) for part in parts)
-    if slack == 0:
-        raise InvalidInput(
-            f"a {event.kind} with sampling or random stopping is priced outside a failure "
-            "probability; give a slack above 0, for example 1e-3 * delta."
-        )
-    slack = _validate.strictly_between(0, 1, slack=slack)
-    return total(_part_price(part, slack / sharing) for part in parts)
+    if sharing:
+        if slack == 0:
+            raise InvalidInput(
+                f"a {event.kind} with sampling or random stopping is priced outside a failure "
+                "probability; give a slack above 0, for example 1e-3 * delta."
+            )
+        slack = _validate.strictly_between(0, 1, slack=slack) / sharing
+    return total(_part_price(part, slack) for part in parts)
 
 
 def epsilon(spent: Price, delta: float) -> float:
@@ -172,11 +172,7 @@ def calibrate_full_batch(*, mu: float, steps: int) -> FullBatchRun:
 def calibrate_sampled(*, mu: float, slack: float, steps: int, sampling_rate: float) -> SampledRun:
     """The sampled run with the least noise whose price is at most (mu^2, slack)."""
     mu = _validate.positive(mu=mu, at_most=gdp.LARGEST_MU)
-
-    def run(noise: float) -> SampledRun:
-        return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=sampling_rate)
-
-    run(1.0)  # refuses senseless steps and rates
+    run = _sampled_at(steps, sampling_rate)
     guess = _central_limit_noise(mu, steps, sampling_rate)
     return run(_least_noise(lambda noise: price(run(noise), slack=slack).mu, mu, guess))
 
@@ -187,14 +183,7 @@ def calibrate_direct(
     """The sampled run with the least noise such that it and the events `beside` it fit in
     (epsilon, delta) by direct composition."""
     epsilon = _validate.positive(epsilon=epsilon, at_most=gdp.LARGEST_EPSILON)
-
-    def run(noise: float) -> SampledRun:
-        return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=sampling_rate)
-
-    def cost(noise: float) -> float:
-        return direct_epsilon([*beside, run(noise)], delta)
-
-    run(1.0)  # refuses senseless steps and rates
+    run = _sampled_at(steps, sampling_rate)
     others = direct_epsilon(beside, delta) if beside else 0.0
     if others >= epsilon:
         raise InvalidInput(
@@ -202,7 +191,9 @@ def calibrate_direct(
             "this run."
         )
     guess = _central_limit_noise(gdp.mu_from_epsilon(epsilon, delta), steps, sampling_rate)
-    return run(_least_noise(cost, epsilon, guess))
+    return run(
+        _least_noise(lambda noise: direct_epsilon([*beside, run(noise)], delta), epsilon, guess)
+    )
 
 
 def guarantee(
@@ -243,12 +234,9 @@ def guarantee(
             "fixed before the first output was seen"
         )
     else:
-        kinds = [
-            name
-            for name, there in (("sampled run", sharing > sealed), ("sealed search", sealed))
-            if there
-        ]
-        accountant = f"Gaussian DP that dominates each {' and each '.join(kinds)}"
+        kinds = ["each sampled run"] if sharing > sealed else []
+        kinds += ["each sealed search"] if sealed else []
+        accountant = f"Gaussian DP that dominates {' and '.join(kinds)}"
     if sealed:
         notes.append("the number of trials and the losing trials of a sealed search stay secret")
     if sealed and len(parts) > 1:
@@ -365,6 +353,12 @@ def _to_dp_event(event: Event) -> "dp_event.DpEvent":
             return dp_event.RepeatAndSelectDpEvent(_to_dp_event(trial), mean, _SHAPES[distribution])
     mu_squared = _gaussian_mu_squared(event)
     return dp_event.GaussianDpEvent(mu_squared**-0.5) if mu_squared else dp_event.NoOpDpEvent()
+
+
+def _sampled_at(steps: int, sampling_rate: float) -> Callable[[float], SampledRun]:
+    """The sampled run of any noise; senseless steps and rates are refused at once."""
+    run = SampledRun(steps=steps, noise_multiplier=1.0, sampling_rate=sampling_rate)
+    return lambda noise: replace(run, noise_multiplier=noise)
 
 
 def _central_limit_noise(mu: float, steps: int, sampling_rate: float) -> float:

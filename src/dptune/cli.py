@@ -56,7 +56,11 @@ Delta = Annotated[float, typer.Option("--delta", help="Total delta, for example 
 Steps = Annotated[int, typer.Option("--steps", help="Number of training steps.")]
 Rate = Annotated[
     float | None,
-    typer.Option("--sampling-rate", help="Poisson sampling rate; leave out for full batch."),
+    typer.Option(
+        "--sampling-rate",
+        help="Poisson sampling rate; leave out for full batch.",
+        callback=lambda rate: None if rate == 1 else rate,  # every row in every step
+    ),
 ]
 Noise = Annotated[
     float, typer.Option("--noise-multiplier", help="Noise on the sum, in clipping norms.")
@@ -167,8 +171,6 @@ def account(
             "give either --epsilon, to learn the noise, or --noise-multiplier, to learn the "
             f"epsilon; got {'neither' if epsilon is None else 'both'}."
         )
-    if sampling_rate == 1:
-        sampling_rate = None
     run: FullBatchRun | SampledRun
     if epsilon is None:
         run = _run(steps, noise_multiplier or 0.0, sampling_rate)
@@ -394,7 +396,7 @@ def _show_payment(ledger: "Ledger", receipt: Receipt, state: str, as_json: bool)
 def _run(
     steps: int, noise_multiplier: float, sampling_rate: float | None
 ) -> FullBatchRun | SampledRun:
-    if sampling_rate is None or sampling_rate == 1:
+    if sampling_rate is None:
         return FullBatchRun(steps=steps, noise_multiplier=noise_multiplier)
     return SampledRun(steps=steps, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate)
 

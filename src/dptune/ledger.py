@@ -70,8 +70,7 @@ class Ledger:
             _chain.metadata.create_all(connection, checkfirst=False)
             connection.execute(sa.text(_chain.PAYMENTS_VIEW))
             connection.execute(sa.insert(_chain.entries), written)
-            end = {"number": written[-1]["number"], "hash": written[-1]["hash"]}
-            connection.execute(sa.insert(_chain.head), end)
+            connection.execute(sa.insert(_chain.head), _chain.end(written[-1]))
         return ledger
 
     @classmethod
@@ -173,11 +172,12 @@ class Ledger:
         """Replace the budget from now on; the old one and the reason stay in the chain."""
         _validate.text(reason=reason)
         with self._writing() as (past, append):
-            spent = past.state().spent
-            if not accounting.fits(past.state().events, spent, budget):
+            state = past.state()
+            if not accounting.fits(state.events, state.spent, budget):
+                spent = _epsilon(state.spent, budget.delta)
                 raise BudgetExceeded(
                     f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less "
-                    f"than {self.address} has spent already ({_epsilon(spent, budget.delta)} at "
+                    f"than {self.address} has spent already ({spent} at "
                     "that delta); what is spent cannot be taken back."
                 )
             append(kind="budget", epsilon=budget.epsilon, delta=budget.delta, text=reason)
@@ -205,9 +205,8 @@ class Ledger:
 
             def append(**values: Any) -> dict[str, Any]:
                 entry = _chain.chained(past.last, **values)
-                end = {"number": entry["number"], "hash": entry["hash"]}
                 connection.execute(sa.insert(_chain.entries), entry)
-                connection.execute(sa.update(_chain.head), end)
+                connection.execute(sa.update(_chain.head), _chain.end(entry))
                 return entry
 
             yield past, append

@@ -296,10 +296,9 @@ def _chunk_source(
     rate, stream = plan.sampling_rate, randomness.sampling(rows.device)
 
     def sample() -> Iterator[Chunk]:
-        # Double precision: the inclusion probability must be the one that is accounted for.
-        chosen = (stream.uniform(rows.count) < rate).nonzero()[
-            :, 0
-        ]  # may be none: the noisy step is taken all the same
+        # Double precision: the inclusion probability must be the one that is accounted for. Where
+        # nobody is chosen, the noisy step is taken all the same.
+        chosen = (stream.uniform(rows.count) < rate).nonzero().squeeze(1)
         for start in range(0, len(chosen), _SAMPLED_ROWS_AT_ONCE):
             yield rows.pick(chosen[start : start + _SAMPLED_ROWS_AT_ONCE])
 

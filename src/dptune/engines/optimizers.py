@@ -91,10 +91,17 @@ class Wosm(Optimizer):
     """Adam without second moments (Mohapatra et al. 2022): under noise they converge to the
     noise's variance, which is known."""
 
+    def __init__(self, plans: Sequence[TrainPlan], weights: Tensor) -> None:
+        super().__init__(plans, weights)
+        self.noise = per_trial([plan.noise / plan.divisor + _TINY for plan in plans], weights)
+
     def direction(self, weights: Tensor, gradients: Tensor, step: int) -> Tensor:
         self.first.lerp_(gradients, 1 - _BETA_1)
-        noise = [plan.noise / plan.divisor + _TINY for plan in self.plans]
-        return self.first / (1 - _BETA_1 ** (step + 1)) / per_trial(noise, weights)
+        return self.first / (1 - _BETA_1 ** (step + 1)) / self.noise
+
+    def keep(self, trials: Tensor) -> None:
+        super().keep(trials)
+        self.noise = self.noise[trials]
 
 
 KINDS: dict[str, type[Optimizer]] = {"sgd": Sgd, "adam": Adam, "lamb": Lamb, "wosm": Wosm}

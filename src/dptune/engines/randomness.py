@@ -25,28 +25,29 @@ class Stream:
     """
 
     def __init__(self, key: int, device: torch.device) -> None:
-        self._on_gpu: torch.Generator | None = None
-        if device.type == "cuda":
-            self._on_gpu = torch.Generator(device).manual_seed(key % 2**63)
-        seeds = np.random.SeedSequence(key, pool_size=8)  # keeps 256 bits of the key
-        self._on_cpu = np.random.Generator(np.random.PCG64DXSM(seeds))
         self._device = device
+        self._generator: torch.Generator | np.random.Generator
+        if device.type == "cuda":
+            self._generator = torch.Generator(device).manual_seed(key % 2**63)
+        else:
+            seeds = np.random.SeedSequence(key, pool_size=8)  # keeps 256 bits of the key
+            self._generator = np.random.Generator(np.random.PCG64DXSM(seeds))
 
     def normal_(self, out: Tensor) -> Tensor:
         """Fill with standard normal numbers."""
-        if self._on_gpu is not None:
-            return out.normal_(generator=self._on_gpu)
+        if isinstance(self._generator, torch.Generator):
+            return out.normal_(generator=self._generator)
         wide = np.float64 if out.dtype == torch.float64 else np.float32
-        drawn = self._on_cpu.standard_normal(tuple(out.shape), dtype=wide)
+        drawn = self._generator.standard_normal(tuple(out.shape), dtype=wide)
         return out.copy_(torch.from_numpy(drawn))
 
     def uniform(self, count: int) -> Tensor:
         """`count` numbers in [0, 1), in double precision."""
-        if self._on_gpu is not None:
+        if isinstance(self._generator, torch.Generator):
             return torch.rand(
-                count, generator=self._on_gpu, dtype=torch.float64, device=self._device
+                count, generator=self._generator, dtype=torch.float64, device=self._device
             )
-        return torch.from_numpy(self._on_cpu.random(count))
+        return torch.from_numpy(self._generator.random(count))
 
 
 @dataclass(frozen=True)
