@@ -31,6 +31,7 @@ from dptune.privacy import (
     FullBatchRun,
     Guarantee,
     NoisyCount,
+    Parallel,
     Price,
     PrivateMean,
     RandomStopping,
@@ -276,6 +277,8 @@ def describe_sampler(events: Iterable[Event]) -> str:
         part = stack.pop()
         if isinstance(part, RandomStopping):
             stack += _flatten([part.trial])
+        elif isinstance(part, Parallel):
+            stack += _flatten(part.parts)
         elif isinstance(part, SampledRun):
             rates.add(part.sampling_rate)
         else:
@@ -305,6 +308,11 @@ def _gaussian_mu_squared(event: Event) -> float:
             # A row counted k times of n moves the centred counts by sqrt(k (n-k) / n).
             squared_sensitivity = (counts // 2) * (counts - counts // 2) / counts
             return squared_sensitivity * gdp.full_batch_mu_squared(1, noise)
+        case Parallel(parts=parts):
+            return max(
+                math.fsum(map(_gaussian_mu_squared, _flatten([part]))) * (1 + 4e-16)
+                for part in parts
+            )
     raise UnpricedEvent(
         f"no accountant here can price {event!r}; describe the mechanism as one of dptune's events."
     )

@@ -157,6 +157,12 @@ class TrainPlan:
         lag = rho * (1 - rho**steps) / (1 - rho)
         return self.learning_rate * (steps - lag) / (1 - rho)
 
+    @property
+    def weight_noise(self) -> float:
+        """Standard deviation, about, of the noise that the whole run leaves on every weight; for a
+        row of unit length also of its logits."""
+        return self.displacement * self.noise / (self.divisor * math.sqrt(self.steps))
+
     def rate_at(self, step: int) -> float:
         """The learning rate of step 0, 1, ..., steps - 1."""
         done = step / self.steps

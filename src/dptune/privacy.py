@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from dptune import _validate, gdp, rounding
 from dptune.errors import InvalidInput, UnpricedEvent
@@ -104,10 +104,10 @@ class SampledRun:
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyCount:
-    """`counts` counts of rows, each row adding 0 or 1, each with Gaussian noise `noise`.
+    """`counts` counts of rows, each row adding from 0 to 1, each with Gaussian noise `noise`.
 
     `centered`: only their differences from their common mean are released, which a single row can
-    move less.
+    move less. A histogram whose cells share no row is one count.
     """
 
     kind: ClassVar[str] = "noisy-count"
@@ -148,6 +148,18 @@ class Composition:
         _validate.store(self, parts=parts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parallel:
+    """Several events on parts of the rows that a public rule keeps apart: a row is in one of
+    them, so the dearest is the price of all."""
+
+    kind: ClassVar[str] = "parallel"
+    parts: tuple["Event", ...]
+
+    def __post_init__(self) -> None:
+        _validate.store(self, parts=Composition(parts=self.parts).parts)
+
+
 def _noise(**named: object) -> float:
     return _validate.positive(at_most=1e100, **named)
 
@@ -181,11 +193,10 @@ class RandomStopping:
         _validate.store(self, expected_trials=trials)
 
 
-Event = FullBatchRun | SampledRun | NoisyCount | PrivateMean | Composition | RandomStopping
-_EVENT_KINDS: dict[str, type[Event]] = {
-    kind.kind: kind
-    for kind in (FullBatchRun, SampledRun, NoisyCount, PrivateMean, Composition, RandomStopping)
-}
+Event = (
+    FullBatchRun | SampledRun | NoisyCount | PrivateMean | Composition | Parallel | RandomStopping
+)
+_EVENT_KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:

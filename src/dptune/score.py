@@ -1,0 +1,119 @@
+"""How trials are compared: by paid noisy counts, on public rows, or on held-out private rows.
+
+Choosing the best of several exact scores on private rows is a release of its own that no noise on
+the models covers. So a score is a mechanism with an event and a price like everything else; the
+paper's unpaid score exists only to reproduce its figures, and the guarantee then says so.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dptune import _validate, accounting, rounding
+from dptune.privacy import NoisyCount
+
+MEASURES = ("correct", "loss")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyScore:
+    """Counts of correct training rows with Gaussian noise, centred within a sweep.
+
+    `share` is what all scores of a study cost, as a share of its mu^2, fixed beforehand.
+    `measure` "loss" sums losses clipped to `loss_bound` instead, which regression needs.
+    """
+
+    kind: ClassVar[str] = "noisy"
+    covers_selection: ClassVar[bool] = True
+    share: float = 0.005
+    measure: str = "correct"
+    loss_bound: float = 5.0
+
+    def __post_init__(self) -> None:
+        _validate.one_of(MEASURES, measure=self.measure)
+        _validate.store(
+            self,
+            share=_validate.strictly_between(0, 1, share=self.share),
+            loss_bound=_validate.positive(loss_bound=self.loss_bound),
+        )
+
+    def event(self, trials: int, mu_squared: float) -> NoisyCount | None:
+        """The counts of one sweep, with the noise that makes them cost `mu_squared`."""
+        return counts_for(trials, mu_squared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutScore(NoisyScore):
+    """The same on private rows that no trial of the sweep is trained on: every `every`-th row.
+
+    Trials and scores never meet in one row, so a sweep costs the dearer of the two, and the scores
+    may cost as much as the trials for nothing more.
+    """
+
+    kind: ClassVar[str] = "held-out"
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.store(self, every=_validate.whole(2, every=self.every))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicScore:
+    """Accuracy on public rows: free, and exact."""
+
+    kind: ClassVar[str] = "public"
+    covers_selection: ClassVar[bool] = True
+    share: ClassVar[float] = 0.0
+    measure: str = "correct"
+    loss_bound: float = 5.0
+
+    def event(self, trials: int, mu_squared: float) -> None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnpaidScore(PublicScore):
+    """Exact accuracy on the private training rows, unpaid, as in the paper: for reproduction only.
+    The guarantee then says that selection is not covered."""
+
+    kind: ClassVar[str] = "unpaid"
+    covers_selection: ClassVar[bool] = False
+
+
+Score = NoisyScore | PublicScore
+
+
+def counts_for(trials: int, mu_squared: float) -> NoisyCount | None:
+    """Centred counts of `trials` models that cost `mu_squared`; a single one has nothing to be
+    compared with."""
+    if trials < 2:
+        return None
+    unit = accounting.price(NoisyCount(counts=trials, noise=1.0, centered=True)).mu_squared
+    noise = math.sqrt(unit / mu_squared)
+    event = NoisyCount(counts=trials, noise=noise, centered=True)
+    while accounting.price(event).mu_squared > mu_squared:  # never above by a rounding
+        noise = math.nextafter(noise, math.inf)
+        event = NoisyCount(counts=trials, noise=noise, centered=True)
+    return event
+
+
+def released(
+    exact: Sequence[float], noise: float, normal: Callable[[int], Sequence[float]]
+) -> list[float]:
+    """The counts of a sweep as they may be seen: centred, with centred noise; `normal(n)` gives n
+    fresh standard normal numbers.
+
+    Guarantees: the priced mechanism. Each row moves `exact` by a vector with entries from 0 to 1.
+    """
+    noisy = [value + noise * drawn for value, drawn in zip(exact, normal(len(exact)), strict=True)]
+    mean = math.fsum(noisy) / len(noisy)
+    return [value - mean for value in noisy]
+
+
+def in_words(event: NoisyCount | None, rows: int) -> str:
+    """What the noise means for an accuracy."""
+    if event is None:
+        return "exact"
+    return f"noise of {rounding.cost(100 * event.noise / rows, 2)} points on each accuracy"

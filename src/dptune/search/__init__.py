@@ -1,0 +1,1 @@
+"""Search methods: what to try next, from what was released."""

@@ -1,0 +1,194 @@
+"""What every search method is.
+
+A method fixes the price of every trial before any result is seen; what it learns may change
+learning rates and steps, never the bill. It sees public facts and released trials, never a row,
+and keeps no state: the same history gives the same answer, so a killed study can be resumed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from dptune import accounting
+from dptune.errors import BudgetExceeded
+from dptune.plan import TrainPlan
+from dptune.privacy import Budget, NoisyCount
+from dptune.rounding import cost
+from dptune.score import HeldOutScore, Score
+from dptune.search.space import Setting, Space
+from dptune.trial import Trial
+
+CENSUS_SHARE = 0.001
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a method may know of the data without paying."""
+
+    columns: int
+    outputs: int
+    unit_rows: bool  # every row has length 1, by construction
+
+
+@dataclass(frozen=True)
+class Census:
+    """Paid facts: noisy counts of rows by class and, unless rows have length 1, a typical length.
+
+    `noise` is the standard deviation on each count.
+    """
+
+    classes: tuple[float, ...]
+    noise: float
+    row_norm: float = 1.0
+
+    @property
+    def imbalance(self) -> float:
+        """How many times fewer classes the rows really fill: 1 where the counts, given their
+        noise, may as well be equal.
+
+        The sum of squared counts is freed of the noise and lowered by two standard errors.
+        """
+        everything = math.fsum(self.classes)
+        squares = math.fsum(count * count for count in self.classes)
+        variance = self.noise**2
+        excess = len(self.classes) * variance
+        error = math.sqrt(4 * squares * variance + 2 * len(self.classes) * variance**2)
+        sure = squares - excess - 2 * error
+        if everything <= 0 or sure <= 0:
+            return 1.0
+        return min(max(len(self.classes) * sure / everything**2, 1.0), float(len(self.classes)))
+
+    @property
+    def weights(self) -> tuple[float, ...] | None:
+        """What a correct row of each class counts in a score, so that classes matter alike; None
+        where they are as good as balanced."""
+        if self.imbalance == 1.0:
+            return None
+        least = max(min(self.classes), 2 * self.noise)
+        return tuple(min(1.0, least / max(count, least)) for count in self.classes)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`trials` runs of one price that are trained together, and what comparing them costs."""
+
+    name: str
+    trials: int
+    mu_squared: float
+    score: NoisyCount | None = None
+
+    @property
+    def mu(self) -> float:
+        return math.sqrt(self.mu_squared)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Everything a study will pay for. Together it fits in the budget."""
+
+    census: NoisyCount | None
+    sweeps: tuple[Stage, ...]
+    final: Stage
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that a method may know when it is asked."""
+
+    facts: Facts
+    recipe: TrainPlan  # everything of a plan that is not searched
+    space: Space
+    history: Sequence[Trial]
+    census: Census | None
+    choices: np.random.Generator  # for public choices, the same after a resume
+
+
+class SearchMethod(Protocol):
+    """How hyperparameters are found."""
+
+    name: ClassVar[str]
+    wants_census: ClassVar[bool]
+
+    def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
+        """The sweeps of trials before the final run, their scores left open."""
+        ...
+
+    def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
+        """One setting for every trial of `stage`: a sweep, or the final run."""
+        ...
+
+
+def schedule(
+    method: SearchMethod, budget: Budget, facts: Facts, score: Score, *, aside: float = 0.0
+) -> Schedule:
+    """What each part of a study costs: fixed now, whatever the trials will show.
+
+    `aside` is mu^2 that something else needs first (a private mean).
+    """
+    everything = budget.mu_squared()
+    sweeps = method.sweeps(budget, facts)
+    compared = [sweep for sweep in sweeps if sweep.trials > 1]
+    priced = tuple(_scored(sweep, score, everything, len(compared)) for sweep in sweeps)
+    census = _census(everything, facts) if method.wants_census else None
+    spent = [aside] + ([accounting.price(census).mu_squared] if census else [])
+    spent += [_price(sweep, score) for sweep in priced]
+    left = (everything - math.fsum(spent)) * (1 - 1e-12)  # sums may not exceed it by a rounding
+    if left <= 0:
+        raise BudgetExceeded(
+            f"the search alone needs more than epsilon {cost(budget.epsilon)} at delta "
+            f"{budget.delta!r} and leaves nothing for the final run; use fewer or cheaper trials, "
+            "or a larger budget. Nothing was spent."
+        )
+    return Schedule(census, priced, Stage("final run", 1, left))
+
+
+def _scored(sweep: Stage, score: Score, everything: float, sharing: int) -> Stage:
+    if isinstance(score, HeldOutScore):
+        paid = score.event(sweep.trials, sweep.trials * sweep.mu_squared)
+    else:
+        paid = score.event(sweep.trials, score.share * everything / max(sharing, 1))
+    return Stage(sweep.name, sweep.trials, sweep.mu_squared, paid)
+
+
+def _price(sweep: Stage, score: Score) -> float:
+    trials = sweep.trials * sweep.mu_squared * (1 + 4e-16)
+    scores = accounting.price(sweep.score).mu_squared if sweep.score else 0.0
+    return max(trials, scores) if isinstance(score, HeldOutScore) else trials + scores
+
+
+def _census(everything: float, facts: Facts) -> NoisyCount:
+    histograms = 1 if facts.unit_rows else 2
+    noise = math.sqrt(histograms / (CENSUS_SHARE * everything))
+    return NoisyCount(counts=histograms, noise=noise)
+
+
+def draft(recipe: TrainPlan, setting: Setting) -> TrainPlan:
+    """The plan of this setting, its noise still that of the recipe."""
+    rate = setting.sampling_rate if setting.sampling_rate is not None else recipe.sampling_rate
+    clip = setting.clip_norm if setting.clip_norm is not None else recipe.clip_norm
+    return replace(
+        recipe,
+        learning_rate=setting.learning_rate,
+        steps=setting.steps,
+        sampling_rate=rate,
+        clip_norm=clip,
+    )
+
+
+def calibrated(plan: TrainPlan, mu_squared: float, slack: float) -> TrainPlan:
+    """The plan with the noise that makes it cost `mu_squared`, rounded toward privacy."""
+    mu = math.sqrt(mu_squared)
+    if plan.sampling_rate is not None:
+        run = accounting.calibrate_sampled(
+            mu=mu, slack=slack, steps=plan.steps, sampling_rate=plan.sampling_rate
+        )
+        return replace(plan, noise_multiplier=run.noise_multiplier)
+    noise = accounting.calibrate_full_batch(mu=mu, steps=plan.steps).noise_multiplier
+    while True:
+        plan = replace(plan, noise_multiplier=noise)
+        if accounting.price(plan.event).mu_squared <= mu_squared:
+            return plan
+        noise = math.nextafter(noise, math.inf)

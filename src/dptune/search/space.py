@@ -1,0 +1,94 @@
+"""Where hyperparameters are looked for, and how a total step size becomes a rate and steps."""
+
+from dataclasses import dataclass, replace
+
+from dptune import _validate
+from dptune.errors import InvalidInput
+from dptune.plan import TrainPlan
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a search decides of one run; None leaves a choice to the recipe. `notes` say where the
+    search had to bend."""
+
+    learning_rate: float
+    steps: int
+    sampling_rate: float | None = None
+    clip_norm: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total_step_size(self) -> float:
+        """The paper's r."""
+        return self.learning_rate * self.steps
+
+
+@dataclass(frozen=True)
+class Space:
+    """Ranges, ends included."""
+
+    learning_rate: tuple[float, float] = (0.01, 100.0)
+    steps: tuple[int, int] = (5, 200)
+
+    def __post_init__(self) -> None:
+        low, high = _ends("learning_rate", self.learning_rate)
+        rates = (
+            _validate.positive(learning_rate=low),
+            _validate.positive(learning_rate=high),
+        )
+        low, high = _ends("steps", self.steps)
+        steps = (_validate.whole(1, steps=low), _validate.whole(1, steps=high))
+        for name, (least, most) in (("learning_rate", rates), ("steps", steps)):
+            if least > most:
+                raise InvalidInput(
+                    f"the range of {name} goes from {least:g} to {most:g}; give the lower end "
+                    "first."
+                )
+        _validate.store(self, learning_rate=rates, steps=steps)
+
+    @property
+    def total_step_size(self) -> tuple[float, float]:
+        """The range of the paper's r."""
+        return (
+            self.learning_rate[0] * self.steps[0],
+            self.learning_rate[1] * self.steps[1],
+        )
+
+    def spread(self, displacement: float, recipe: TrainPlan) -> Setting:
+        """The rate and steps that move weights by `displacement`: as many steps as the least rate
+        allows, since many small steps are the best conditioned. Clamped where the space ends."""
+        low, high = self.learning_rate
+
+        def moved(steps: int) -> float:  # by a rate of 1
+            return replace(recipe, learning_rate=1.0, steps=steps).displacement
+
+        least, most = self.steps
+        while least < most:  # the most steps that do not move too far at the least rate
+            middle = (least + most + 1) // 2
+            if low * moved(middle) <= displacement:
+                least = middle
+            else:
+                most = middle - 1
+        rate = displacement / moved(least)
+        if low <= rate <= high:
+            return Setting(rate, least)
+        clamped = min(max(rate, low), high)
+        note = (
+            f"the space ends at learning rate {clamped:g} with {least} steps; {rate:.3g} was wanted"
+        )
+        return Setting(clamped, least, notes=(note,))
+
+    def clamp(self, total_step_size: float) -> tuple[float, tuple[str, ...]]:
+        """The nearest r inside the space, and a note where it is another."""
+        low, high = self.total_step_size
+        inside = min(max(total_step_size, low), high)
+        if inside == total_step_size:
+            return inside, ()
+        return inside, (f"r {total_step_size:.4g} is outside the space and became {inside:.4g}",)
+
+
+def _ends(name: str, given: object) -> tuple[object, object]:
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return given[0], given[1]
+    raise InvalidInput(f"{name} is a range (least, most); got {given!r}.")

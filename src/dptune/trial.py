@@ -1,0 +1,65 @@
+"""What a study has done so far, as frozen records that may be shown."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from dptune.errors import InvalidInput
+from dptune.plan import TrainPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One run that was paid for: its settings, its price and, once compared, its noisy score.
+
+    `score` is a share of rows, relative to the mean of its sweep where scores are centred, and
+    `score_noise` the standard deviation of the noise paid for on it. A trial whose run was cut off
+    is `lost`: paid for, never rerun, without a model.
+    """
+
+    number: int
+    stage: str
+    plan: TrainPlan
+    mu: float
+    score: float | None = None
+    score_noise: float | None = None
+    lost: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of the noise on every weight."""
+        return self.plan.weight_noise
+
+    def scored(self, score: float, noise: float) -> "Trial":
+        return replace(self, score=score, score_noise=noise)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        plan = self.plan
+        return {
+            **asdict(self),
+            "total_step_size": plan.total_step_size,
+            "weight_noise": plan.weight_noise,
+        }
+
+    @staticmethod
+    def from_dict(plain: Mapping[str, Any]) -> "Trial":
+        """The reverse."""
+        try:
+            return Trial(
+                number=int(plain["number"]),
+                stage=str(plain["stage"]),
+                plan=TrainPlan(**plain["plan"]),
+                mu=float(plain["mu"]),
+                score=_number(plain["score"]),
+                score_noise=_number(plain["score_noise"]),
+                lost=bool(plain["lost"]),
+                notes=tuple(map(str, plain["notes"])),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"this is no record of a trial ({error}).") from None
+
+
+def _number(value: object) -> float | None:
+    return None if value is None else float(str(value))
