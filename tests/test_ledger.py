@@ -11,11 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import ROWS, new_ledger
-from dptune import Budget, FullBatchRun, Ledger, RandomStopping, SampledRun, accounting
+from dptune import Budget, FullBatchRun, Ledger, RandomStopping, SampledRun, _screen, accounting
 from dptune._store import open_store
 from dptune.errors import (
     BudgetExceeded,
-    DptuneError,
     InvalidInput,
     LedgerExists,
     LedgerNotFound,
@@ -26,6 +25,7 @@ from dptune.errors import (
 )
 
 SMALL = FullBatchRun(steps=100, noise_multiplier=200.0)
+SAME_PRICE = FullBatchRun(steps=25, noise_multiplier=100.0)
 
 
 def pay(ledger: Ledger, event: FullBatchRun | SampledRun = SMALL, purpose: str = "trial"):
@@ -90,6 +90,107 @@ class TestEveryStore:
         with pytest.raises(InvalidInput, match="committed already"):
             ledger.void(receipt, reason="regret")
 
+    def test_a_payment_is_reserved_then_started_then_committed(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        receipt = pay(ledger)
+        ledger.start(receipt)
+        state = Ledger.open(address).state()
+        assert [(p.state, p.settled) for p in state.payments] == [("started", "")]
+        assert state.spent == accounting.price(SMALL)
+        assert state.to_dict()["payments"][0]["state"] == "started"
+        ledger.commit(receipt)
+        state = Ledger.open(address).state()
+        assert state.payments[0].state == "committed" and state.payments[0].settled
+        assert state.spent == accounting.price(SMALL)
+
+    def test_a_payment_is_started_once(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        started, committed, voided = pay(ledger), pay(ledger), pay(ledger)
+        ledger.start(started)
+        ledger.commit(committed)
+        ledger.void(voided, reason="typo")
+        before = ledger.state()
+        with pytest.raises(InvalidInput, match="1 is started already: it may have read rows"):
+            ledger.start(started)
+        with pytest.raises(InvalidInput, match="2 is committed already; only one"):
+            ledger.start(committed)
+        with pytest.raises(InvalidInput, match="3 is voided already"):
+            ledger.start(voided)
+        assert ledger.state() == before
+
+    def test_what_was_started_counts_for_ever(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        receipt = pay(ledger)
+        ledger.start(receipt)
+        before = ledger.state()
+        with pytest.raises(InvalidInput, match="may have read rows, so it counts and cannot be v"):
+            ledger.void(receipt, reason="the process died")
+        with pytest.raises(InvalidInput, match="cannot be exchanged"):
+            ledger.exchange(receipt, SAME_PRICE)
+        assert ledger.state() == before
+
+    def test_an_exchange_takes_the_place_of_a_reservation(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        ledger.declare("other rows", reason="one patient joined")
+        first = ledger.reserve(SMALL, purpose="trial 1", fingerprint="other rows")
+        spent = ledger.spent()
+        second = ledger.exchange(first, SAME_PRICE)
+        assert Ledger.open(address).receipt(2) == second
+        cheaper = FullBatchRun(steps=10, noise_multiplier=100.0)
+        third = ledger.exchange(second, cheaper, purpose="shorter")
+        state = Ledger.open(address).state()
+        assert [p.state for p in state.payments] == ["exchanged", "exchanged", "reserved"]
+        assert [p.purpose for p in state.payments] == ["trial 1", "trial 1", "shorter"]
+        assert state.payments[0].reason == "exchanged for payment 2, which costs no more"
+        assert second.price == spent
+        assert state.spent == third.price == accounting.price(cheaper)
+        assert state.events == [cheaper]
+        query = sa.text("SELECT fingerprint FROM entries WHERE kind = 'reserve'")
+        with open_store(address).reading() as connection:
+            assert len(set(connection.execute(query).scalars())) == 1  # for the same rows
+        ledger.start(third)
+        ledger.commit(third)
+
+    def test_an_exchange_that_costs_more_changes_nothing(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(8.0, 1e-5))
+        receipt = pay(ledger)
+        before = ledger.state()
+        noise = math.nextafter(200.0, 0)  # by no more than a rounding
+        with pytest.raises(InvalidInput, match="Nothing was changed"):
+            ledger.exchange(receipt, FullBatchRun(steps=100, noise_multiplier=noise))
+        sampled = SampledRun(steps=10, noise_multiplier=40.0, sampling_rate=0.01)
+        with pytest.raises(InvalidInput, match="paid without one"):
+            ledger.exchange(receipt, sampled)
+        with pytest.raises(InvalidInput, match="purpose must"):
+            ledger.exchange(receipt, SAME_PRICE, purpose=" ")
+        assert ledger.state() == before
+
+    def test_only_a_reservation_can_be_exchanged(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        committed, voided, exchanged = pay(ledger), pay(ledger), pay(ledger)
+        ledger.commit(committed)
+        ledger.void(voided, reason="typo")
+        ledger.exchange(exchanged, SAME_PRICE)
+        before = ledger.state()
+        for receipt, state in ((committed, "committed"), (voided, "voided")):
+            with pytest.raises(InvalidInput, match=f"{state} already"):
+                ledger.exchange(receipt, SAME_PRICE)
+        for move in (ledger.start, ledger.commit, lambda r: ledger.void(r, reason="x")):
+            with pytest.raises(InvalidInput, match="3 is exchanged already"):
+                move(exchanged)
+        with pytest.raises(InvalidInput, match="3 is exchanged already"):
+            ledger.exchange(exchanged, SAME_PRICE)
+        assert ledger.state() == before
+
+    def test_a_full_ledger_can_exchange(self, address: str) -> None:
+        ledger = new_ledger(address, Budget(1.0, 1e-5))
+        pay(ledger)
+        rest = accounting.calibrate_full_batch(mu=ledger.remaining().mu, steps=64)
+        receipt = pay(ledger, rest, "final run")
+        legs = FullBatchRun(steps=16, noise_multiplier=rest.noise_multiplier / 2)
+        ledger.exchange(receipt, legs)
+        assert ledger.state().spent_epsilon == pytest.approx(1.0, rel=1e-9)
+
     def test_changing_the_budget_is_an_entry_with_a_reason(self, address: str) -> None:
         ledger = new_ledger(address, Budget(0.1, 1e-5))
         pay(ledger, FullBatchRun(steps=100, noise_multiplier=400.0))
@@ -133,8 +234,13 @@ class TestEveryStore:
     def test_sql_shows_one_row_per_payment_with_its_state(self, address: str) -> None:
         ledger = new_ledger(address, Budget(1.0, 1e-5))
         first, second, _ = pay(ledger, purpose="a"), pay(ledger, purpose="b"), pay(ledger)
+        running, done, old = (pay(ledger, purpose=purpose) for purpose in "cde")
+        ledger.start(running)
+        ledger.start(done)
         ledger.commit(first)
+        ledger.commit(done)
         ledger.void(second, reason="typo")
+        ledger.exchange(old, SMALL, purpose="f")
         with open_store(address).reading() as connection:
             query = sa.text("SELECT purpose, mu_squared, state FROM payments ORDER BY payment")
             rows = [tuple(row) for row in connection.execute(query)]
@@ -143,6 +249,10 @@ class TestEveryStore:
             ("a", price, "committed"),
             ("b", price, "voided"),
             ("trial", price, "reserved"),
+            ("c", price, "started"),
+            ("d", price, "committed"),
+            ("e", price, "exchanged"),
+            ("f", price, "reserved"),
         ]
 
     def test_prices_survive_storage_to_the_last_bit(self, address: str) -> None:
@@ -216,6 +326,55 @@ def test_the_statement_says_on_what_it_rests(ledger: Ledger) -> None:
     assert "changed from (1, 1e-05) to (8, 0.001): the board" in notes
     assert "voided as never started, on somebody's word: 1" in notes
     assert ledger.state().payments[0].reason == "typo"
+
+
+def test_an_exchange_is_not_counted_as_given_back(ledger: Ledger) -> None:
+    ledger.exchange(pay(ledger), SAME_PRICE)
+    notes = " ".join(ledger.state().guarantee().caveats)
+    assert "voided" not in notes
+    assert "exchanged as never started, on somebody's word" in notes
+    assert "count in their place: 1" in notes
+
+
+def test_the_screen_shows_every_state(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    started, committed, voided, exchanged, _ = (pay(ledger) for _ in range(5))
+    ledger.start(started)
+    ledger.commit(committed)
+    ledger.void(voided, reason="typo")
+    ledger.exchange(exchanged, SAME_PRICE)
+    _screen.budget(ledger.address, ledger.state())
+    shown = capsys.readouterr().out
+    for state in ("reserved", "started", "committed", "voided", "exchanged"):
+        assert state in shown
+    assert "payment 3 voided" in shown and "payment 4 exchanged" in shown
+
+
+def test_a_sampled_run_is_exchanged_within_its_slack(tmp_path: Path) -> None:
+    ledger = new_ledger(str(tmp_path / "l.db"), Budget(8.0, 1e-5))
+    run = SampledRun(steps=500, noise_multiplier=4.0, sampling_rate=0.02)
+    receipt = ledger.reserve(run, purpose="trial", fingerprint=ROWS, slack=3e-8)
+    shorter = SampledRun(steps=400, noise_multiplier=4.0, sampling_rate=0.02)
+    new = ledger.exchange(receipt, shorter)
+    assert new.price == accounting.price(shorter, slack=3e-8)
+    assert ledger.spent().slack == 3e-8
+    whole = ledger.exchange(new, FullBatchRun(steps=1, noise_multiplier=100.0))
+    assert ledger.spent() == whole.price
+    with pytest.raises(InvalidInput, match="paid without one"):
+        ledger.exchange(whole, shorter)
+
+
+def test_a_sealed_search_that_fits_by_its_profile_is_not_exchanged_for_its_price(
+    ledger: Ledger,
+) -> None:
+    """Alone it may cost less than its price, which a run of that price does not."""
+    sealed = RandomStopping(trial=SMALL, expected_trials=3)
+    receipt = ledger.reserve(sealed, purpose="sealed search", fingerprint=ROWS)
+    run = accounting.calibrate_full_batch(mu=receipt.price.mu, steps=10)
+    assert accounting.price(run).mu_squared <= receipt.price.mu_squared
+    before = ledger.state()
+    with pytest.raises(BudgetExceeded, match="nothing was spent"):
+        ledger.exchange(receipt, run)
+    assert ledger.state() == before
 
 
 def test_a_sealed_search_above_the_budget_is_refused(ledger: Ledger) -> None:
@@ -307,7 +466,10 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     actions=st.lists(
-        st.tuples(st.sampled_from(["reserve", "commit", "void", "raise"]), st.floats(30, 400)),
+        st.tuples(
+            st.sampled_from(["reserve", "start", "commit", "void", "exchange", "raise"]),
+            st.floats(30, 400),
+        ),
         min_size=1,
         max_size=12,
     )
@@ -318,28 +480,39 @@ def test_no_sequence_of_actions_overspends(
     """A model keeps the same books with plain arithmetic; ledger and model must agree."""
     ledger = new_ledger(str(tmp_path_factory.mktemp("model") / "l.db"), Budget(0.5, 1e-5))
     live: dict[int, float] = {}
+    started: set[int] = set()
     settled: set[int] = set()
     budget = ledger.state().budget
     for action, noise in actions:
-        open_receipts = [number for number in live if number not in settled]
+        event = FullBatchRun(steps=50, noise_multiplier=noise)
+        number = next((number for number in live if number not in settled), 0)
         try:
             if action == "reserve":
-                event = FullBatchRun(steps=50, noise_multiplier=noise)
                 receipt = pay(ledger, event)
                 live[receipt.payment] = 50 / noise**2
             elif action == "raise":
                 budget = Budget(budget.epsilon + 0.05, 1e-5)
                 ledger.change_budget(budget, reason="more")
-            elif open_receipts:
-                number = open_receipts[0]
-                getattr(ledger, action)(
-                    ledger.receipt(number), **({"reason": "x"} if action == "void" else {})
-                )
+            elif number and action == "start":
+                ledger.start(ledger.receipt(number))
+                started.add(number)
+            elif number and action == "commit":
+                ledger.commit(ledger.receipt(number))
                 settled.add(number)
-                if action == "void":
-                    del live[number]
-        except DptuneError as error:
-            assert isinstance(error, BudgetExceeded)
+            elif number and action == "void":
+                ledger.void(ledger.receipt(number), reason="x")
+                del live[number]
+            elif number and action == "exchange":
+                receipt = ledger.exchange(ledger.receipt(number), event)
+                assert 50 / noise**2 <= live[number] * (1 + 1e-9)
+                del live[number]
+                live[receipt.payment] = 50 / noise**2
+            assert number not in started or action not in ("void", "exchange")
+        except BudgetExceeded:
+            assert action == "reserve"
             assert sum(live.values()) + 50 / noise**2 > budget.mu**2 * (1 - 1e-9)
+        except InvalidInput:
+            assert action in ("start", "void", "exchange")
+            assert number in started or 50 / noise**2 > live[number] * (1 - 1e-9)
         assert ledger.spent().mu_squared == pytest.approx(sum(live.values()), rel=1e-9)
         assert ledger.spent().mu_squared <= budget.mu_squared()

@@ -10,9 +10,10 @@ import pytest
 
 from conftest import ROWS, new_ledger
 from dptune import Budget, FullBatchRun, Ledger, accounting
-from dptune.errors import BudgetExceeded, LedgerExists
+from dptune.errors import BudgetExceeded, InvalidInput, LedgerExists
 
 PROCESSES = 16
+LEGS = 8
 FITS = 100  # how many payments the budget holds
 EVENT = FullBatchRun(steps=1, noise_multiplier=100.0)
 
@@ -38,6 +39,42 @@ def create(address: str, start: float, results: "object") -> None:
     except LedgerExists:
         outcome = "refused"
     results.put(outcome)  # type: ignore[attr-defined]
+
+
+def start_all(address: str, start: float, results: "object") -> None:
+    """Try to start every leg; say which ones are ours."""
+    ledger = Ledger.open(address)
+    receipts = [ledger.receipt(1 + leg) for leg in range(LEGS)]
+    time.sleep(max(0.0, start - time.time()))
+    started = []
+    for receipt in receipts:
+        try:
+            ledger.start(receipt)
+        except InvalidInput as error:
+            assert "started already" in str(error)
+        else:
+            started.append(receipt.payment)
+    results.put(started)  # type: ignore[attr-defined]
+
+
+def exchange_and_grab(address: str, start: float, results: "object") -> None:
+    """Try to exchange every leg, and to get something for nothing in between."""
+    ledger = Ledger.open(address)
+    receipts = [ledger.receipt(1 + leg) for leg in range(LEGS)]
+    time.sleep(max(0.0, start - time.time()))
+    exchanged, grabbed = 0, 0
+    for receipt in receipts:
+        try:
+            ledger.exchange(receipt, EVENT)
+            exchanged += 1
+        except InvalidInput as error:
+            assert "exchanged already" in str(error)
+        try:
+            ledger.reserve(EVENT, purpose="grabbed", fingerprint=ROWS)
+            grabbed += 1
+        except BudgetExceeded:
+            pass
+    results.put((exchanged, grabbed))  # type: ignore[attr-defined]
 
 
 def run_together(work: "object", address: str) -> list[object]:
@@ -74,6 +111,30 @@ def test_of_many_creations_at_once_one_succeeds(address: str) -> None:
     outcomes = run_together(create, address)
     assert sorted(outcomes) == ["created"] + ["refused"] * (PROCESSES - 1)  # type: ignore[type-var]
     assert Ledger.open(address).state().entries == 1
+
+
+def test_a_payment_is_started_by_one_process_only(address: str) -> None:
+    ledger = new_ledger(address, Budget(1.0, 1e-5))
+    payments = [ledger.reserve(EVENT, purpose="leg", fingerprint=ROWS).payment for _ in range(LEGS)]
+    outcomes = run_together(start_all, address)
+    started = [payment for outcome in outcomes for payment in outcome]  # type: ignore[attr-defined]
+    assert sorted(started) == payments
+    assert {payment.state for payment in ledger.state().payments} == {"started"}
+
+
+def test_nobody_takes_what_an_exchange_frees(address: str) -> None:
+    """The budget is full, so there would be something only between a payment and the next."""
+    price = accounting.price(EVENT).mu_squared
+    epsilon = accounting.gdp.epsilon_from_mu(math.sqrt(price * (LEGS + 0.5)), 1e-5)
+    ledger = new_ledger(address, Budget(epsilon, 1e-5))
+    for _ in range(LEGS):
+        ledger.reserve(EVENT, purpose="leg", fingerprint=ROWS)
+    outcomes = run_together(exchange_and_grab, address)
+    exchanged, grabbed = (sum(numbers) for numbers in zip(*outcomes, strict=True))  # type: ignore[call-overload]
+    assert (exchanged, grabbed) == (LEGS, 0)
+    state = ledger.state()
+    assert [p.state for p in state.payments] == ["exchanged"] * LEGS + ["reserved"] * LEGS
+    assert state.spent.mu_squared == math.fsum([price] * LEGS)
 
 
 def test_two_names_of_one_file_are_one_ledger(tmp_path: Path) -> None:

@@ -76,6 +76,39 @@ def test_nothing_granted_is_lost_in_200_kills_at_random_moments(tmp_path: Path) 
     Ledger.open(address).reserve(TINY, purpose="life goes on", fingerprint=ROWS)
 
 
+def run_legs(address: str, touched: Path) -> None:
+    """Take every payment that nobody started: start it, touch the rows, commit."""
+    ledger = Ledger.open(address)
+    for payment in ledger.state().payments:
+        if payment.state == "reserved":
+            receipt = ledger.receipt(payment.number)
+            ledger.start(receipt)
+            with touched.open("a") as file:
+                file.write(f"{payment.number}\n")
+            ledger.commit(receipt)
+
+
+def test_whoever_resumes_never_touches_rows_twice_for_one_payment(tmp_path: Path) -> None:
+    """All legs are paid up front; processes die in them, and the next goes on from the ledger."""
+    address, touched = str(tmp_path / "ledger.db"), tmp_path / "touched"
+    ledger = new_ledger(address, Budget(8.0, 1e-5))
+    legs = [ledger.reserve(TINY, purpose="leg", fingerprint=ROWS).payment for _ in range(20)]
+    rng, kills = random.Random(20240101), 0
+    while any(payment.state == "reserved" for payment in ledger.state().payments):
+        pid = fork(lambda: run_legs(address, touched))
+        time.sleep(rng.uniform(0.03, 0.15))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        kills += 1
+    states = {payment.number: payment.state for payment in Ledger.open(address).state().payments}
+    numbers = [int(line) for line in touched.read_text().split()]
+    assert len(set(numbers)) == len(numbers)
+    committed = {number for number, state in states.items() if state == "committed"}
+    assert committed <= set(numbers) <= set(legs)
+    assert set(states.values()) <= {"started", "committed"}
+    assert len(legs) - len(committed) <= kills  # a death costs one leg
+
+
 def die_at_line(number: int) -> None:
     """Kill this process at the `number`-th line of ledger code that it is about to run."""
     files = {"ledger.py", "_chain.py", "_store.py"}
@@ -96,7 +129,9 @@ def die_at_line(number: int) -> None:
 
 ACTIONS: dict[str, Callable[[Ledger, Receipt], object]] = {
     "reserve": lambda ledger, _: ledger.reserve(TINY, purpose="new", fingerprint=ROWS),
+    "start": lambda ledger, receipt: ledger.start(receipt),
     "commit": lambda ledger, receipt: ledger.commit(receipt),
+    "exchange": lambda ledger, receipt: ledger.exchange(receipt, TINY),
     "void": lambda ledger, receipt: ledger.void(receipt, reason="typo"),
     "declare": lambda ledger, _: ledger.declare("other rows", reason="new rows"),
     "change_budget": lambda ledger, _: ledger.change_budget(Budget(9.0, 1e-5), reason="more"),
@@ -105,7 +140,8 @@ ACTIONS: dict[str, Callable[[Ledger, Receipt], object]] = {
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_death_at_any_line_leaves_all_or_nothing(action: str, tmp_path: Path) -> None:
-    stride = 1 if action == "reserve" else 5  # they share most lines; every one for reserve
+    stride = {"reserve": 1, "exchange": 3}.get(action, 5)  # they share most lines
+    written = 2 if action == "exchange" else 1
     original = tmp_path / "original.db"
     ledger = new_ledger(str(original), Budget(8.0, 1e-5))
     receipt = ledger.reserve(TINY, purpose="before", fingerprint=ROWS)
@@ -122,12 +158,13 @@ def test_death_at_any_line_leaves_all_or_nothing(action: str, tmp_path: Path) ->
         _, status = os.waitpid(fork(child), 0)
         after = Ledger.open(str(copy)).state()
         if after != before:
-            assert after.entries == before.entries + 1
+            assert after.entries == before.entries + written
+            assert after.spent == before.spent or action in ("reserve", "void")
         if os.WIFEXITED(status):
             break
         deaths += 1
     assert deaths * stride > 100
-    assert after.entries == before.entries + 1
+    assert after.entries == before.entries + written
 
 
 def test_a_creation_that_dies_leaves_a_whole_ledger_or_none(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from conftest import ROWS
-from dptune import Budget, FullBatchRun, Ledger
+from dptune import Budget, FullBatchRun, Ledger, _chain
 from dptune._chain import State
 from dptune.errors import LedgerCorrupt, LedgerUnavailable
 
@@ -78,6 +80,59 @@ def test_an_edit_under_an_open_ledger_is_refused_at_the_next_payment(written: Pa
     connection.close()
     with pytest.raises(LedgerCorrupt, match=r"entry 5 was changed after it was written"):
         ledger.reserve(EVENT, purpose="trial", fingerprint=ROWS)
+
+
+# Entries that are hashed and chained as they should be, but say what no ledger would have said.
+# Payment 1 is committed, 2 voided, 3 reserved, 4 started.
+EXCHANGE = {"kind": "exchange", "payment": 3, "text": "exchanged"}
+NOT_THAT: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "a start without a reservation": ("never reserved", [{"kind": "start", "payment": 6}]),
+    "a start of nothing": ("never reserved", [{"kind": "start"}]),
+    "a start after a commit": ("committed already", [{"kind": "start", "payment": 1}]),
+    "a start after a void": ("voided already", [{"kind": "start", "payment": 2}]),
+    "a second start": ("started already", [{"kind": "start", "payment": 4}]),
+    "a void after a start": ("started already", [{"kind": "void", "payment": 4}]),
+    "an exchange after a start": ("started already", [EXCHANGE | {"payment": 4}]),
+    "a second commit": ("committed already", [{"kind": "commit", "payment": 1}]),
+    "an exchange for nothing": ("for none", [EXCHANGE]),
+    "an exchange for a start": ("payment 3 goes on", [EXCHANGE, {"kind": "start", "payment": 5}]),
+    "an exchange for two": ("exchanged already", [EXCHANGE, {"kind": "reserve"}, EXCHANGE]),
+    "an exchange that grows": ("costs more", [EXCHANGE, {"kind": "reserve", "mu_squared": 7e-4}]),
+    "an exchange for slack": ("costs more", [EXCHANGE, {"kind": "reserve", "slack": 1e-20}]),
+    "an exchange for other rows": ("not for", [EXCHANGE, {"kind": "reserve", "fingerprint": "x"}]),
+    "a new kind": ("unknown kind 'refund'", [{"kind": "refund", "payment": 3}]),
+}
+
+
+@pytest.mark.parametrize(("problem", "forged"), NOT_THAT.values(), ids=NOT_THAT.keys())
+def test_a_chain_that_tells_no_possible_story_is_refused(
+    problem: str, forged: list[dict[str, Any]], written: Path
+) -> None:
+    ledger = Ledger.open(str(written))
+    ledger.start(ledger.receipt(4))
+    with ledger._store.writing(_chain.entries) as connection:
+        past = _chain.replay(connection, ledger.address)
+        last = past.last
+        paid = sa.select(_chain.entries).where(_chain.entries.c.payment == 3)
+        (old,) = (row._asdict() for row in connection.execute(paid))
+        columns = ("event", "mu_squared", "slack", "fingerprint")
+        for entry in forged:
+            values: dict[str, Any] = {"text": "forged", **entry}
+            if entry["kind"] == "reserve":
+                same = {name: old[name] for name in columns}
+                values = {"payment": past.next_payment, **same, **values}
+            last = _chain.chained(last, **values)
+            connection.execute(sa.insert(_chain.entries), last)
+        connection.execute(sa.update(_chain.head), _chain.end(last))
+    with pytest.raises(LedgerCorrupt, match=problem):
+        Ledger.open(str(written))
+
+
+def test_the_same_forgery_with_an_honest_exchange_would_be_read(written: Path) -> None:
+    ledger = Ledger.open(str(written))
+    ledger.exchange(ledger.receipt(3), EVENT)
+    states = [payment.state for payment in Ledger.open(str(written)).state().payments]
+    assert states == ["committed", "voided", "exchanged", "reserved", "reserved", "reserved"]
 
 
 def open_damaged(path: Path) -> State | None:

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dptune import gdp
+from dptune.engines.base import Evaluation
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.engines.rows import Chunk, MemoryRows
@@ -615,6 +617,7 @@ def test_evaluation_equals_computing_directly(loss: str, precision: str, toleran
             correct, mean = 0, (logits - targets).square().sum(1).mean() / 2
         assert (evaluation.correct, evaluation.rows) == (correct, COUNT)
         assert evaluation.loss == pytest.approx(float(mean), rel=tolerance)
+        assert evaluation.weighted_correct == evaluation.correct
 
 
 def test_evaluation_survives_huge_logits() -> None:
@@ -639,6 +642,112 @@ def test_predictions_agree_with_evaluation(loss: str) -> None:
         assert found.loss == pytest.approx(mean)
     else:
         assert int((predicted.reshape(-1) == targets).sum()) == found.correct
+
+
+def random_models(loss: str, count: int = 3, size: float = 3.0) -> list[LinearModel]:
+    rng = np.random.default_rng(8)
+    shape = (OUTPUTS[loss], COLUMNS)
+    return [
+        LinearModel(torch.as_tensor(size * rng.normal(size=shape)), None, loss)
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("precision", ["float64", "float32", "bfloat16"])
+def test_each_row_s_loss_is_bounded_before_it_is_summed(loss: str, precision: str) -> None:
+    """Against rows evaluated one at a time, whose losses are on both sides of the bound."""
+    features, targets = make_data(loss)
+    engine, models = LinearEngine(outputs=OUTPUTS[loss], loss=loss), random_models(loss)
+    rows = MemoryRows(features, targets, precision=precision, chunk_rows=7)
+    single = [
+        MemoryRows(features[i : i + 1], targets[i : i + 1], precision=precision)
+        for i in range(COUNT)
+    ]
+    losses = np.array([[e.loss for e in engine.evaluate_many(models, row)] for row in single])
+    bound = float(np.median(losses))
+    found = engine.evaluate_many(models, rows, loss_bound=bound)
+    plain = engine.evaluate_many(models, rows)
+    for index, evaluation in enumerate(found):
+        wanted = losses[:, index].clip(0, bound).mean()
+        assert evaluation.loss == pytest.approx(float(wanted), rel=1e-5)
+        assert evaluation.loss < plain[index].loss
+        assert evaluation.correct == plain[index].correct
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("size", [1.0, 1e30, math.inf, math.nan])
+def test_no_row_moves_a_sum_further_than_promised(loss: str, size: float) -> None:
+    """Whatever the row, and whatever became of the weights."""
+    features, targets = make_data(loss)
+    engine, models = LinearEngine(outputs=OUTPUTS[loss], loss=loss), random_models(loss)
+    models += [replace(model, weights=size * model.weights) for model in models]
+    by_class = {"softmax": 5, "binary": 2}.get(loss)
+    weights = None if by_class is None else torch.linspace(0, 1, by_class)
+    bound = 0.1  # float32 would round it up
+
+    def evaluate(features: Tensor, targets: Tensor) -> list[Evaluation]:
+        rows = MemoryRows(features, targets, chunk_rows=16)
+        return engine.evaluate_many(models, rows, loss_bound=bound, row_weights=weights)
+
+    before = evaluate(features, targets)
+    moved = 0.0
+    for factor, row in itertools.product((0.0, -1.0, 1e6, 1e30), (0, 17, COUNT - 1)):
+        other, labels = features.clone(), targets.clone()
+        other[row] *= factor
+        labels[row] = 1e30 * factor if loss == "squared" else 1 - labels[row].clamp(0, 1)
+        for one, two in zip(before, evaluate(other, labels), strict=True):
+            assert abs(one.correct - two.correct) <= 1
+            assert abs(one.weighted_correct - two.weighted_correct) <= 1 + 1e-9
+            assert abs(one.loss - two.loss) * COUNT <= bound * (1 + 1e-9)
+            moved = max(moved, abs(one.loss - two.loss) * COUNT)
+    assert moved > 0.5 * bound
+
+
+@pytest.mark.parametrize("loss", ["softmax", "binary"])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_a_correct_row_weighs_what_its_class_does(loss: str, kind: torch.dtype) -> None:
+    features, targets = make_data(loss)
+    models = random_models(loss)
+    rows = MemoryRows(features, targets, precision="float64", chunk_rows=7)
+    engine = LinearEngine(outputs=OUTPUTS[loss], loss=loss)
+    weights = torch.tensor([0.0, 1.0, 0.3, 0.7, 0.25][: 2 if loss == "binary" else 5], dtype=kind)
+    found = engine.evaluate_many(models, rows, row_weights=weights)
+    for model, evaluation in zip(models, found, strict=True):
+        right = model.predict(features[:, 0]).reshape(-1) == targets
+        wanted = math.fsum(weights.double()[targets[right]].tolist())
+        assert evaluation.weighted_correct == pytest.approx(wanted, rel=1e-12)
+        assert 0 < evaluation.weighted_correct < evaluation.correct
+    ones = engine.evaluate_many(models, rows, row_weights=torch.ones_like(weights))
+    assert ones == engine.evaluate_many(models, rows)
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "weights"),
+    [
+        ("softmax", 5, [1.0, 1.0, 1.0, 1.0]),
+        ("softmax", 5, [[1.0, 1.0, 1.0, 1.0, 1.0]]),
+        ("softmax", 5, [1.0, 1.0, 1.0, 1.0, 1.0001]),
+        ("softmax", 5, [1.0, 1.0, 1.0, 1.0, -0.1]),
+        ("softmax", 5, [1.0, 1.0, 1.0, 1.0, math.nan]),
+        ("binary", 1, [1.0]),
+        ("binary", 2, [1.0, 1.0]),  # two labels a row
+        ("squared", 3, [1.0, 1.0, 1.0]),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(loss: str, outputs: int, weights: list[Any]) -> None:
+    rows = MemoryRows(*make_data(loss))
+    engine = LinearEngine(outputs=outputs, loss=loss)
+    with pytest.raises(InvalidInput, match=r"row_weights"):
+        engine.evaluate_many([], rows, row_weights=torch.tensor(weights))
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan])
+def test_a_loss_bound_that_is_none_is_refused(bound: float) -> None:
+    with pytest.raises(InvalidInput, match="loss_bound must"):
+        LinearEngine(outputs=5).evaluate_many(
+            [], MemoryRows(*make_data("softmax")), loss_bound=bound
+        )
 
 
 # -- what is refused

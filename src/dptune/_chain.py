@@ -39,7 +39,7 @@ entries = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("time", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("payment", sa.Integer),  # 1, 2, ... in reserve; commit and void point to it
+    sa.Column("payment", sa.Integer),  # 1, 2, ... in reserve; the kinds in MOVES point to it
     sa.Column("event", sa.Text),
     sa.Column("mu_squared", sa.Double),
     sa.Column("slack", sa.Double),
@@ -56,14 +56,22 @@ head = sa.Table(
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
 )
-# For people who look with SQL: one row per payment, with its state.
-PAYMENTS_VIEW = """
+# Which states of a payment an entry of each kind may end, and the state that follows. A payment
+# that was started may have read rows, so no way leads from there but to committed.
+MOVES: dict[str, tuple[tuple[str, ...], str]] = {
+    "start": (("reserved",), "started"),
+    "commit": (("reserved", "started"), "committed"),
+    "void": (("reserved",), "voided"),
+    "exchange": (("reserved",), "exchanged"),  # for the payment that the next entry reserves
+}
+# For people who look with SQL: one row per payment, with its state, which the last entry decides.
+_STATES = " ".join(f"WHEN '{kind}' THEN '{state}'" for kind, (_, state) in MOVES.items())
+PAYMENTS_VIEW = f"""
 CREATE VIEW payments AS
 SELECT r.payment, r.time, r.text AS purpose, r.event, r.mu_squared, r.slack,
        r.fingerprint,
-       COALESCE((SELECT CASE e.kind WHEN 'void' THEN 'voided' ELSE 'committed' END
-                 FROM entries e WHERE e.payment = r.payment AND e.kind <> 'reserve'),
-                'reserved') AS state,
+       (SELECT CASE e.kind {_STATES} ELSE 'reserved' END
+        FROM entries e WHERE e.payment = r.payment ORDER BY e.number DESC LIMIT 1) AS state,
        r.previous, r.hash
 FROM entries r WHERE r.kind = 'reserve'
 """
@@ -71,7 +79,7 @@ FROM entries r WHERE r.kind = 'reserve'
 
 @dataclass(frozen=True)
 class Payment:
-    """One payment and where it stands: reserved, committed or voided."""
+    """One payment and where it stands: reserved, started, committed, voided or exchanged."""
 
     number: int
     time: str
@@ -80,8 +88,13 @@ class Payment:
     price: Price
     state: str
     entry: str
-    settled: str = ""  # when it was committed or voided
-    reason: str = ""  # why it was voided
+    settled: str = ""  # when it was committed, voided or exchanged
+    reason: str = ""  # why it was voided or exchanged
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is spent. An exchanged payment's place is taken by its successor."""
+        return self.state not in ("voided", "exchanged")
 
 
 @dataclass(frozen=True)
@@ -125,8 +138,8 @@ class State:
 
     @property
     def counted(self) -> tuple[Payment, ...]:
-        """Payments that count as spent: all but the voided."""
-        return tuple(payment for payment in self.payments if payment.state != "voided")
+        """Payments that count as spent: all but the voided and the exchanged."""
+        return tuple(payment for payment in self.payments if payment.counts)
 
     @property
     def events(self) -> list[Event]:
@@ -184,9 +197,15 @@ class State:
                 f"the budget was changed from ({first.epsilon:g}, {first.delta!r}) to "
                 f"({budget.epsilon:g}, {budget.delta!r}): {self.changes[-1].reason}"
             )
-        voided = len(self.payments) - len(self.counted)
-        if voided:
+        states = [payment.state for payment in self.payments]
+        if voided := states.count("voided"):
             caveats.append(f"payments voided as never started, on somebody's word: {voided}")
+        if exchanged := states.count("exchanged"):
+            # Nothing came back, but whoever ran the first and then the second paid once.
+            caveats.append(
+                "payments exchanged as never started, on somebody's word, for others that cost no "
+                f"more and count in their place: {exchanged}"
+            )
         return tuple(caveats)
 
     def to_dict(self) -> dict[str, Any]:
@@ -235,6 +254,8 @@ class Replay:
     versions: list[Version] = field(default_factory=list)
     fingerprints: set[str] = field(default_factory=set)
     payments: dict[int, Payment] = field(default_factory=dict)
+    paid_for: dict[int, str] = field(default_factory=dict)  # which rows, by payment
+    exchanging: Payment | None = None  # whose successor the next entry must reserve
     hashes: list[str] = field(default_factory=list)
     last: Mapping[str, Any] | None = None
 
@@ -264,6 +285,8 @@ class Replay:
         _require(entry["hash"] == _hash(entry), "was changed after it was written")
         kind, number, time = entry["kind"], entry["number"], entry["time"]
         _require((kind == "open") == (number == 1), "opens the ledger twice")
+        if self.exchanging is not None:
+            _require(kind == "reserve", f"stands where payment {self.exchanging.number} goes on")
         match kind:
             case "open":
                 opened = json.loads(entry["event"])
@@ -280,26 +303,51 @@ class Replay:
             case "reserve":
                 payment_number = self.next_payment
                 _require(entry["payment"] == payment_number, "numbers its payment wrongly")
+                price = Price(entry["mu_squared"], entry["slack"])
+                if (old := self.exchanging) is not None:
+                    same_rows = entry["fingerprint"] == self.paid_for[old.number]
+                    _require(same_rows, f"is not for the rows of payment {old.number}")
+                    _require(no_dearer(price, old.price), f"costs more than payment {old.number}")
+                    self.exchanging = None
                 self.payments[payment_number] = Payment(
                     payment_number,
                     time,
                     entry["text"],
                     event_from_dict(json.loads(entry["event"])),
-                    Price(entry["mu_squared"], entry["slack"]),
+                    price,
                     "reserved",
                     entry["hash"],
                 )
-            case "commit" | "void":
-                payment = self.payments[entry["payment"]]
-                _require(payment.state == "reserved", f"settles payment {payment.number} twice")
-                state, reason = ("committed", "") if kind == "commit" else ("voided", entry["text"])
-                self.payments[payment.number] = replace(
-                    payment, state=state, settled=time, reason=reason
-                )
+                self.paid_for[payment_number] = entry["fingerprint"]
             case _:
-                _require(False, f"is of unknown kind {kind!r}")
+                _require(kind in MOVES, f"is of unknown kind {kind!r}")
+                self._move(entry)
         self.hashes.append(entry["hash"])
         self.last = entry
+
+    def _move(self, entry: Mapping[str, Any]) -> None:
+        """Let a payment go from one state to the next."""
+        kind, time = entry["kind"], entry["time"]
+        _require(entry["payment"] in self.payments, f"is a {kind} of a payment never reserved")
+        payment = self.payments[entry["payment"]]
+        allowed, state = MOVES[kind]
+        _require(
+            payment.state in allowed,
+            f"is a {kind} of payment {payment.number}, which is {payment.state} already",
+        )
+        payment = replace(payment, state=state)
+        if kind != "start":
+            payment = replace(payment, settled=time)
+        if not payment.counts:
+            payment = replace(payment, reason=entry["text"])
+        if kind == "exchange":
+            self.exchanging = payment
+        self.payments[payment.number] = payment
+
+
+def no_dearer(price: Price, old: Price) -> bool:
+    """Whether `price` takes no more of anything than `old`; not by a rounding."""
+    return price.mu_squared <= old.mu_squared and price.slack <= old.slack
 
 
 def chained(last: Mapping[str, Any] | None, **values: Any) -> dict[str, Any]:
@@ -329,6 +377,7 @@ def replay(connection: sa.Connection, address: str) -> Replay:
             number += 1
             replayed.take(row._asdict())
         ends = connection.execute(sa.select(head.c.number, head.c.hash)).all()
+        _require(replayed.exchanging is None, "exchanges a payment for none")
         state = replayed.state()
         _require([tuple(end) for end in ends] == [(state.entries, state.head)], "is not the last")
     except (KeyError, TypeError, ValueError, _Broken, DptuneError) as error:

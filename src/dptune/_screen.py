@@ -17,6 +17,7 @@ from dptune.privacy import (
     FullBatchRun,
     Guarantee,
     NoisyCount,
+    Parallel,
     PrivateMean,
     RandomStopping,
     SampledRun,
@@ -234,10 +235,16 @@ def _payments(state: "State") -> Table:
     table.add_column("mu", justify="right", no_wrap=True)
     table.add_column("of budget", justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    colors = {"reserved": "yellow", "committed": "green", "voided": "dim"}
+    colors = {
+        "reserved": "yellow",
+        "started": "cyan",
+        "committed": "green",
+        "voided": "dim",
+        "exchanged": "dim",
+    }
     everything = state.budget.mu_squared(state.spent.slack)
     for payment in state.payments:
-        counts = payment.state != "voided"
+        counts = payment.counts
         table.add_row(
             str(payment.number),
             payment.time[:10],
@@ -265,7 +272,9 @@ def _changes(state: "State") -> Table:
     ]
     rows += [(v.time, "version of the data set declared", v.reason) for v in state.versions]
     rows += [
-        (p.settled, f"payment {p.number} voided", p.reason) for p in state.payments if p.reason
+        (p.settled, f"payment {p.number} {p.state}", p.reason)
+        for p in state.payments
+        if not p.counts
     ]
     for time, what, why in sorted(rows, key=lambda row: row[0]):
         table.add_row(time[:16].replace("T", " "), what, Text(why))
@@ -284,6 +293,8 @@ def _event(event: Event) -> str:
             return f"private mean, noise {noise:g}"
         case Composition(parts=parts):
             return " + ".join(map(_event, parts))
+        case Parallel(parts=parts):
+            return " beside ".join(f"({_event(part)})" for part in parts)
         case RandomStopping(trial=trial, expected_trials=trials, distribution=distribution):
             return f"best of {trials:g} trials ({distribution}): {_event(trial)}"
 

@@ -62,3 +62,7 @@ class LedgerUnavailable(DptuneError):
 
 class MissingExtra(DptuneError):
     """The feature needs an optional package that is not installed."""
+
+
+class FolderProblem(DptuneError):
+    """A run folder cannot be written or is damaged; the ledger still knows what was spent."""

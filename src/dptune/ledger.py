@@ -2,14 +2,15 @@
 
 One ledger holds the budget of one private data set, in a SQLite file or in PostgreSQL. Every
 operation is one transaction that shuts out other writers, replays and verifies all entries, and
-adds at most one. What was reserved counts as spent until it is voided, whatever happens to the
-process; so the order is always: reserve, then touch the data, then commit.
+adds what it has to say or nothing. What was reserved counts as spent until it is voided, whatever
+happens to the process; so the order is always: reserve, start, then touch the data, then commit.
 
     rows = fingerprint_file("patients.csv")
     ledger = Ledger.create("patients.db", Budget(1.0, 1e-5), dataset="patients")
     ledger.declare(rows, reason="first version")
     run = FullBatchRun(steps=100, noise_multiplier=60.0)
     receipt = ledger.reserve(run, purpose="trial 1", fingerprint=rows)
+    ledger.start(receipt)
     ...  # train
     ledger.commit(receipt)
 """
@@ -92,7 +93,7 @@ class Ledger:
             return _chain.replay(connection, self.address).state()
 
     def spent(self) -> Price:
-        """Everything reserved or committed so far."""
+        """Everything reserved, started or committed so far."""
         return self.state().spent
 
     def remaining(self) -> Price:
@@ -140,33 +141,66 @@ class Ledger:
         slack = _validate.non_negative(slack=slack, at_most=1.0)
         price = accounting.price(event, slack=slack)  # may take a second: not while others wait
         with self._writing() as (past, append):
-            state = past.state()
             keyed = past.keyed(fingerprint)
             if keyed not in past.fingerprints:
-                raise WrongDataset(_wrong_dataset(state, self.address))
-            together = total([*(payment.price for payment in state.counted), price])
-            if not accounting.fits([*state.events, event], together, state.budget):
-                raise BudgetExceeded(_exceeded(state, price, together, purpose))
-            entry = append(
-                kind="reserve",
-                payment=past.next_payment,
-                event=json.dumps(event_to_dict(event)),
-                mu_squared=price.mu_squared,
-                slack=price.slack,
-                fingerprint=keyed,
-                text=purpose,
-            )
-        return Receipt(entry["payment"], state.dataset, event, price, entry["hash"])
+                raise WrongDataset(_wrong_dataset(past.state(), self.address))
+            _check_budget(past.state(), event, price, purpose)
+            return _reserve(past, append, event, price, fingerprint=keyed, text=purpose)
+
+    def start(self, receipt: Receipt) -> None:
+        """Record that the event may touch rows from now on; its payment can no longer be voided.
+
+        Guarantees: of all who start the same payment, one succeeds. The others get an error and
+        must not touch the rows for it.
+        """
+        with self._writing() as (past, append):
+            payment = self._payment(past, receipt, to="start")
+            append(kind="start", payment=payment.number, text="may touch rows from now on")
 
     def commit(self, receipt: Receipt) -> None:
         """Record that the event ran and its output exists."""
-        self._settle(receipt, kind="commit", text="done")
+        with self._writing() as (past, append):
+            payment = self._payment(past, receipt, to="commit")
+            append(kind="commit", payment=payment.number, text="done")
 
     def void(self, receipt: Receipt, *, reason: str) -> None:
         """Give a reservation back. Only for an event that never started: once a row was read, the
         payment stands, whatever became of the run."""
         _validate.text(reason=reason)
-        self._settle(receipt, kind="void", text=reason)
+        with self._writing() as (past, append):
+            payment = self._payment(past, receipt, to="void")
+            append(kind="void", payment=payment.number, text=reason)
+
+    def exchange(self, receipt: Receipt, event: Event, *, purpose: str | None = None) -> Receipt:
+        """Reserve `event` in the place of a payment that never started, for the same rows and, by
+        default, the same purpose. It may cost no more, in mu squared and in slack.
+
+        Guarantees: both happen or neither, and nobody else can take what is freed in between.
+        """
+        if purpose is not None:
+            _validate.text(purpose=purpose)
+        slack = receipt.price.slack if accounting.needs_slack(event) else 0.0
+        if accounting.needs_slack(event) and not slack:
+            raise InvalidInput(
+                f"a {event.kind} is priced outside a failure probability, and payment "
+                f"{receipt.payment} was paid without one; reserve the {event.kind} on its own."
+            )
+        price = accounting.price(event, slack=slack)  # may take a second: not while others wait
+        with self._writing() as (past, append):
+            old = self._payment(past, receipt, to="exchange")
+            if not _chain.no_dearer(price, old.price):
+                raise InvalidInput(
+                    f"payment {old.number} can be exchanged for what costs no more than mu squared "
+                    f"{old.price.mu_squared!r} and slack {old.price.slack!r}; this event costs "
+                    f"{price.mu_squared!r} and {price.slack!r}. Nothing was changed: add noise, or "
+                    "reserve it on its own."
+                )
+            text, fingerprint = purpose or old.purpose, past.paid_for[old.number]
+            reason = f"exchanged for payment {past.next_payment}, which costs no more"
+            append(kind="exchange", payment=old.number, text=reason)
+            # A sealed search that was alone may have fitted by its own profile, not by its price.
+            _check_budget(past.state(), event, price, text)
+            return _reserve(past, append, event, price, fingerprint=fingerprint, text=text)
 
     def change_budget(self, budget: Budget, *, reason: str) -> None:
         """Replace the budget from now on; the old one and the reason stay in the chain."""
@@ -182,34 +216,74 @@ class Ledger:
                 )
             append(kind="budget", epsilon=budget.epsilon, delta=budget.delta, text=reason)
 
-    def _settle(self, receipt: Receipt, *, kind: str, text: str) -> None:
-        with self._writing() as (past, append):
-            payment = past.payments.get(receipt.payment)
-            if payment is None or payment.entry != receipt.entry:
-                raise InvalidInput(
-                    f"payment {receipt.payment} of this receipt is not in {self.address}; it was "
-                    "paid from another ledger."
-                )
-            if payment.state != "reserved":
-                raise InvalidInput(
-                    f"payment {receipt.payment} is {payment.state} already; only a reserved "
-                    "payment can be committed or voided."
-                )
-            append(kind=kind, payment=receipt.payment, text=text)
+    def _payment(self, past: _chain.Replay, receipt: Receipt, *, to: str) -> Payment:
+        """The payment behind a receipt, if an entry of kind `to` may follow."""
+        payment = past.payments.get(receipt.payment)
+        if payment is None or payment.entry != receipt.entry:
+            raise InvalidInput(
+                f"payment {receipt.payment} of this receipt is not in {self.address}; it was "
+                "paid from another ledger."
+            )
+        allowed, _ = _chain.MOVES[to]
+        if payment.state not in allowed:
+            raise InvalidInput(_cannot_move(payment, to, allowed))
+        return payment
 
     @contextmanager
-    def _writing(self) -> Iterator[tuple[_chain.Replay, Callable[..., dict[str, Any]]]]:
-        """The verified past and a way to add one entry, in one exclusive transaction."""
+    def _writing(self) -> Iterator[tuple[_chain.Replay, "_Append"]]:
+        """The verified past and a way to add entries to it, in one exclusive transaction."""
         with self._store.writing(_chain.entries) as connection:
             past = _chain.replay(connection, self.address)
 
             def append(**values: Any) -> dict[str, Any]:
                 entry = _chain.chained(past.last, **values)
+                past.take(entry)  # what could not be read back is never written
                 connection.execute(sa.insert(_chain.entries), entry)
                 connection.execute(sa.update(_chain.head), _chain.end(entry))
                 return entry
 
             yield past, append
+
+
+_Append = Callable[..., dict[str, Any]]
+
+
+def _check_budget(state: State, event: Event, price: Price, purpose: str) -> None:
+    together = total([*(payment.price for payment in state.counted), price])
+    if not accounting.fits([*state.events, event], together, state.budget):
+        raise BudgetExceeded(_exceeded(state, price, together, purpose))
+
+
+def _reserve(
+    past: _chain.Replay, append: _Append, event: Event, price: Price, **values: str
+) -> Receipt:
+    entry = append(
+        kind="reserve",
+        payment=past.next_payment,
+        event=json.dumps(event_to_dict(event)),
+        mu_squared=price.mu_squared,
+        slack=price.slack,
+        **values,
+    )
+    return Receipt(entry["payment"], past.dataset, event, price, entry["hash"])
+
+
+def _cannot_move(payment: Payment, to: str, allowed: tuple[str, ...]) -> str:
+    if payment.state == "started":
+        never = {
+            "start": "started again; another try needs a payment of its own",
+            "void": "voided; commit it when its output exists, else leave it as it is",
+            "exchange": "exchanged; reserve the other event on its own",
+        }
+        return (
+            f"payment {payment.number} is started already: it may have read rows, so it counts "
+            f"and cannot be {never[to]}."
+        )
+    _, state = _chain.MOVES[to]
+    return (
+        f"payment {payment.number} is {payment.state} already; only one that is "
+        f"{' or '.join(allowed)} can be {state}."
+    )
 
 
 def _epsilon(price: Price, delta: float) -> str:

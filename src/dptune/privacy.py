@@ -289,6 +289,16 @@ class Guarantee:
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)
 
+    @staticmethod
+    def from_dict(plain: Mapping[str, Any]) -> "Guarantee":
+        """The reverse of `to_dict`."""
+        values = dict(plain)
+        for name in ("releases", "public_facts", "caveats"):
+            values[name] = tuple(values[name])
+        if values["replace_one_epsilon"] is None:
+            values["replace_one_epsilon"] = math.inf
+        return Guarantee(**values)
+
     def sections(self) -> list[tuple[str, str]]:
         """The statement as (heading, sentence) pairs."""
         epsilon, replaced = rounding.cost(self.epsilon), rounding.cost(self.replace_one_epsilon)

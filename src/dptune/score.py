@@ -69,6 +69,10 @@ class PublicScore:
     measure: str = "correct"
     loss_bound: float = 5.0
 
+    def __post_init__(self) -> None:
+        _validate.one_of(MEASURES, measure=self.measure)
+        _validate.store(self, loss_bound=_validate.positive(loss_bound=self.loss_bound))
+
     def event(self, trials: int, mu_squared: float) -> None:
         return None
 

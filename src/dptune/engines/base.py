@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from torch import Tensor
+
 from dptune.engines.randomness import Randomness
 from dptune.engines.rows import Rows
 from dptune.plan import TrainPlan
@@ -18,22 +20,40 @@ Model = TypeVar("Model")
 @dataclass(frozen=True)
 class Evaluation:
     """Exact results on some rows. On private rows these are private: only a noisy version may
-    leave."""
+    leave.
+
+    `weighted_correct` is the sum of the weights of all correct rows: `correct` where no weights
+    were given. `loss` is a mean.
+    """
 
     correct: int
     loss: float
     rows: int
+    weighted_correct: float
 
 
 class Engine(Protocol[Model]):
     """Trains models of one kind."""
 
     def fit_many(
-        self, plans: Sequence[TrainPlan], rows: Rows, randomness: Sequence[Randomness]
+        self,
+        plans: Sequence[TrainPlan],
+        rows: Rows,
+        randomness: Sequence[Randomness],
+        start: Sequence[Model | None] | None = None,
     ) -> list[Model]:
-        """One model per plan. Equal, up to rounding, to training them one by one."""
+        """One model per plan. Equal, up to rounding, to training them one by one. A plan with a
+        model in `start` goes on from where that model's run ended."""
         ...
 
-    def evaluate_many(self, models: Sequence[Model], rows: Rows) -> list[Evaluation]:
-        """How each model does on `rows`."""
+    def evaluate_many(
+        self,
+        models: Sequence[Model],
+        rows: Rows,
+        *,
+        loss_bound: float | None = None,
+        row_weights: Tensor | None = None,
+    ) -> list[Evaluation]:
+        """How each model does on `rows`. A row's loss counts from 0 to `loss_bound`, and a correct
+        row counts as much as `row_weights`, numbers from 0 to 1, say for its class."""
         ...

@@ -15,7 +15,7 @@ The two products read the features once each however many trials there are, whic
 search costs little more than one trial. Trials with fewer steps leave the batch when they end.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -37,11 +37,16 @@ _SAMPLED_ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Weights (outputs, columns) and, where the plan had one, a bias (outputs,)."""
+    """Weights (outputs, columns) and, where the plan had one, a bias (outputs,).
+
+    `velocity` (outputs, columns and bias) is for a run that will be continued: the momentum buffer
+    after the last step that read rows. Only sgd without averaging leaves one.
+    """
 
     weights: Tensor
     bias: Tensor | None
     loss: str
+    velocity: Tensor | None = None
 
     def logits(self, features: Tensor) -> Tensor:
         """(rows, outputs)"""
@@ -65,18 +70,45 @@ class LinearEngine:
         _validate.one_of(LOSSES, loss=loss)
         self.outputs, self.loss = _validate.whole(1, outputs=outputs), loss
 
+    @staticmethod
+    def pack(model: LinearModel) -> dict[str, Tensor]:
+        """A model as named tensors, to be stored."""
+        found = {"weights": model.weights, "bias": model.bias, "velocity": model.velocity}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+    @staticmethod
+    def unpack(tensors: Mapping[str, Tensor], loss: str) -> LinearModel:
+        """The reverse."""
+        bias, velocity = tensors.get("bias"), tensors.get("velocity")
+        return LinearModel(tensors["weights"], bias, loss, velocity)
+
     def fit_many(
-        self, plans: Sequence[TrainPlan], rows: Rows, randomness: Sequence[Randomness]
+        self,
+        plans: Sequence[TrainPlan],
+        rows: Rows,
+        randomness: Sequence[Randomness],
+        start: Sequence[LinearModel | None] | None = None,
     ) -> list[LinearModel]:
-        """One model per plan; full-batch plans of one kind share every pass over the rows."""
+        """One model per plan; full-batch plans of one kind share every pass over the rows.
+
+        A plan with a model in `start` continues from its weights, bias and momentum buffer, with
+        noise of its own: a run of many steps can be paid for and run in legs.
+        """
         if len(plans) != len(randomness):
             raise InvalidInput(f"{len(plans)} plans need as many streams; got {len(randomness)}.")
+        if start is None:
+            start = [None] * len(plans)
         self._check(plans, rows)
+        self._check_start(plans, rows, start)
         with _undisturbed(rows.device):
-            return self._fit_in_batches(plans, rows, randomness)
+            return self._fit_in_batches(plans, rows, randomness, start)
 
     def _fit_in_batches(
-        self, plans: Sequence[TrainPlan], rows: Rows, randomness: Sequence[Randomness]
+        self,
+        plans: Sequence[TrainPlan],
+        rows: Rows,
+        randomness: Sequence[Randomness],
+        start: Sequence[LinearModel | None],
     ) -> list[LinearModel]:
         batches: dict[object, list[int]] = {}
         for index, plan in enumerate(plans):
@@ -87,7 +119,10 @@ class LinearEngine:
         models: dict[int, LinearModel] = {}
         for indices in batches.values():
             fitted = self._fit_batch(
-                [plans[i] for i in indices], rows, [randomness[i] for i in indices]
+                [plans[i] for i in indices],
+                rows,
+                [randomness[i] for i in indices],
+                [start[i] for i in indices],
             )
             models.update(zip(indices, fitted, strict=True))
         return [models[index] for index in range(len(plans))]
@@ -108,6 +143,42 @@ class LinearEngine:
                     f"holds {rows.copies}."
                 )
 
+    def _check_start(
+        self, plans: Sequence[TrainPlan], rows: Rows, start: Sequence[LinearModel | None]
+    ) -> None:
+        if len(start) != len(plans):
+            raise InvalidInput(
+                f"{len(plans)} plans need as many starts, a model or None each; got {len(start)}."
+            )
+        for plan, model in zip(plans, start, strict=True):
+            if model is None:
+                continue
+            form = (plan.optimizer, plan.schedule, plan.averaging)
+            if form != ("sgd", "constant", "none"):
+                raise InvalidInput(
+                    "only sgd at a constant rate and without averaging can continue a run; this "
+                    "plan has (optimizer, schedule, averaging) = "
+                    f"({', '.join(form)}): train it in one piece."
+                )
+            if model.velocity is None:
+                raise InvalidInput(
+                    "the model to start from has no velocity, so its run cannot be continued; "
+                    "start from what fit_many made of an sgd plan without averaging."
+                )
+            bias = (self.outputs,) if plan.bias else None
+            wanted = (self.loss, (self.outputs, rows.columns), bias)
+            found = (
+                model.loss,
+                tuple(model.weights.shape),
+                None if model.bias is None else tuple(model.bias.shape),
+            )
+            velocity = (self.outputs, rows.columns + plan.bias)
+            if found != wanted or tuple(model.velocity.shape) != velocity:
+                raise InvalidInput(
+                    f"this plan on these rows continues a model of (loss, weights, bias) {wanted} "
+                    f"with velocity {velocity}; got {found} with {tuple(model.velocity.shape)}."
+                )
+
     def _check_targets(self, facts: TargetFacts) -> None:
         top = self.outputs - 1 if self.loss == "softmax" else 1
         labels = facts.whole and facts.low >= 0 and facts.high <= top
@@ -126,13 +197,24 @@ class LinearEngine:
             )
 
     def _fit_batch(
-        self, plans: list[TrainPlan], rows: Rows, randomness: list[Randomness]
+        self,
+        plans: list[TrainPlan],
+        rows: Rows,
+        randomness: list[Randomness],
+        start: list[LinearModel | None],
     ) -> list[LinearModel]:
-        pairs = zip(plans, randomness, strict=True)
-        weights = torch.stack([self._initial(plan, rows, streams) for plan, streams in pairs])
+        weights = torch.stack(
+            [
+                self._initial(plan, rows, streams) if model is None else _joined(model, rows)
+                for plan, streams, model in zip(plans, randomness, start, strict=True)
+            ]
+        )
         averaged = any(plan.averaging != "none" for plan in plans)
         average = weights.clone() if averaged else weights
         optimizer = KINDS[plans[0].optimizer](plans, weights)
+        for trial, model in enumerate(start):
+            if model is not None and model.velocity is not None:
+                optimizer.first[trial].copy_(model.velocity)
         noise = Noise([streams.noise(rows.device) for streams in randomness], weights)
         chunks = _chunk_source(plans[0], rows, randomness[0])
         release = Release.of(plans, weights)
@@ -145,8 +227,9 @@ class LinearEngine:
                 average.lerp_(weights, _fresh_share(optimizer.plans, step, weights))
             ended = [i for i, plan in enumerate(optimizer.plans) if plan.steps == step + 1]
             for position in ended:
+                velocity = _velocity(optimizer, position)  # free steps are no part of it
                 final = _finish(optimizer, weights[position], average[position], position, step)
-                models[trials[position]] = self._model(final, optimizer.plans[position])
+                models[trials[position]] = self._model(final, velocity, optimizer.plans[position])
             if ended:
                 kept = [i for i in range(len(trials)) if i not in ended]
                 index = torch.tensor(kept, dtype=torch.long, device=rows.device)
@@ -195,9 +278,28 @@ class LinearEngine:
         residuals = clipping.residuals_(logits, targets, self.loss)
         return clipping.clip_(residuals, chunk, clip_norms)
 
-    def evaluate_many(self, models: Sequence[LinearModel], rows: Rows) -> list[Evaluation]:
+    def evaluate_many(
+        self,
+        models: Sequence[LinearModel],
+        rows: Rows,
+        *,
+        loss_bound: float | None = None,
+        row_weights: Tensor | None = None,
+    ) -> list[Evaluation]:
         """Counts of correct rows and mean losses, all models in one pass; only the first copy of
-        a row is looked at. For squared loss no row counts as correct."""
+        a row is looked at. For squared loss no row counts as correct.
+
+        With a `loss_bound` each row's loss is brought into [0, loss_bound] before it is summed.
+        `row_weights` has one number in [0, 1] per class, which is what a correct row of that
+        class adds to `weighted_correct`.
+
+        Guarantees: one row moves the number of correct rows and their weight by at most 1, and the
+        sum of the losses by at most `loss_bound`, up to rounding in float64.
+        """
+        if loss_bound is not None:
+            loss_bound = _validate.positive(loss_bound=loss_bound)
+        if row_weights is not None:
+            row_weights = self._checked_weights(row_weights).to(rows.device)
         self._check_targets(rows.target_facts)
         for model in models:
             if model.weights.shape != (self.outputs, rows.columns):
@@ -206,13 +308,35 @@ class LinearEngine:
                     f"of {tuple(model.weights.shape)}."
                 )
         with _undisturbed(rows.device):
-            return self._evaluate(models, rows)
+            return self._evaluate(models, rows, loss_bound, row_weights)
 
-    def _evaluate(self, models: Sequence[LinearModel], rows: Rows) -> list[Evaluation]:
+    def _checked_weights(self, row_weights: Tensor) -> Tensor:
+        classes = {"softmax": self.outputs, "binary": 2}.get(self.loss)
+        if classes is None or (self.loss == "binary" and self.outputs > 1):
+            raise InvalidInput(
+                f"weights by class need one label a row; {self.loss} loss with {self.outputs} "
+                "outputs has none. Leave row_weights out."
+            )
+        weights = torch.as_tensor(row_weights).detach().to(torch.float64)
+        if weights.shape != (classes,) or not bool(((weights >= 0) & (weights <= 1)).all()):
+            raise InvalidInput(
+                f"row_weights are {classes} numbers from 0 to 1, one per class; got shape "
+                f"{tuple(weights.shape)} with {weights.flatten().tolist()[:20]}."
+            )
+        return weights
+
+    def _evaluate(
+        self,
+        models: Sequence[LinearModel],
+        rows: Rows,
+        loss_bound: float | None,
+        row_weights: Tensor | None,
+    ) -> list[Evaluation]:
         if not models:
             return []
         weights = torch.cat([model.weights for model in models]).to(rows.device, rows.dtype)
         correct = torch.zeros(len(models), dtype=torch.long, device=rows.device)
+        weighted = torch.zeros(len(models), dtype=torch.float64, device=rows.device)
         losses = torch.zeros(len(models), dtype=torch.float64, device=rows.device)
         for chunk in rows.chunks():
             logits = _product(weights, chunk.features[:, 0].T).view(len(models), self.outputs, -1)
@@ -220,18 +344,25 @@ class LinearEngine:
                 if model.bias is not None:
                     logits[index] += model.bias.to(logits)[:, None]
             hits, loss = _outcomes(logits, chunk.targets, self.loss)
-            correct += hits
-            losses += loss
+            if loss_bound is not None:
+                # A model that diverged has losses that are no numbers: they must not escape.
+                loss = loss.nan_to_num(nan=loss_bound).clamp(0, loss_bound)
+            correct += hits.sum(1)
+            losses += loss.sum(1)
+            if row_weights is not None:
+                weighted += hits.double() @ row_weights[chunk.targets.long()]
         return [
-            Evaluation(int(hits), float(loss) / rows.count, rows.count)
-            for hits, loss in zip(correct, losses, strict=True)
+            Evaluation(int(hits), float(loss) / rows.count, rows.count, float(weight))
+            for hits, loss, weight in zip(
+                correct, losses, correct if row_weights is None else weighted, strict=True
+            )
         ]
 
-    def _model(self, weights: Tensor, plan: TrainPlan) -> LinearModel:
+    def _model(self, weights: Tensor, velocity: Tensor | None, plan: TrainPlan) -> LinearModel:
         weights = weights.clone()
         if plan.bias:
-            return LinearModel(weights[:, :-1], weights[:, -1], self.loss)
-        return LinearModel(weights, None, self.loss)
+            return LinearModel(weights[:, :-1], weights[:, -1], self.loss, velocity)
+        return LinearModel(weights, None, self.loss, velocity)
 
 
 @dataclass(frozen=True)
@@ -318,6 +449,20 @@ def _fresh_share(plans: Sequence[TrainPlan], step: int, like: Tensor) -> Tensor:
     return per_trial(shares, like)
 
 
+def _joined(model: LinearModel, rows: Rows) -> Tensor:
+    """A model's weights with its bias, if there is one, as the last column."""
+    parts = [model.weights] if model.bias is None else [model.weights, model.bias[:, None]]
+    dtype = _accumulator(rows.dtype)
+    return torch.cat([part.to(rows.device, dtype) for part in parts], 1)
+
+
+def _velocity(optimizer: Optimizer, position: int) -> Tensor | None:
+    """What a continued run needs to know beside the weights."""
+    if not isinstance(optimizer, Sgd) or optimizer.plans[position].averaging != "none":
+        return None
+    return optimizer.first[position].clone()
+
+
 def _finish(
     optimizer: Optimizer, weights: Tensor, average: Tensor, position: int, step: int
 ) -> Tensor:
@@ -332,21 +477,22 @@ def _finish(
 
 
 def _outcomes(logits: Tensor, targets: Tensor, loss: str) -> tuple[Tensor, Tensor]:
-    """Correct rows and summed loss of each model; logits (models, outputs, rows)."""
+    """Whether each row is correct, and its loss, for each model: (models, rows) from logits
+    (models, outputs, rows). Losses are float64, in which a bound on them is exact."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if loss == "softmax":
-        correct = (logits.argmax(1) == targets).sum(1)
+        correct = logits.argmax(1) == targets
         rows = torch.arange(len(targets), device=targets.device)
         log_likelihood = logits[:, targets.long(), rows] - logits.logsumexp(1)
-        return correct, -log_likelihood.sum(1, dtype=torch.float64)
+        return correct, -log_likelihood.double()
     values = clipping.as_columns(targets, logits)
     if loss == "binary":
-        correct = ((logits > 0) == (values > 0.5)).all(1).sum(1)
+        correct = ((logits > 0) == (values > 0.5)).all(1)
         losses = torch.nn.functional.softplus(logits) - values * logits
     else:
-        correct = torch.zeros(len(logits), dtype=torch.long, device=logits.device)
+        correct = torch.zeros_like(logits[:, 0], dtype=torch.bool)
         losses = (logits - values).square() / 2
-    return correct, losses.sum((1, 2), dtype=torch.float64)
+    return correct, losses.sum(1, dtype=torch.float64)
 
 
 @contextmanager

@@ -104,6 +104,7 @@ class Situation:
     history: Sequence[Trial]
     census: Census | None
     choices: np.random.Generator  # for public choices, the same after a resume
+    delta: float  # of the budget, at which epsilons are meant
 
 
 class SearchMethod(Protocol):
@@ -122,20 +123,31 @@ class SearchMethod(Protocol):
 
 
 def schedule(
-    method: SearchMethod, budget: Budget, facts: Facts, score: Score, *, aside: float = 0.0
+    method: SearchMethod,
+    budget: Budget,
+    facts: Facts,
+    score: Score,
+    *,
+    aside: float = 0.0,
+    slack: float = 0.0,
+    searched: bool = False,
 ) -> Schedule:
     """What each part of a study costs: fixed now, whatever the trials will show.
 
-    `aside` is mu^2 that something else needs first (a private mean).
+    `aside` is mu^2 that something else needs first (a private mean), `slack` the failure
+    probability of every run. `searched`: the search is done and paid for, only the final run is
+    left.
     """
-    everything = budget.mu_squared()
-    sweeps = method.sweeps(budget, facts)
+    sweeps = () if searched else method.sweeps(budget, facts)
+    runs = 1 + sum(sweep.trials for sweep in sweeps)
+    everything = budget.mu_squared(runs * slack)
     compared = [sweep for sweep in sweeps if sweep.trials > 1]
     priced = tuple(_scored(sweep, score, everything, len(compared)) for sweep in sweeps)
-    census = _census(everything, facts) if method.wants_census else None
+    counted = method.wants_census and not searched
+    census = _census(everything, facts) if counted else None
     spent = [aside] + ([accounting.price(census).mu_squared] if census else [])
     spent += [_price(sweep, score) for sweep in priced]
-    left = (everything - math.fsum(spent)) * (1 - 1e-12)  # sums may not exceed it by a rounding
+    left = everything * (1 - 1e-12) - math.fsum(spent)  # sums may not exceed it by a rounding
     if left <= 0:
         raise BudgetExceeded(
             f"the search alone needs more than epsilon {cost(budget.epsilon)} at delta "
@@ -180,15 +192,11 @@ def draft(recipe: TrainPlan, setting: Setting) -> TrainPlan:
 
 def calibrated(plan: TrainPlan, mu_squared: float, slack: float) -> TrainPlan:
     """The plan with the noise that makes it cost `mu_squared`, rounded toward privacy."""
-    mu = math.sqrt(mu_squared)
+    mu = math.sqrt(mu_squared) * (1 - 4e-16)  # the square may not exceed it by a rounding
     if plan.sampling_rate is not None:
         run = accounting.calibrate_sampled(
             mu=mu, slack=slack, steps=plan.steps, sampling_rate=plan.sampling_rate
         )
         return replace(plan, noise_multiplier=run.noise_multiplier)
     noise = accounting.calibrate_full_batch(mu=mu, steps=plan.steps).noise_multiplier
-    while True:
-        plan = replace(plan, noise_multiplier=noise)
-        if accounting.price(plan.event).mu_squared <= mu_squared:
-            return plan
-        noise = math.nextafter(noise, math.inf)
+    return replace(plan, noise_multiplier=noise)

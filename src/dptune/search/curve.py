@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _TOPS = np.linspace(-3.0, 3.0, 241)
-_HEIGHTS = np.geomspace(0.1, 60.0, 33)  # in points of accuracy per unit of log c
+_HEIGHTS = np.geomspace(0.1, 60.0, 129)  # in points of accuracy per unit of log c
 _TYPICAL_HEIGHT, _SPREAD_OF_HEIGHTS = 4.0, 0.7
 
 

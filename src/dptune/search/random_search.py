@@ -21,7 +21,8 @@ class RandomSearch:
         return ()
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
-        low, high = map(math.log, situation.space.learning_rate)
-        rate = math.exp(situation.choices.uniform(low, high))
+        low, high = situation.space.learning_rate
+        rate = math.exp(situation.choices.uniform(math.log(low), math.log(high)))
+        rate = min(max(rate, low), high)  # exp(log(x)) may miss x by a rounding
         least, most = situation.space.steps
         return [Setting(rate, int(situation.choices.integers(least, most, endpoint=True)))]

@@ -1,5 +1,6 @@
 """Where hyperparameters are looked for, and how a total step size becomes a rate and steps."""
 
+import math
 from dataclasses import dataclass, replace
 
 from dptune import _validate
@@ -66,14 +67,14 @@ class Space:
         least, most = self.steps
         while least < most:  # the most steps that do not move too far at the least rate
             middle = (least + most + 1) // 2
-            if low * moved(middle) <= displacement:
+            if low * moved(middle) <= displacement * (1 + 1e-12):  # not one less by a rounding
                 least = middle
             else:
                 most = middle - 1
         rate = displacement / moved(least)
-        if low <= rate <= high:
-            return Setting(rate, least)
         clamped = min(max(rate, low), high)
+        if math.isclose(clamped, rate, rel_tol=1e-12):  # a rounding is nothing to tell
+            return Setting(clamped, least)
         note = (
             f"the space ends at learning rate {clamped:g} with {least} steps; {rate:.3g} was wanted"
         )
@@ -83,7 +84,7 @@ class Space:
         """The nearest r inside the space, and a note where it is another."""
         low, high = self.total_step_size
         inside = min(max(total_step_size, low), high)
-        if inside == total_step_size:
+        if math.isclose(inside, total_step_size, rel_tol=1e-12):
             return inside, ()
         return inside, (f"r {total_step_size:.4g} is outside the space and became {inside:.4g}",)
 

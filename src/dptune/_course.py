@@ -1,0 +1,389 @@
+"""The course of a study over private rows, step by step, from wherever it stands.
+
+Every step is the same dance: start the payment in the ledger, touch the rows, put the result on
+disk, commit the payment. After a crash the ledger says what was started; what was started and left
+no result may have touched rows, so it stays paid and is never run again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dptune._outline import Outline, leg_label, side_by_side
+from dptune._payments import Payments
+from dptune.artifacts import RunFolder
+from dptune.data import Data
+from dptune.engines.base import Evaluation
+from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.engines.randomness import Randomness
+from dptune.engines.rows import MemoryRows
+from dptune.errors import FolderProblem
+from dptune.executors import Executor
+from dptune.plan import TrainPlan
+from dptune.preprocess import Preprocessing, private_mean, standardization
+from dptune.privacy import Receipt
+from dptune.score import UnpaidScore, released
+from dptune.search.base import Census, Schedule, Stage
+from dptune.trial import Trial
+
+_NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
+_MEAN, _CENSUS, _FINAL = "models/mean.safetensors", "census.json", "models/final.safetensors"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What may be shown while a study runs."""
+
+    doing: str
+    schedule: Schedule
+    trials: tuple[Trial, ...]
+    spent: float  # share of the budget's mu^2 that is used by now
+
+
+Watch = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Course:
+    """A study at work. Everything its steps return was paid for and may be shown."""
+
+    outline: Outline
+    engine: LinearEngine
+    data: Data
+    folder: RunFolder
+    payments: Payments
+    executor: Executor
+    watch: Watch
+
+    def prepare(self) -> Preprocessing:
+        """How features are prepared: by public numbers, and a private mean where one is paid."""
+        asked = self.outline.config.preparation
+        plain = Preprocessing(unit_rows=asked.unit_rows)
+        if asked.standardize:
+            plain = replace(standardization(self.data.public_features()), unit_rows=asked.unit_rows)
+        if self.outline.mean is None:
+            return plain
+        stored = self.folder.read_tensors(_MEAN)
+        if stored is None:
+            receipt = self.payments.begin("private mean")
+            if receipt is None:  # lost: the study goes on without it
+                return plain
+            self._tell("private mean", [])
+            rows = plain.apply(self.data.features_for(receipt))
+            noise = self.outline.mean.noise_multiplier
+            mean = private_mean(rows, noise, self.outline.count, _fresh_normal)
+            self.folder.write_tensors(_MEAN, {"mean": torch.from_numpy(mean)})
+            stored = ({"mean": torch.from_numpy(mean)}, {})
+        self.payments.settle("private mean")
+        return replace(plain, center=stored[0]["mean"].numpy())
+
+    def census(self, preprocessing: Preprocessing) -> Census | None:
+        """Paid counts of rows by class and by length; None where not wanted, or lost."""
+        event = self.outline.schedule.census
+        if event is None:
+            return None
+        stored = self.folder.read_json(_CENSUS)
+        if stored is None:
+            receipt = self.payments.begin("census")
+            if receipt is None:
+                return None
+            self._tell("counting rows by class", [])
+            rows = self.data.open(receipt, preprocessing, **self._place)
+            classes, lengths = _histograms(rows, self.outline.outputs)
+            classes += event.noise * _fresh_normal(classes.shape)
+            lengths += event.noise * _fresh_normal(lengths.shape)
+            unit = self.outline.facts.unit_rows
+            stored = {
+                "classes": classes.tolist() if self.outline.has_classes else [],
+                "noise": event.noise,
+                "row_norm": 1.0 if unit else _typical_norm(lengths, event.noise),
+            }
+            self.folder.write_json(_CENSUS, stored)
+        self.payments.settle("census")
+        return census_from(stored)
+
+    def sweep(
+        self,
+        stage: Stage,
+        numbers: range,
+        trials: list[Trial],
+        preprocessing: Preprocessing,
+        census: Census | None,
+    ) -> list[Trial]:
+        """`trials`, with those of this sweep trained and compared."""
+        train, scoring = self.data, self.data
+        if self.outline.holds_out:
+            train, scoring = self.data.held_out(getattr(self.outline.config.score, "every"))  # noqa: B009
+        trials, receipt = self._train(stage, numbers, trials, train, preprocessing, census)
+        compared = self._compare(stage, numbers, trials, scoring, preprocessing, census, receipt)
+        for number in numbers:
+            self.payments.settle(self._label(stage, number))
+        return compared
+
+    def _train(
+        self,
+        stage: Stage,
+        numbers: range,
+        trials: list[Trial],
+        data: Data,
+        preprocessing: Preprocessing,
+        census: Census | None,
+    ) -> tuple[list[Trial], Receipt | None]:
+        """All trials of the sweep that are not there yet; the receipt where this call paid."""
+        missing = [n for n in numbers if all(trial.number != n for trial in trials)]
+        if not missing:
+            return trials, None
+        earlier = [trial for trial in trials if trial.number < numbers.start]
+        settings = self.outline.suggest(stage, earlier, census)
+        plans = {
+            number: self.outline.plan(setting, stage, data.count)
+            for number, setting in zip(numbers, settings, strict=True)
+        }
+        records = {
+            number: Trial(
+                number=number, stage=stage.name, plan=plans[number], mu=stage.mu, notes=s.notes
+            )
+            for number, s in zip(numbers, settings, strict=True)
+        }
+        unfinished = [number for number in missing if not self._has_model(number)]
+        receipts = self._begin(stage, unfinished, plans)
+        if receipts:
+            self._tell(f"{stage.name}: training {len(receipts)} trials", trials)
+            rows = data.open(next(iter(receipts.values())), preprocessing, **self._place)
+            models = self.executor.fit(
+                self.engine,
+                [plans[number] for number in receipts],
+                rows,
+                [self._randomness(number) for number in receipts],
+            )
+            for number, model in zip(receipts, models, strict=True):
+                if model is not None:
+                    self.folder.write_tensors(_trial_file(number), self.engine.pack(model))
+        for number in missing:
+            lost = not self._has_model(number)
+            trials = [*trials, replace(records[number], lost=lost)]
+        self.folder.write_trials(trials)
+        if not self.outline.holds_out:  # there the payment is for the scores too
+            for number in receipts:
+                self.payments.settle(self._label(stage, number))
+        return trials, next(iter(receipts.values()), None)
+
+    def _begin(
+        self, stage: Stage, numbers: Sequence[int], plans: Mapping[int, TrainPlan]
+    ) -> dict[int, Receipt]:
+        """Receipts for those that nobody began before."""
+        if self.outline.holds_out and stage.score:
+            event = side_by_side([plan.event for plan in plans.values()], stage.score)
+            receipt = self.payments.begin(stage.name, event) if numbers else None
+            return {} if receipt is None else dict.fromkeys(numbers, receipt)
+        began = {n: self.payments.begin(self._label(stage, n), plans[n].event) for n in numbers}
+        return {number: receipt for number, receipt in began.items() if receipt is not None}
+
+    def _compare(
+        self,
+        stage: Stage,
+        numbers: range,
+        trials: list[Trial],
+        data: Data,
+        preprocessing: Preprocessing,
+        census: Census | None,
+        receipt: Receipt | None,
+    ) -> list[Trial]:
+        """The trials of the sweep with their scores; without, where the scores were lost."""
+        label = f"scores of {stage.name}"
+        alive = [trial for trial in trials if trial.number in numbers and not trial.lost]
+        if any(trial.score is None for trial in alive) and len(alive) > 1:
+            rows = self._scoring_rows(stage, label, data, preprocessing, receipt)
+            if rows is None:
+                return trials
+            self._tell(f"{stage.name}: comparing {len(alive)} trials", trials)
+            values, noise = self._scores(stage, alive, rows, data, census)
+            scored = {
+                trial.number: trial.scored(value, noise)
+                for trial, value in zip(alive, values, strict=True)
+            }
+            trials = [scored.get(trial.number, trial) for trial in trials]
+            self.folder.write_trials(trials)
+            self._tell(f"{stage.name}: compared", trials)
+        if stage.score and not self.outline.holds_out:
+            self.payments.settle(label)
+        return trials
+
+    def _scoring_rows(
+        self,
+        stage: Stage,
+        label: str,
+        data: Data,
+        preprocessing: Preprocessing,
+        receipt: Receipt | None,
+    ) -> MemoryRows | None:
+        """The rows that compare; None where they were looked at before and the result is lost."""
+        if isinstance(self.outline.config.score, UnpaidScore):
+            receipt = self.payments.receipt(f"trial {_first_number(self.outline, stage)}")
+        elif stage.score is None:
+            return data.public_rows(preprocessing, **self._place)
+        elif not self.outline.holds_out:
+            receipt = self.payments.begin(label)
+        return None if receipt is None else data.open(receipt, preprocessing, **self._place)
+
+    def _scores(
+        self,
+        stage: Stage,
+        alive: Sequence[Trial],
+        rows: MemoryRows,
+        data: Data,
+        census: Census | None,
+    ) -> tuple[list[float], float]:
+        """Shares of rows, and the noise on them."""
+        score = self.outline.config.score
+        weights = census.weights if census and stage.score and score.measure == "correct" else None
+        evaluations = self.engine.evaluate_many(
+            [self._model(trial.number) for trial in alive],
+            rows,
+            loss_bound=score.loss_bound if score.measure == "loss" else None,
+            row_weights=None if weights is None else torch.tensor(weights, dtype=torch.float64),
+        )
+        exact = [_worth(evaluation, score.measure, score.loss_bound) for evaluation in evaluations]
+        if stage.score is None:  # public rows, or the paper's unpaid score
+            return [value / rows.count for value in exact], 0.5 * rows.count**-0.5
+        everything = float(data.count)
+        if weights is not None and census is not None:
+            counts = zip(weights, census.classes, strict=True)
+            share = data.count / self.outline.count
+            everything = share * sum(weight * max(count, 0.0) for weight, count in counts)
+        noisy = released(exact, stage.score.noise, lambda n: _fresh_normal((n,)).tolist())
+        return [value / everything for value in noisy], stage.score.noise / everything
+
+    def final_run(
+        self, trials: list[Trial], preprocessing: Preprocessing, census: Census | None
+    ) -> tuple[LinearModel, Trial]:
+        """The rest of the budget in one run, paid leg by leg."""
+        stage = self.outline.schedule.final
+        (setting,) = self.outline.suggest(stage, trials, census)
+        plans = self.outline.leg_plans(setting)
+        model, done = self._checkpoint()
+        lost: list[int] = []
+        for leg, plan in enumerate(plans, start=1):
+            if leg > done:
+                receipt = self.payments.begin(leg_label(leg), plan.event)
+                if receipt is None:
+                    lost.append(leg)
+                    continue
+                self._tell(f"final run: leg {leg} of {len(plans)}", trials)
+                rows = self.data.open(receipt, preprocessing, **self._place)
+                randomness = [self._randomness(0)]
+                model = self.engine.fit_many([plan], rows, randomness, start=[model])[0]
+                self.folder.write_tensors(_FINAL, self.engine.pack(model), leg=leg)
+            self.payments.settle(leg_label(leg))
+        notes = list(setting.notes)
+        if lost:
+            notes.append(
+                f"{len(lost)} of {len(plans)} legs of the final run were cut off: paid for, and "
+                "lost to the model"
+            )
+        record = Trial(
+            number=len(trials) + 1,
+            stage=stage.name,
+            plan=self.outline.plan(setting, stage),
+            mu=stage.mu,
+            notes=tuple(notes),
+        )
+        if model is None:
+            return self._best_of(trials, record)
+        self._tell("done", [*trials, record])
+        return model, record
+
+    def _best_of(self, trials: Sequence[Trial], final: Trial) -> tuple[LinearModel, Trial]:
+        """A trial instead of a final run that was lost as a whole."""
+        alive = [trial for trial in trials if not trial.lost and self._has_model(trial.number)]
+        if not alive:
+            raise FolderProblem(
+                "every run of this study was cut off before its result was on disk; what was paid "
+                "is spent and there is no model. Start a new study if the budget allows one."
+            )
+        best = max(alive, key=lambda trial: trial.score or 0.0)
+        note = f"the final run was lost as a whole, so this is trial {best.number}"
+        return self._model(best.number), replace(best, notes=(*final.notes, note))
+
+    def _checkpoint(self) -> tuple[LinearModel | None, int]:
+        stored = self.folder.read_tensors(_FINAL)
+        if stored is None:
+            return None, 0
+        return self.engine.unpack(stored[0], self.engine.loss), int(stored[1]["leg"])
+
+    def _has_model(self, number: int) -> bool:
+        return (self.folder.path / _trial_file(number)).exists()
+
+    def _model(self, number: int) -> LinearModel:
+        stored = self.folder.read_tensors(_trial_file(number))
+        if stored is None:
+            raise FolderProblem(f"{self.folder.path / _trial_file(number)} is missing.")
+        return self.engine.unpack(stored[0], self.engine.loss)
+
+    def _label(self, stage: Stage, number: int) -> str:
+        return stage.name if self.outline.holds_out else f"trial {number}"
+
+    def _randomness(self, number: int) -> Randomness:
+        return Randomness(seed=self.outline.config.seed, trial=number)
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        config = self.outline.config
+        return {"device": config.device, "precision": config.precision}
+
+    def _tell(self, doing: str, trials: Sequence[Trial]) -> None:
+        used = self.payments.used().mu_squared / self.outline.config.budget.mu_squared()
+        self.watch(Progress(doing, self.outline.schedule, tuple(trials), used))
+
+
+def census_from(stored: Mapping[str, Any]) -> Census:
+    return Census(
+        classes=tuple(stored["classes"]), noise=stored["noise"], row_norm=stored["row_norm"]
+    )
+
+
+def _trial_file(number: int) -> str:
+    return f"models/trial-{number}.safetensors"
+
+
+def _first_number(outline: Outline, stage: Stage) -> int:
+    return next(numbers.start for sweep, numbers in outline.sweeps() if sweep == stage)
+
+
+def _worth(evaluation: Evaluation, measure: str, loss_bound: float) -> float:
+    """A sum over rows, each from 0 to 1; more is better."""
+    if measure == "loss":
+        return evaluation.rows * (1 - evaluation.loss / loss_bound)
+    return evaluation.weighted_correct
+
+
+def _fresh_normal(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Standard normal numbers that nobody can repeat."""
+    stream = Randomness().noise(torch.device("cpu"))
+    drawn: NDArray[np.float64] = stream.normal_(torch.empty(shape, dtype=torch.float64)).numpy()
+    return drawn
+
+
+def _histograms(rows: MemoryRows, classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Rows by class and by length; each row is in one cell of each."""
+    by_class, by_length = np.zeros(classes), np.zeros(len(_NORM_EXPONENTS))
+    for chunk in rows.chunks():
+        exponents = torch.log2(chunk.norms[:, 0].double()).cpu().numpy()
+        cells = np.clip(np.rint(2 * (exponents - _NORM_EXPONENTS[0])), 0, len(by_length) - 1)
+        by_length += np.bincount(cells.astype(int), minlength=len(by_length))
+        if not chunk.targets.is_floating_point():
+            by_class += np.bincount(chunk.targets.cpu().numpy(), minlength=classes)
+    return by_class, by_length
+
+
+def _typical_norm(noisy: NDArray[np.float64], noise: float) -> float:
+    """The median length, from cells that stand out of the noise; 1 where none does."""
+    clear = np.where(noisy > 4 * noise, noisy, 0.0)
+    if not clear.any():
+        return 1.0
+    middle = int(np.searchsorted(np.cumsum(clear), clear.sum() / 2))
+    return float(2.0 ** _NORM_EXPONENTS[middle])

@@ -1,0 +1,168 @@
+"""What a study will do and pay for, worked out before a row is read."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dptune import accounting
+from dptune.config import Config
+from dptune.plan import TrainPlan
+from dptune.privacy import Composition, Event, NoisyCount, Parallel, PrivateMean
+from dptune.score import HeldOutScore
+from dptune.search.base import (
+    Census,
+    Facts,
+    Schedule,
+    Situation,
+    Stage,
+    calibrated,
+    draft,
+    schedule,
+)
+from dptune.search.space import Setting
+from dptune.trial import Trial
+
+LEGS = 5
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The prices, plans and labels of one study.
+
+    `count` is the public number of rows. With `reused`, an earlier study has paid for the search.
+    """
+
+    config: Config
+    count: int
+    columns: int
+    outputs: int
+    has_classes: bool
+    reused: bool
+
+    @cached_property
+    def recipe(self) -> TrainPlan:
+        return self.config.plan(self.count)
+
+    @cached_property
+    def facts(self) -> Facts:
+        preparation = self.config.preparation
+        unit_rows = preparation.unit_rows and not preparation.center_share
+        return Facts(columns=self.columns, outputs=self.outputs, unit_rows=unit_rows)
+
+    @cached_property
+    def mean(self) -> PrivateMean | None:
+        share = self.config.preparation.center_share * self.config.budget.mu_squared()
+        return PrivateMean(noise_multiplier=1 / math.sqrt(share)) if share else None
+
+    @cached_property
+    def slack(self) -> float:
+        """Of each run, where runs are sampled."""
+        rate = self.recipe.sampling_rate or getattr(self.config.search, "sampling_rate", None)
+        return accounting.default_slack(self.config.budget.delta) if rate else 0.0
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        planned = schedule(
+            self.config.search,
+            self.config.budget,
+            self.facts,
+            self.config.score,
+            aside=accounting.price(self.mean).mu_squared if self.mean else 0.0,
+            slack=self.slack,
+            searched=self.reused,
+        )
+        if not self.has_classes and self.facts.unit_rows:  # nothing to count
+            return replace(planned, census=None)
+        return planned
+
+    @cached_property
+    def legs(self) -> int:
+        """In how many parts the final run is paid, so that a crash loses one of them."""
+        recipe = self.recipe
+        plain = recipe.averaging == "none" and recipe.schedule == "constant" and not self.slack
+        continuable = recipe.optimizer == "sgd" and plain
+        return min(LEGS, self.config.space.steps[0]) if continuable else 1
+
+    @property
+    def holds_out(self) -> bool:
+        return isinstance(self.config.score, HeldOutScore)
+
+    def sweeps(self) -> list[tuple[Stage, range]]:
+        """Every sweep with the numbers of its trials, from 1."""
+        numbered, first = [], 1
+        for sweep in self.schedule.sweeps:
+            numbered.append((sweep, range(first, first + sweep.trials)))
+            first += sweep.trials
+        return numbered
+
+    def payments(self) -> list[tuple[str, Event]]:
+        """Everything, in the order it will happen, with a label. Runs are planned at the most
+        steps; another number of steps costs the same."""
+        listed: list[tuple[str, Event]] = []
+        if self.mean:
+            listed.append(("private mean", self.mean))
+        if self.schedule.census:
+            listed.append(("census", self.schedule.census))
+        longest = Setting(self.config.space.learning_rate[0], self.config.space.steps[1])
+        for sweep, numbers in self.sweeps():
+            run = self.plan(longest, sweep).event
+            if self.holds_out and sweep.score:
+                listed.append((sweep.name, side_by_side([run] * sweep.trials, sweep.score)))
+                continue
+            listed += [(f"trial {number}", run) for number in numbers]
+            if sweep.score:
+                listed.append((f"scores of {sweep.name}", sweep.score))
+        legs = enumerate(self.leg_plans(longest), start=1)
+        return listed + [(leg_label(leg), plan.event) for leg, plan in legs]
+
+    def plan(self, setting: Setting, stage: Stage, rows: int | None = None) -> TrainPlan:
+        """A run of `stage` with this setting; `rows` where it sees only a part of them."""
+        drawn = draft(self.recipe, setting)
+        drawn = drawn if rows is None else replace(drawn, rows=rows)
+        return calibrated(drawn, stage.mu_squared, self.slack)
+
+    def leg_plans(self, setting: Setting) -> list[TrainPlan]:
+        """The final run cut into legs of equal price; only the last takes free steps."""
+        leg_stage = replace(
+            self.schedule.final, mu_squared=self.schedule.final.mu_squared / self.legs
+        )
+        plans = []
+        for leg in range(self.legs):
+            start, end = (setting.steps * part // self.legs for part in (leg, leg + 1))
+            plan = self.plan(replace(setting, steps=end - start), leg_stage)
+            plans.append(plan if leg == self.legs - 1 else replace(plan, free_steps=0))
+        return plans
+
+    def situation(self, stage: Stage, history: Sequence[Trial], census: Census | None) -> Situation:
+        """What the search may know now; its public choices depend on the seed and the stage, so
+        that they are the same after a resume."""
+        words = f"{self.config.seed}/{stage.name}".encode()
+        key = int.from_bytes(hashlib.sha256(words).digest(), "big")
+        return Situation(
+            facts=self.facts,
+            recipe=self.recipe,
+            space=self.config.space,
+            history=history,
+            census=census,
+            choices=np.random.default_rng(key),
+            delta=self.config.budget.delta,
+        )
+
+    def suggest(
+        self, stage: Stage, history: Sequence[Trial], census: Census | None
+    ) -> list[Setting]:
+        """The next settings, one a trial."""
+        return self.config.search.suggest(stage, self.situation(stage, history, census))
+
+
+def leg_label(leg: int) -> str:
+    return f"final run, leg {leg}"
+
+
+def side_by_side(runs: Sequence[Event], scores: NoisyCount) -> Parallel:
+    """A sweep whose trials and scores never meet in one row."""
+    return Parallel(parts=(Composition(parts=tuple(runs)), scores))

@@ -1,0 +1,108 @@
+"""The payments of one study, found again in the ledger after a crash.
+
+A study reserves everything it plans before it begins, so that nobody can take it away half way.
+Each payment carries the study's name, so the ledger alone says what was reserved, what may have
+touched rows, and what is done; the run folder only adds the results.
+"""
+
+from collections.abc import Sequence
+
+from dptune.errors import BudgetExceeded, FolderProblem
+from dptune.ledger import Ledger, Payment
+from dptune.privacy import Event, Price, Receipt, total
+
+
+class Payments:
+    """What `study` pays for the rows of `fingerprint`."""
+
+    def __init__(self, ledger: Ledger, study: str, fingerprint: str) -> None:
+        self.ledger, self._study, self._fingerprint = ledger, study, fingerprint
+
+    def reserve(self, planned: Sequence[tuple[str, Event]], slack: float) -> None:
+        """Hold everything that is not held yet, or nothing."""
+        held = self._mine()
+        new: list[Receipt] = []
+        for label, event in planned:
+            if label in held:
+                continue
+            try:
+                receipt = self.ledger.reserve(
+                    event,
+                    purpose=self._purpose(label),
+                    fingerprint=self._fingerprint,
+                    slack=slack or None,
+                )
+            except BudgetExceeded:
+                for receipt in new:
+                    self.ledger.void(receipt, reason="the study does not fit in the budget")
+                raise
+            new.append(receipt)
+
+    def begin(self, label: str, event: Event | None = None) -> Receipt | None:
+        """The receipt to open rows with; `event` where it is not quite the one planned.
+
+        None where somebody began it before: then it may have touched rows, and must not again.
+        """
+        payment = self._payment(label)
+        if payment.state != "reserved":
+            return None
+        receipt = self.ledger.receipt(payment.number)
+        if event is not None and event != payment.event:
+            receipt = self.ledger.exchange(receipt, event)
+        self.ledger.start(receipt)
+        return receipt
+
+    def settle(self, label: str) -> None:
+        """The result is on disk."""
+        payment = self._payment(label)
+        if payment.state == "started":
+            self.ledger.commit(self.ledger.receipt(payment.number))
+
+    def receipt(self, label: str) -> Receipt:
+        """For rows that were paid for before."""
+        return self.ledger.receipt(self._payment(label).number)
+
+    def events(self, *, but: str | None = None) -> list[Event]:
+        """What was paid for, except labels that begin with `but`."""
+        return [payment.event for payment in self._kept(but)]
+
+    def spent(self, *, but: str | None = None) -> Price:
+        return total(payment.price for payment in self._kept(but))
+
+    def used(self) -> Price:
+        """What was started so far."""
+        return total(p.price for p in self._mine().values() if p.state != "reserved")
+
+    def of(self, study: str) -> "Payments":
+        """Those of another study, in the same ledger."""
+        return Payments(self.ledger, study, self._fingerprint)
+
+    def others(self) -> int:
+        """How many payments of the ledger are not this study's."""
+        counted = [payment for payment in self.ledger.state().payments if payment.counts]
+        return len(counted) - len(self._mine())
+
+    def _kept(self, but: str | None) -> list[Payment]:
+        mine = self._mine().items()
+        return [payment for label, payment in mine if but is None or not label.startswith(but)]
+
+    def _payment(self, label: str) -> Payment:
+        try:
+            return self._mine()[label]
+        except KeyError:
+            raise FolderProblem(
+                f"{self.ledger.address} holds no payment for {label!r} of study {self._study}: it "
+                "was voided, or this is another ledger than the study began with."
+            ) from None
+
+    def _mine(self) -> dict[str, Payment]:
+        """By label; a payment that was exchanged or given back does not count."""
+        end = self._purpose("")
+        return {
+            payment.purpose.removesuffix(end): payment
+            for payment in self.ledger.state().payments
+            if payment.purpose.endswith(end) and payment.counts
+        }
+
+    def _purpose(self, label: str) -> str:
+        return f"{label} (study {self._study})"

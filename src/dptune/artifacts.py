@@ -1,0 +1,173 @@
+"""The run folder: everything a study leaves behind, written so that a crash leaves the old file or
+the new one, never half of one.
+
+    run.toml              what was asked, resolved: enough to resume
+    trials.jsonl          every trial that may be shown
+    models/               the trials' weights, each paid for
+    model.safetensors     the final weights, with what prediction needs
+    guarantee.json, .txt  the promise, for programs and for people
+    result.json           figures of the study
+    environment.json      versions
+    search.png            a picture
+    ledger.db             the ledger, unless another was named
+"""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from dptune.errors import FolderProblem, InvalidInput
+from dptune.privacy import Guarantee
+from dptune.trial import Trial
+
+_PACKAGES = ("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors")
+
+
+class RunFolder:
+    """One study on disk."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, path: str | Path) -> "RunFolder":
+        """A new folder; one that holds a run already is never overwritten."""
+        folder = cls(path)
+        if folder.holds_a_run():
+            raise InvalidInput(
+                f"{folder.path} holds a run already; continue it with: dptune resume "
+                f"{folder.path}, or give another folder."
+            )
+        try:
+            (folder.path / "models").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(
+                f"the run folder {folder.path} cannot be made: {error.strerror}."
+            ) from None
+        return folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunFolder":
+        folder = cls(path)
+        if not folder.holds_a_run():
+            raise InvalidInput(
+                f"{folder.path} holds no run; give the folder that dptune tune wrote (--out)."
+            )
+        return folder
+
+    def discard(self, *names: str) -> None:
+        """Leave nothing of a run that did not begin."""
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
+        for folder in (self.path / "models", self.path):
+            if not any(folder.iterdir()):
+                folder.rmdir()
+
+    def holds_a_run(self) -> bool:
+        return (self.path / "run.toml").exists()
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Replace a file as a whole."""
+        target = self.path / name
+        draft = target.with_name(f".{target.name}.new")
+        try:
+            with open(draft, "wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        except OSError as error:
+            raise FolderProblem(
+                f"{target} could not be written: {error.strerror}. What was paid for stays paid; "
+                f"make room, then continue with: dptune resume {self.path}"
+            ) from None
+
+    def read(self, name: str) -> str | None:
+        """A file's text, or None where there is none yet."""
+        try:
+            return (self.path / name).read_text()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise FolderProblem(f"{self.path / name} cannot be read: {error}.") from None
+
+    def write_json(self, name: str, plain: Mapping[str, Any]) -> None:
+        self.write(name, json.dumps(plain, indent=2, allow_nan=False) + "\n")
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        text = self.read(name)
+        if text is None:
+            return None
+        try:
+            plain: dict[str, Any] = json.loads(text)
+            return plain
+        except ValueError as error:
+            raise FolderProblem(f"{self.path / name} is damaged: {error}.") from None
+
+    def write_tensors(
+        self, name: str, tensors: Mapping[str, Tensor], **metadata: str | int
+    ) -> None:
+        """Weights, on the CPU, with a few words about them."""
+        plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        words = {key: str(value) for key, value in metadata.items()}
+        self.write(name, save(plain, metadata=words))
+
+    def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+        """The reverse, or None where there is none yet."""
+        path = self.path / name
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+                return tensors, dict(file.metadata() or {})
+        except (SafetensorError, OSError) as error:
+            raise FolderProblem(f"{path} is damaged: {error}.") from None
+
+    def write_trials(self, trials: Sequence[Trial]) -> None:
+        lines = [json.dumps(trial.to_dict(), allow_nan=False) for trial in trials]
+        self.write("trials.jsonl", "".join(f"{line}\n" for line in lines))
+
+    def read_trials(self) -> list[Trial]:
+        text = self.read("trials.jsonl") or ""
+        try:
+            return [Trial.from_dict(json.loads(line)) for line in text.splitlines()]
+        except ValueError as error:
+            raise FolderProblem(f"{self.path / 'trials.jsonl'} is damaged: {error}.") from None
+
+    def write_guarantee(self, guarantee: Guarantee) -> None:
+        self.write("guarantee.json", guarantee.to_json() + "\n")
+        self.write("guarantee.txt", guarantee.in_words() + "\n")
+
+    def read_guarantee(self) -> Guarantee:
+        plain = self.read_json("guarantee.json")
+        if plain is None:
+            raise InvalidInput(
+                f"the run in {self.path} is not finished; continue it with: dptune resume "
+                f"{self.path}"
+            )
+        try:
+            return Guarantee.from_dict(plain)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FolderProblem(f"{self.path / 'guarantee.json'} is damaged: {error}.") from None
+
+    def write_environment(self, device: str) -> None:
+        self.write_json(
+            "environment.json",
+            {
+                "python": sys.version.split()[0],
+                "platform": platform.platform(),
+                "device": torch.cuda.get_device_name() if device.startswith("cuda") else "cpu",
+                "packages": {name: version(name) for name in _PACKAGES},
+            },
+        )

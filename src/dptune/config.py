@@ -1,0 +1,172 @@
+"""What a study was asked to do, as one value and as TOML.
+
+A run folder holds the resolved configuration; the same file, or a part of it, can be handed to
+`dptune tune --config`. A key nobody knows is an error: a misspelt option must not be ignored.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import tomli_w
+
+from dptune import _validate
+from dptune.errors import InvalidInput
+from dptune.plan import TrainPlan
+from dptune.privacy import Budget
+from dptune.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
+from dptune.search.base import SearchMethod
+from dptune.search.methods import METHODS
+from dptune.search.space import Space
+
+SCORES: dict[str, Any] = {
+    kind.kind: kind for kind in (NoisyScore, HeldOutScore, PublicScore, UnpaidScore)
+}
+# What a recipe may fix; the rest of a plan is searched, or follows from the data and the budget.
+RECIPE = tuple(
+    field.name
+    for field in fields(TrainPlan)
+    if field.name not in ("rows", "steps", "learning_rate", "noise_multiplier")
+)
+Built = TypeVar("Built")
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to features: rows scaled to unit length, columns standardised with public rows,
+    a private mean subtracted for `center_share` of mu^2."""
+
+    unit_rows: bool = True
+    standardize: bool = False
+    center_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        share = _validate.non_negative(center_share=self.center_share, at_most=0.5)
+        _validate.store(
+            self,
+            unit_rows=_validate.flag(unit_rows=self.unit_rows),
+            standardize=_validate.flag(standardize=self.standardize),
+            center_share=share,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything that decides a study, apart from the rows.
+
+    `source` says how to load the data again; empty where a program passed arrays. `ledger` is an
+    address; empty for a ledger of the study's own, inside its folder. `reuse` is the folder of an
+    earlier study whose paid search serves this one too.
+    """
+
+    study: str
+    budget: Budget
+    search: SearchMethod
+    score: Score
+    space: Space
+    recipe: Mapping[str, Any]
+    preparation: Preparation
+    seed: int = 0
+    device: str = "cpu"
+    precision: str = "float32"
+    ledger: str = ""
+    reuse: str = ""
+    source: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _validate.store(self, seed=_validate.whole(0, at_most=2**63, seed=self.seed))
+        self.plan(1)  # a senseless recipe is refused here
+
+    def plan(self, rows: int) -> TrainPlan:
+        """The recipe as a plan; what is searched holds a place."""
+        return TrainPlan(
+            rows=rows, steps=1, learning_rate=1.0, noise_multiplier=1.0, **dict(self.recipe)
+        )
+
+    def to_toml(self) -> str:
+        plain = {
+            "study": self.study,
+            "budget": {"epsilon": self.budget.epsilon, "delta": self.budget.delta},
+            "data": dict(self.source),
+            "search": {"method": self.search.name, **_options(self.search)},
+            "score": {"kind": self.score.kind, **_options(self.score)},
+            "space": _options(self.space),
+            "recipe": dict(self.recipe),
+            "preparation": _options(self.preparation),
+            "run": {
+                "seed": self.seed,
+                "device": self.device,
+                "precision": self.precision,
+                "ledger": self.ledger,
+                "reuse": self.reuse,
+            },
+        }
+        return tomli_w.dumps(_without_none(plain))
+
+
+def parse(text: str, name: str) -> dict[str, Any]:
+    """TOML as plain sections, each key checked."""
+    try:
+        plain = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{name} is not TOML: {error}.") from None
+    known = ("study", "budget", "data", "search", "score", "space", "recipe", "preparation", "run")
+    _must_know(plain, known, name)
+    for section in known[1:]:
+        if not isinstance(plain.setdefault(section, {}), dict):
+            raise InvalidInput(f"[{section}] in {name} must be a section of settings.")
+    _must_know(plain["budget"], ("epsilon", "delta"), f"[budget] in {name}")
+    _must_know(plain["recipe"], RECIPE, f"[recipe] in {name}")
+    run = ("seed", "device", "precision", "ledger", "reuse")
+    _must_know(plain["run"], run, f"[run] in {name}")
+    return plain
+
+
+def search_from(options: Mapping[str, Any]) -> SearchMethod:
+    """A search method from its name and options."""
+    given = dict(options)
+    method = given.pop("method", "linear-scaling")
+    _validate.one_of(tuple(METHODS), method=method)
+    found: SearchMethod = build(METHODS[method], given, f"method {method}")
+    return found
+
+
+def score_from(options: Mapping[str, Any]) -> Score:
+    """A score from its kind and options."""
+    given = dict(options)
+    kind = given.pop("kind", "noisy")
+    _validate.one_of(tuple(SCORES), score=kind)
+    found: Score = build(SCORES[kind], given, f"score {kind}")
+    return found
+
+
+def build(kind: Callable[..., Built], options: Mapping[str, Any], name: str) -> Built:
+    """An object from plain options; lists become tuples."""
+    plain = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
+    allowed = tuple(field.name for field in fields(kind) if field.init)  # type: ignore[arg-type]
+    _must_know(plain, allowed, name)
+    return kind(**plain)
+
+
+def default_delta(rows: int) -> float:
+    """One in ten times the number of rows: far below the chance of publishing a row outright."""
+    return 1.0 / (10 * rows)
+
+
+def _must_know(plain: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    unknown = sorted(set(plain) - set(known))
+    if unknown:
+        raise InvalidInput(
+            f"{where} has no setting {', '.join(unknown)}; it knows: {', '.join(known) or 'none'}."
+        )
+
+
+def _options(value: object) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
+
+
+def _without_none(plain: dict[str, Any]) -> dict[str, Any]:
+    """TOML has no null; what is not there is None."""
+    kept = {key: value for key, value in plain.items() if value is not None}
+    return {key: _without_none(v) if isinstance(v, dict) else v for key, v in kept.items()}

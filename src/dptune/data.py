@@ -1,0 +1,472 @@
+"""A private data set: rows that open with a receipt only, and the facts about them that are public.
+
+Everything is checked when a `Data` is made, before anything is paid for. What the rest of dptune
+may know without a receipt (how many rows and columns, which classes, the range of a target) is
+declared by whoever makes it, or taken from the rows; `public_facts` says which, one by one.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dptune import _validate
+from dptune.engines.rows import MemoryRows
+from dptune.errors import InvalidInput
+from dptune.fingerprint import fingerprint_arrays
+from dptune.preprocess import Preprocessing
+from dptune.privacy import Receipt
+
+TASKS = {"classes": "softmax", "values": "squared"}
+_MISSING = "{} are missing in some rows (empty, NaN or infinite); remove those rows first."
+_Cache = WeakKeyDictionary[Preprocessing, dict[tuple[str, str, str], MemoryRows]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
+class _Part:
+    """Checked features, and targets as engines take them: class numbers, or values in [-1, 1]."""
+
+    features: NDArray[Any]
+    targets: NDArray[Any]
+
+    def taken(self, which: Any) -> "_Part":
+        return _Part(self.features[which], self.targets[which])
+
+
+class Data:
+    """Private training rows, with test rows that only ever report a figure and public rows that
+    may score trials.
+
+    Features are a table of numbers (NumPy, torch, lists, pandas); they are not copied, so leave
+    them alone afterwards. `test` and `public` are (features, labels) pairs. `rows`, `classes` and
+    `target_range` are public facts: what is not declared is taken from the data and named so.
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        labels: Any,
+        *,
+        name: str = "data",
+        test: tuple[Any, Any] | None = None,
+        public: tuple[Any, Any] | None = None,
+        task: str = "classes",
+        classes: Sequence[Any] | None = None,
+        rows: int | None = None,
+        target_range: tuple[float, float] | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        _validate.text(name=name)
+        _validate.one_of(tuple(TASKS), task=task)
+        self.name, self.loss = name, TASKS[task]
+        table = _table(features, "the features")
+        found = (_class_labels if task == "classes" else _values)(labels, "the labels")
+        _must_fit(found, table, "the labels")
+        self.columns = table.shape[1]
+        self.count = len(table) if rows is None else _validate.whole(1, rows=rows)
+        self.classes: tuple[Any, ...] = ()
+        self.target_range: tuple[float, float] | None = None
+        facts = [
+            f"the number of rows ({self.count:,}), {_origin(rows)}",
+            f"the number of columns ({self.columns:,}), taken from the data",
+        ]
+        if task == "classes":
+            _must_be_left_out("target_range", target_range, task)
+            self.classes = _list_of_classes(classes, found)
+            facts.append(f"the classes ({len(self.classes):,}), {_origin(classes)}")
+        else:
+            _must_be_left_out("classes", classes, task)
+            low, high = self.target_range = _range(target_range, found)
+            facts.append(f"the range of the target ({low:g} to {high:g}), {_origin(target_range)}")
+        self.public_facts: tuple[str, ...] = tuple(facts)
+        self.outputs = len(self.classes) or 1
+        self._parts = {"train": _Part(table, self._targets(found, "the labels"))}
+        for which, pair in (("test", test), ("public", public)):
+            if pair is not None:
+                self._parts[which] = self._pair(pair, which)
+        if fingerprint is not None:
+            _validate.text(fingerprint=fingerprint)
+        self.fingerprint = fingerprint or fingerprint_arrays(table, found)
+        self._built = _Cache()
+
+    @staticmethod
+    def of(bunch: Any, **facts: Any) -> "Data":
+        """From a scikit-learn Bunch; `facts` are those of `Data`. Where it names its classes, the
+        names become the labels."""
+        if not hasattr(bunch, "data") or not hasattr(bunch, "target"):
+            raise InvalidInput(
+                "Data.of takes a scikit-learn Bunch with .data and .target; got "
+                f"{type(bunch).__name__}. Give arrays to Data(features, labels)."
+            )
+        labels = bunch.target
+        names = list(getattr(bunch, "target_names", ()))
+        # One name only is the name of a column, not of a class.
+        named = len(names) > 1 and facts.get("task", "classes") == "classes"
+        if named and facts.get("classes") is None:
+            labels, facts["classes"] = name_classes(labels, names), names
+            for other in ("test", "public"):
+                if facts.get(other) is not None:
+                    features, numbers = facts[other]
+                    facts[other] = (features, name_classes(numbers, names))
+        return Data(bunch.data, labels, **facts)
+
+    def __repr__(self) -> str:
+        found = [f"{self.count:,} rows", f"{self.columns:,} columns"]
+        if self.classes:
+            found.append(f"{len(self.classes):,} classes")
+        return f"Data({self.name!r}, {', '.join(found)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_built": None}  # heavy to send, quickly built again
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state | {"_built": _Cache()})
+
+    def open(
+        self,
+        receipt: Receipt,
+        preprocessing: Preprocessing,
+        *,
+        device: str = "cpu",
+        precision: str = "float32",
+    ) -> MemoryRows:
+        """The private rows, for whoever has paid. Opening them again is cheap."""
+        _must_be_paid(receipt)
+        return self._rows("train", preprocessing, device, precision)
+
+    def features_for(self, receipt: Receipt) -> NDArray[np.float64]:
+        """The private features as they were given, for a private mean."""
+        _must_be_paid(receipt)
+        features = np.asarray(self._parts["train"].features, dtype=np.float64).view()
+        features.setflags(write=False)
+        return features
+
+    def test_rows(
+        self, preprocessing: Preprocessing, device: str = "cpu", precision: str = "float32"
+    ) -> MemoryRows | None:
+        """To report a figure, never to choose by."""
+        if "test" not in self._parts:
+            return None
+        return self._rows("test", preprocessing, device, precision)
+
+    def public_rows(
+        self, preprocessing: Preprocessing, device: str = "cpu", precision: str = "float32"
+    ) -> MemoryRows | None:
+        """To score trials at no cost."""
+        if "public" not in self._parts:
+            return None
+        return self._rows("public", preprocessing, device, precision)
+
+    @property
+    def has_test_rows(self) -> bool:
+        return "test" in self._parts
+
+    def check_public_rows(self) -> None:
+        """Trials may be compared on public rows, but never on those that report the result."""
+        public, test = self._parts.get("public"), self._parts.get("test")
+        if public is None:
+            raise InvalidInput(
+                "a public score needs public rows; give them with public=(features, labels), or "
+                "pay for noisy scores."
+            )
+        if test is not None and np.array_equal(public.features, test.features):
+            raise InvalidInput(
+                "the public rows are the test rows: choosing by the rows that report the result "
+                "makes the report too good. Give other public rows, or pay for noisy scores."
+            )
+
+    def public_features(self) -> NDArray[Any]:
+        """The public features as they were given, to standardise by."""
+        if "public" not in self._parts:
+            raise InvalidInput(
+                "columns are standardised by public rows, and there are none; give them with "
+                "public=(features, labels)."
+            )
+        return self._parts["public"].features
+
+    def held_out(self, every: int) -> tuple["Data", "Data"]:
+        """(the rest, every `every`-th row), by row number alone: one row is in one part only, so
+        events on the two parts compose in parallel."""
+        every = _validate.whole(2, every=every)
+        train = self._parts["train"]
+        numbers = np.arange(len(train.targets))
+        if self.count < 2 or len(numbers) < 2:
+            raise InvalidInput("rows can be held out of two or more; this data set has one.")
+        held = -(-self.count // every)
+        rest = self._with(train.taken(numbers % every != 0), self.count - held, every)
+        return rest, self._with(train.taken(slice(None, None, every)), held, every)
+
+    def _with(self, train: _Part, count: int, every: int) -> "Data":
+        part = copy.copy(self)
+        part._parts, part.count = self._parts | {"train": train}, count
+        part.public_facts = (*self.public_facts, f"which rows are held out (one in {every})")
+        return part
+
+    def _rows(
+        self, which: str, preprocessing: Preprocessing, device: str, precision: str
+    ) -> MemoryRows:
+        if not isinstance(preprocessing, Preprocessing):
+            raise InvalidInput(
+                f"preprocessing must be a dptune Preprocessing; got {type(preprocessing).__name__}."
+            )
+        built = self._built.setdefault(preprocessing, {})
+        key = (which, device, precision)
+        if key not in built:
+            part = self._parts[which]
+            built[key] = MemoryRows(
+                preprocessing.apply(part.features), part.targets, device=device, precision=precision
+            )
+        return built[key]
+
+    def _targets(self, labels: NDArray[Any], what: str) -> NDArray[Any]:
+        """Labels as engines take them."""
+        if self.target_range is not None:
+            low, high = self.target_range
+            scaled: NDArray[Any] = (labels.clip(low, high) - low) / (high - low) * 2 - 1
+            return scaled
+        distinct, numbers = np.unique(labels, return_inverse=True)
+        known = {label: number for number, label in enumerate(self.classes)}
+        unknown = [label for label in distinct.tolist() if label not in known]
+        if unknown:
+            raise InvalidInput(
+                f"{what} hold {_some(unknown)}, not among the classes ({_some(self.classes)}); "
+                "declare all of them with classes=."
+            )
+        found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
+        return found
+
+    def _pair(self, pair: tuple[Any, Any], which: str) -> _Part:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidInput(
+                f"{which} must be a pair (features, labels); got {type(pair).__name__}."
+            )
+        features = _table(pair[0], f"the {which} features")
+        if features.shape[1] != self.columns:
+            raise InvalidInput(
+                f"the {which} features have {features.shape[1]} columns, the private ones "
+                f"{self.columns}; they need the same."
+            )
+        read, what = _class_labels if self.classes else _values, f"the {which} labels"
+        labels = read(pair[1], what)
+        _must_fit(labels, features, what)
+        return _Part(features, self._targets(labels, what))
+
+
+def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
+    """Labels as names, from their numbers."""
+    labels = _class_labels(numbers, "the labels")
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(names):
+        raise InvalidInput(
+            f"{len(names)} classes have names, so labels must be numbers from 0 to "
+            f"{len(names) - 1}; found others."
+        )
+    named: NDArray[Any] = np.asarray(names, dtype=str)[labels]
+    return named
+
+
+def _must_be_paid(receipt: object) -> None:
+    if not isinstance(receipt, Receipt):
+        raise InvalidInput(
+            "private rows open with the Receipt of an event that was paid for "
+            f"(Ledger.reserve gives one); got {type(receipt).__name__}."
+        )
+
+
+def _must_be_left_out(name: str, value: object, task: str) -> None:
+    if value is not None:
+        raise InvalidInput(f"{name} does not go with task={task!r}; leave it out.")
+
+
+def _must_fit(labels: NDArray[Any], features: NDArray[Any], what: str) -> None:
+    if len(labels) != len(features):
+        raise InvalidInput(
+            f"{what} are {len(labels)} for {len(features)} rows of features; each row needs one."
+        )
+
+
+def _origin(declared: object) -> str:
+    return "taken from the data" if declared is None else "as declared"
+
+
+def _some(values: Sequence[Any]) -> str:
+    shown = ", ".join(repr(value) for value in values[:5])
+    return shown if len(values) <= 5 else f"{shown}, ..."
+
+
+def _list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[Any, ...]:
+    if declared is None:
+        classes = tuple(np.unique(labels).tolist())
+        if len(classes) < 2:
+            raise InvalidInput(
+                "all rows have the same label, so there is nothing to learn; if there are other "
+                "classes, declare all of them with classes=."
+            )
+        return classes
+    if not isinstance(declared, Sequence | np.ndarray) or isinstance(declared, str):
+        raise InvalidInput(
+            f"classes must be a list of labels, in order; got {type(declared).__name__}."
+        )
+    classes = tuple(_class_labels(list(declared), "the classes").tolist())
+    if len(set(classes)) != len(classes) or len(classes) < 2:
+        raise InvalidInput(f"classes must be two or more different labels; got {_some(classes)}.")
+    return classes
+
+
+def _range(declared: tuple[float, float] | None, values: NDArray[Any]) -> tuple[float, float]:
+    pair = (values.min(), values.max()) if declared is None else declared
+    try:
+        low, high = (float(end) for end in pair)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"target_range must be (low, high); got {declared!r}.") from None
+    if low < high and math.isfinite(high - low):
+        return low, high
+    if declared is None:
+        raise InvalidInput(
+            "the targets have no range (all equal, or too far apart); declare one with "
+            "target_range=(low, high)."
+        )
+    raise InvalidInput(f"target_range must be (low, high) with low < high; got {declared!r}.")
+
+
+def _array(values: Any, what: str) -> NDArray[Any]:
+    """As NumPy has it, without a copy where there need not be one."""
+    from scipy.sparse import issparse
+
+    if values is None:
+        raise InvalidInput(f"{what} are missing; got None.")
+    if issparse(values) or (isinstance(values, torch.Tensor) and values.layout != torch.strided):
+        raise InvalidInput(
+            f"{what} are sparse, which engines cannot take; make them dense (.toarray()), or "
+            "project them on fewer columns first."
+        )
+    if np.ma.is_masked(values):
+        raise InvalidInput(f"{what} have masked values; fill them or remove those rows first.")
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        values = values.float() if values.dtype == torch.bfloat16 else values  # unknown to NumPy
+    elif hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidInput(
+            f"{what} cannot be made an array: {type(values).__name__} with rows of different "
+            "lengths, or not of numbers."
+        ) from None
+
+
+def _table(values: Any, what: str) -> NDArray[Any]:
+    """Features: a table of finite numbers, in the type they came in."""
+    array = _array(values, what)
+    if array.ndim != 2 or 0 in array.shape:
+        raise InvalidInput(
+            f"{what} must be a table of shape (rows, columns); got shape {array.shape}."
+        )
+    if array.dtype.kind == "O":  # pandas, where columns differ in type
+        array = _numbers(array, what)
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise InvalidInput(
+            f"{what} must be numbers of up to 64 bits; found {array.dtype}. Turn such columns into "
+            "numbers, or leave them out."
+        )
+    if not bool(np.isfinite(array).all()):
+        raise InvalidInput(
+            f"{what} hold values that are missing or not finite (NaN, infinity); remove or fill "
+            "them first."
+        )
+    return array
+
+
+def _numbers(array: NDArray[Any], what: str) -> NDArray[Any]:
+    try:
+        if not any(isinstance(value, str | bytes) for value in array.ravel().tolist()):
+            return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InvalidInput(
+        f"{what} must be numbers; found text, or values that are missing or no numbers. Turn such "
+        "columns into numbers, or leave them out."
+    )
+
+
+def _column(values: Any, what: str) -> NDArray[Any]:
+    """Labels, one a row and none missing: booleans, whole numbers, other numbers or text."""
+    if isinstance(values, list | tuple):
+        # Because NumPy would turn [1, "a"] into text.
+        values = np.fromiter(values, dtype=object, count=len(values))
+    array = _array(values, what)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or len(array) == 0:
+        raise InvalidInput(f"{what} must be one a row; got shape {array.shape}.")
+    if array.dtype.kind == "O":
+        array = _of_one_kind(array, what)
+    if (array.dtype.kind == "U" and bool((array == "").any())) or (
+        array.dtype.kind == "f" and not bool(np.isfinite(array).all())
+    ):
+        raise InvalidInput(_MISSING.format(what))
+    return array
+
+
+def _of_one_kind(array: NDArray[Any], what: str) -> NDArray[Any]:
+    kinds = {_kind(value) for value in array.tolist()}
+    if "missing" in kinds:
+        raise InvalidInput(_MISSING.format(what))
+    try:
+        if len(kinds) == 1:
+            (kind,) = kinds
+            return array.astype({"bool": bool, "int": np.int64, "text": str, "float": float}[kind])
+        if kinds == {"int", "float"}:
+            return array.astype(np.float64)
+    except (KeyError, OverflowError):
+        pass
+    raise InvalidInput(
+        f"{what} must be all whole numbers, all text or all booleans; found "
+        f"{' and '.join(sorted(kinds))}."
+    )
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, Integral):
+        return "int"
+    if isinstance(value, Real):
+        return "float" if math.isfinite(value) else "missing"
+    # pandas has two more words for None.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return "missing"
+    return type(value).__name__
+
+
+def _class_labels(values: Any, what: str) -> NDArray[Any]:
+    labels = _column(values, what)
+    if labels.dtype.kind == "f":
+        if bool((labels != np.round(labels)).any()) or bool((np.abs(labels) > 2**53).any()):
+            raise InvalidInput(
+                f"{what} must name classes, and found numbers that are not whole; to predict "
+                "values, say task='values'."
+            )
+        return labels.astype(np.int64)
+    if labels.dtype.kind not in "biuU":
+        raise InvalidInput(f"{what} must be whole numbers, text or booleans; found {labels.dtype}.")
+    return labels
+
+
+def _values(values: Any, what: str) -> NDArray[Any]:
+    numbers = _column(values, what)
+    if numbers.dtype.kind not in "iuf":
+        raise InvalidInput(
+            f"{what} must be numbers for task='values'; found {numbers.dtype}. To predict "
+            "classes, say task='classes'."
+        )
+    return numbers.astype(np.float64)

@@ -1,0 +1,92 @@
+"""Where training happens: in this process, or each trial in one of its own.
+
+A job is handed over at most once: noise is fresh, so a second run would be a second release. What
+does not come back is lost.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, Protocol
+
+import torch
+
+from dptune import _validate
+from dptune.engines.base import Engine
+from dptune.engines.randomness import Randomness
+from dptune.engines.rows import Rows
+from dptune.plan import TrainPlan
+
+
+class Executor(Protocol):
+    """Runs the trials of a sweep."""
+
+    def fit(
+        self,
+        engine: Engine[Any],
+        plans: Sequence[TrainPlan],
+        rows: Rows,
+        randomness: Sequence[Randomness],
+    ) -> list[Any | None]:
+        """One model per plan; None for each that was lost."""
+        ...
+
+
+@dataclass(frozen=True)
+class SerialExecutor:
+    """In this process, all plans at once where the engine can."""
+
+    def fit(
+        self,
+        engine: Engine[Any],
+        plans: Sequence[TrainPlan],
+        rows: Rows,
+        randomness: Sequence[Randomness],
+    ) -> list[Any | None]:
+        return list(engine.fit_many(plans, rows, randomness))
+
+
+@dataclass(frozen=True)
+class ProcessExecutor:
+    """Each plan in a process of its own, `workers` at a time: for engines that train one model at a
+    time. A process that dies takes only its own trial with it."""
+
+    workers: int = 2
+
+    def __post_init__(self) -> None:
+        _validate.store(self, workers=_validate.whole(1, at_most=1024, workers=self.workers))
+
+    def fit(
+        self,
+        engine: Engine[Any],
+        plans: Sequence[TrainPlan],
+        rows: Rows,
+        randomness: Sequence[Randomness],
+    ) -> list[Any | None]:
+        threads = max(1, torch.get_num_threads() // self.workers)
+        models: list[Any | None] = []
+        jobs = list(zip(plans, randomness, strict=True))
+        for start in range(0, len(jobs), self.workers):
+            batch = jobs[start : start + self.workers]
+            # A pool breaks as a whole, so every process is a pool of one.
+            pools = [ProcessPoolExecutor(1, get_context("spawn")) for _ in batch]
+            futures = [
+                pool.submit(_fit_one, engine, plan, rows, streams, threads)
+                for pool, (plan, streams) in zip(pools, batch, strict=True)
+            ]
+            for pool, future in zip(pools, futures, strict=True):
+                try:
+                    models.append(future.result())
+                except BrokenProcessPool:
+                    models.append(None)
+                pool.shutdown()
+        return models
+
+
+def _fit_one(
+    engine: Engine[Any], plan: TrainPlan, rows: Rows, randomness: Randomness, threads: int
+) -> Any:
+    torch.set_num_threads(threads)
+    return engine.fit_many([plan], rows, [randomness])[0]

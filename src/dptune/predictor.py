@@ -1,0 +1,119 @@
+"""A trained model with all that prediction needs: how features are prepared, what outputs mean."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dptune.artifacts import RunFolder
+from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.errors import FolderProblem, InvalidInput
+from dptune.preprocess import Preprocessing
+from dptune.privacy import Guarantee
+from dptune.trial import Trial
+
+_FILE = "model.safetensors"
+_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """Predicts labels for features as they were given to `tune`; carries its guarantee."""
+
+    model: LinearModel
+    preprocessing: Preprocessing
+    classes: tuple[Any, ...]
+    target_range: tuple[float, float] | None
+    guarantee: Guarantee
+    trials: tuple[Trial, ...]
+
+    @property
+    def columns(self) -> int:
+        return int(self.model.weights.shape[1])
+
+    def predict(self, features: Any) -> NDArray[Any]:
+        """A label, or a value, for every row."""
+        logits = self._logits(features)
+        if self.target_range is not None:
+            low, high = self.target_range
+            values: NDArray[Any] = low + (logits[:, 0].astype(np.float64) + 1) / 2 * (high - low)
+            return values
+        labels: NDArray[Any] = np.asarray(self.classes)[logits.argmax(1)]
+        return labels
+
+    def predict_proba(self, features: Any) -> NDArray[np.float64]:
+        """The probability of every class, in the order of `classes`."""
+        if self.target_range is not None:
+            raise InvalidInput("a model of values has no probabilities; use predict.")
+        logits = torch.from_numpy(self._logits(features)).double()
+        probabilities: NDArray[np.float64] = torch.softmax(logits, 1).numpy()
+        return probabilities
+
+    def decision_function(self, features: Any) -> NDArray[np.float32]:
+        """The logit of every class."""
+        return self._logits(features)
+
+    def _logits(self, features: Any) -> NDArray[np.float32]:
+        table = np.asarray(features)
+        if table.ndim != 2 or table.shape[1] != self.columns:
+            raise InvalidInput(
+                f"this model takes rows of {self.columns} features; got shape {table.shape}."
+            )
+        if not len(table):
+            return np.empty((0, len(self.model.weights)), dtype=np.float32)
+        parts = [
+            self.model.logits(
+                torch.from_numpy(self.preprocessing.apply(table[start : start + _AT_ONCE]))
+            ).numpy()
+            for start in range(0, len(table), _AT_ONCE)
+        ]
+        return np.concatenate(parts)
+
+    def save(self, folder: RunFolder) -> None:
+        """Weights, preparation, labels and guarantee."""
+        tensors = LinearEngine.pack(self.model)
+        arrays = self.preprocessing.arrays()
+        tensors |= {f"prepare.{name}": torch.from_numpy(a.copy()) for name, a in arrays.items()}
+        facts = {
+            "loss": self.model.loss,
+            "unit_rows": self.preprocessing.unit_rows,
+            "classes": self.classes,
+            "target_range": self.target_range,
+        }
+        folder.write_guarantee(self.guarantee)
+        folder.write_tensors(_FILE, tensors, facts=json.dumps(facts))
+
+
+def load(path: str | Path) -> TrainedModel:
+    """The model of a finished run."""
+    folder = RunFolder.open(path)
+    guarantee = folder.read_guarantee()
+    stored = folder.read_tensors(_FILE)
+    if stored is None:
+        raise InvalidInput(
+            f"the run in {folder.path} has no model yet; continue it with: dptune resume "
+            f"{folder.path}"
+        )
+    tensors, words = stored
+    try:
+        facts = json.loads(words["facts"])
+        prepare = {
+            name.removeprefix("prepare."): tensor.numpy()
+            for name, tensor in tensors.items()
+            if name.startswith("prepare.")
+        }
+        span = facts["target_range"]
+        return TrainedModel(
+            model=LinearEngine.unpack(tensors, facts["loss"]),
+            preprocessing=Preprocessing.from_arrays(prepare, unit_rows=facts["unit_rows"]),
+            classes=tuple(facts["classes"]),
+            target_range=None if span is None else (span[0], span[1]),
+            guarantee=guarantee,
+            trials=tuple(folder.read_trials()),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise FolderProblem(f"{folder.path / _FILE} is damaged: {error}.") from None

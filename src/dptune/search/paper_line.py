@@ -1,0 +1,338 @@
+"""The linear scaling paper's own search: a line through the best r of two cheap sweeps.
+
+r is the total step size, learning rate times steps. Each sweep draws a few r, keeps the best, and
+the line through these points says which r the final run should have at its larger epsilon. Here to
+reproduce the paper and to be compared with; the default search needs fewer and cheaper trials.
+
+What it does where the published algorithm has no answer (a falling line, an r outside the space, a
+sweep without scores) is in the notes of the setting, never silent.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.polynomial import Polynomial
+from numpy.typing import NDArray
+
+from dptune import _validate, gdp
+from dptune.errors import InvalidInput
+from dptune.plan import TrainPlan
+from dptune.privacy import Budget
+from dptune.search.base import Facts, Situation, Stage
+from dptune.search.law import displacement
+from dptune.search.space import Setting
+from dptune.trial import Trial
+
+ATTEMPTS = 1000  # of a decomposition by rejection, as in the authors' code
+TOLERANCE = 0.05  # by which the product of such a pair may miss r, relative
+_LEAST_RATIO = 1.001  # of two epsilons: noise on r is amplified by the inverse of their distance
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class PaperLine:
+    """Algorithms 2 and 3 of the paper.
+
+    Learning rates are for mean gradients. In that convention the authors' code draws rates from
+    10^(-5 + 0.15 k), k = 0 to 33, and steps from 5, 10, ..., 145, which is the space
+    `Space(learning_rate=(1e-5, 0.8913), steps=(5, 145))`. The paper's text says 1e-7 to 1e-4 for
+    sums, 0.005 to 5 for means of 50,000 rows.
+
+    Attributes:
+        epsilons: of one trial in each sweep, at the budget's delta, rising.
+        trials: in each sweep.
+        degree: of the polynomial through the sweeps; with more sweeps than it needs, the least
+            squares one.
+        axis: what r is a polynomial of. The paper's text and code say epsilon, its pseudo-code mu.
+        decomposition: of r into a rate and steps. "rejection" draws pairs until a product is near
+            r; "steps-first" draws steps and divides; "independent" draws pairs, and r is what
+            they come to inside the range of the sweep (a final run then takes the most steps).
+        ranges: "authors" looks in sweep i from the last best r up to i tenths of the largest r;
+            so r cannot fall from sweep to sweep. "full" always looks everywhere.
+        sampling_rate, clip_norm: ranges in which every trial draws its own, log-uniformly. Each
+            one given becomes a factor of r, and the final run keeps those of the best trial in
+            the last sweep with scores (scores of different sweeps cannot be compared).
+
+    """
+
+    name: ClassVar[str] = "paper-line"
+    wants_census: ClassVar[bool] = False
+    epsilons: tuple[float, ...] = (0.05, 0.1)
+    trials: int = 3
+    degree: int = 1
+    axis: str = "epsilon"
+    decomposition: str = "rejection"
+    ranges: str = "authors"
+    sampling_rate: Range | None = None
+    clip_norm: Range | None = None
+
+    def __post_init__(self) -> None:
+        _validate.one_of(("epsilon", "mu"), axis=self.axis)
+        _validate.one_of(
+            ("rejection", "steps-first", "independent"), decomposition=self.decomposition
+        )
+        _validate.one_of(("authors", "full"), ranges=self.ranges)
+        degree = _validate.whole(1, degree=self.degree)
+        epsilons = tuple(
+            _validate.positive(epsilons=epsilon, at_most=gdp.LARGEST_EPSILON)
+            for epsilon in self.epsilons
+        )
+        if any(b < _LEAST_RATIO * a for a, b in itertools.pairwise(epsilons)):
+            raise InvalidInput(
+                f"epsilons must rise from sweep to sweep, by 0.1 % or more; got {epsilons}."
+            )
+        if len(epsilons) <= degree:
+            raise InvalidInput(
+                f"a polynomial of degree {degree} needs {degree + 1} sweeps or more; got epsilons "
+                f"for {len(epsilons)}."
+            )
+        _validate.store(
+            self,
+            epsilons=epsilons,
+            degree=degree,
+            trials=_validate.whole(2, trials=self.trials),  # one alone is the best of nothing
+            sampling_rate=_range("sampling_rate", self.sampling_rate, 0.99e-9, 1),
+            clip_norm=_range("clip_norm", self.clip_norm, 0.99e-6, 1.01e6),
+        )
+
+    def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
+        if self.epsilons[-1] >= budget.epsilon:
+            raise InvalidInput(
+                f"a trial at epsilon {self.epsilons[-1]:g} does not fit in a budget of "
+                f"{budget.epsilon:g}; give smaller epsilons to the sweeps."
+            )
+        mus = [gdp.mu_from_epsilon(epsilon, budget.delta) for epsilon in self.epsilons]
+        return tuple(Stage(_called(i), self.trials, mu * mu) for i, mu in enumerate(mus))
+
+    def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
+        names = [_called(i) for i in range(len(self.epsilons))]
+        if stage.name in names:
+            before = names.index(stage.name)
+            return [self._trial(before, situation) for _ in range(stage.trials)]
+        return [self._final(stage.mu, situation)]
+
+    def predict(self, epsilons: Sequence[float], situation: Situation) -> list[float]:
+        """The r of a final run at each of many epsilons, all from one paid search: the nearest to
+        the line that the space has."""
+        best, _ = self._best(situation, len(self.epsilons))
+        if not best:
+            raise InvalidInput("no sweep has a score to predict from; finish a sweep first.")
+        factor = self._factor(best[-1].plan)
+        mus = [gdp.mu_from_epsilon(epsilon, situation.delta) for epsilon in epsilons]
+        wanted = [self._extrapolated(best, mu, situation)[0] / factor for mu in mus]
+        return [factor * situation.space.clamp(product)[0] for product in wanted]
+
+    def _trial(self, before: int, situation: Situation) -> Setting:
+        """One draw of the sweep that has `before` others before it."""
+        low, high, notes = self._looked_at(before, situation)
+        sampling_rate = _log_uniform(self.sampling_rate, situation.choices)
+        clip_norm = _log_uniform(self.clip_norm, situation.choices)
+        factor = (sampling_rate or 1.0) * (clip_norm or 1.0)
+        bottom, top = situation.space.total_step_size
+        if high < bottom * factor or low > top * factor:
+            notes += (
+                f"r from {low:.4g} to {high:.4g} is out of reach with the sampling rate and "
+                "clipping norm that were drawn; the nearest end of the space was taken",
+            )
+        low, high = (min(max(end / factor, bottom), top) for end in (low, high))
+        setting = self._drawn(low, high, situation)
+        return replace(
+            setting,
+            sampling_rate=sampling_rate,
+            clip_norm=clip_norm,
+            notes=notes + setting.notes,
+        )
+
+    def _final(self, mu: float, situation: Situation) -> Setting:
+        best, notes = self._best(situation, len(self.epsilons))
+        if not best:
+            moved = displacement(1.0, mu, situation.recipe)
+            setting = situation.space.spread(moved, situation.recipe)
+            notes += ("without a point for the line, the unit-noise law decided",)
+            return replace(setting, notes=notes + setting.notes)
+        r, bent = self._extrapolated(best, mu, situation)
+        kept = best[-1].plan
+        product, clamped = situation.space.clamp(r / self._factor(kept))
+        setting = self._split(product, situation)
+        return replace(
+            setting,
+            sampling_rate=kept.sampling_rate if self.sampling_rate else None,
+            clip_norm=kept.clip_norm if self.clip_norm else None,
+            notes=notes + bent + clamped + setting.notes,
+        )
+
+    def _looked_at(self, before: int, situation: Situation) -> tuple[float, float, tuple[str, ...]]:
+        """Where a sweep looks for r."""
+        least, most = situation.space.total_step_size
+        for given in (self.sampling_rate, self.clip_norm):
+            if given:
+                least, most = least * given[0], most * given[1]
+        if self.ranges == "full":
+            return least, most, ()
+        best, notes = self._best(situation, before)
+        low = min(max(best[-1].r, least), most) if best else least
+        high = most * min(before + 1, 10) / 10
+        if low < high:
+            return low, high, notes
+        return (
+            low,
+            most,
+            (*notes, f"r is drawn up to {most:.4g}: {high:.4g} is not above its start"),
+        )
+
+    def _best(self, situation: Situation, sweeps: int) -> tuple[list["_Point"], tuple[str, ...]]:
+        """The best trial of each of the first `sweeps` sweeps, the earlier of equals."""
+        points, notes = [], []
+        for index, epsilon in enumerate(self.epsilons[:sweeps]):
+            scored = [
+                trial
+                for trial in situation.history
+                if trial.stage == _called(index) and trial.score is not None
+            ]
+            if scored:
+                plan = max(scored, key=_score).plan
+                mu = gdp.mu_from_epsilon(epsilon, situation.delta)
+                r = plan.total_step_size * self._factor(plan)
+                points.append(_Point(epsilon, mu, r, plan))
+            else:
+                notes.append(f"{_called(index)} has no scores and was left out")
+        return points, tuple(notes)
+
+    def _factor(self, plan: TrainPlan) -> float:
+        """What r has beside the rate and the steps."""
+        sampling_rate = plan.sampling_rate if self.sampling_rate else None
+        clip_norm = plan.clip_norm if self.clip_norm else None
+        return (sampling_rate or 1.0) * (clip_norm or 1.0)
+
+    def _extrapolated(
+        self, best: list["_Point"], mu: float, situation: Situation
+    ) -> tuple[float, tuple[str, ...]]:
+        """The r of a run that costs `mu`, wherever it may lie."""
+        if len(best) == 1:
+            return _proportional(best, mu), ("one sweep makes no line; its r was scaled with mu",)
+        in_mu = self.axis == "mu"
+        x = [point.mu if in_mu else point.epsilon for point in best]
+        r = [point.r for point in best]
+        if Polynomial.fit(x, r, 1).coef[1] < -1e-9 * max(r):  # flat up to rounding does not fall
+            return _proportional(best, mu), (
+                "the best r falls as epsilon rises; it was scaled with mu instead",
+            )
+        curve, notes = _polynomial(x, r, self.degree)
+        return float(curve(mu if in_mu else gdp.epsilon_from_mu(mu, situation.delta))), notes
+
+    def _drawn(self, low: float, high: float, situation: Situation) -> Setting:
+        """A rate and steps with a product from `low` to `high`, both inside the space."""
+        if self.decomposition != "independent":
+            return self._split(float(situation.choices.uniform(low, high)), situation)
+        rates, steps = _pairs(situation)
+        inside = np.flatnonzero((rates * steps >= low) & (rates * steps <= high))
+        if len(inside):
+            return Setting(float(rates[inside[0]]), int(steps[inside[0]]))
+        return _without_luck(float(situation.choices.uniform(low, high)), situation)
+
+    def _split(self, product: float, situation: Situation) -> Setting:
+        """A rate and steps with this product, or as near as they come."""
+        if self.decomposition == "rejection":
+            rates, steps = _pairs(situation)
+            near = np.flatnonzero(np.abs(rates * steps - product) <= TOLERANCE * product)
+            if len(near):
+                return Setting(float(rates[near[0]]), int(steps[near[0]]))
+            return _without_luck(product, situation)
+        if self.decomposition == "steps-first":
+            return _steps_first(product, situation)
+        return _most_steps(product, situation)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """The best of a sweep."""
+
+    epsilon: float
+    mu: float
+    r: float
+    plan: TrainPlan
+
+
+def _proportional(best: list[_Point], mu: float) -> float:
+    """The r at `mu` if r is proportional to mu, as it is for a given noise on the weights."""
+    logs = [math.log(point.r / point.mu) for point in best]
+    return mu * math.exp(math.fsum(logs) / len(logs))
+
+
+def _polynomial(x: list[float], r: list[float], degree: int) -> tuple[Polynomial, tuple[str, ...]]:
+    """Of `degree`, or of the highest degree that these points determine."""
+    possible = min(degree, len(x) - 1)
+    curve, (_, rank, _, _) = Polynomial.fit(x, r, possible, full=True)
+    while rank <= possible:
+        possible -= 1
+        curve, (_, rank, _, _) = Polynomial.fit(x, r, possible, full=True)
+    if possible == degree:
+        return curve, ()
+    return curve, (f"the sweeps determine a polynomial of degree {possible}, not {degree}",)
+
+
+def _pairs(situation: Situation) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Rates drawn log-uniformly and steps drawn uniformly, independently."""
+    low, high = situation.space.learning_rate
+    least, most = situation.space.steps
+    rates = np.exp(situation.choices.uniform(math.log(low), math.log(high), ATTEMPTS))
+    steps = situation.choices.integers(least, most, size=ATTEMPTS, endpoint=True)
+    return np.clip(rates, low, high), steps  # exp(log(x)) may miss x by a rounding
+
+
+def _without_luck(product: float, situation: Situation) -> Setting:
+    setting = _most_steps(product, situation)
+    note = f"{ATTEMPTS} draws of a rate and steps did not fit; the most steps were taken"
+    return replace(setting, notes=(note, *setting.notes))
+
+
+def _steps_first(product: float, situation: Situation) -> Setting:
+    """Drawing steps until the rate is inside its range, without the loop."""
+    low, high = situation.space.learning_rate
+    fewest, most = situation.space.steps
+    enough, affordable = math.ceil(product / high), math.floor(product / low)
+    first, last = max(fewest, enough), min(most, affordable)
+    if first > last:
+        return _most_steps(product, situation)
+    steps = int(situation.choices.integers(first, last, endpoint=True))
+    raised = f"{first} steps or more keep the learning rate below {high:g}"
+    rate = min(max(product / steps, low), high)
+    return Setting(rate, steps, notes=(raised,) if first > fewest else ())
+
+
+def _most_steps(product: float, situation: Situation) -> Setting:
+    """As many steps as the least rate allows. Without momentum, a run moves by the product."""
+    return situation.space.spread(product, replace(situation.recipe, momentum=0.0))
+
+
+def _log_uniform(ends: Range | None, choices: np.random.Generator) -> float | None:
+    if ends is None:
+        return None
+    low, high = ends
+    return min(max(math.exp(choices.uniform(math.log(low), math.log(high))), low), high)
+
+
+def _range(name: str, given: object, above: float, below: float) -> Range | None:
+    if given is None:
+        return None
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise InvalidInput(f"{name} is a range (least, most); got {given!r}.")
+    low, high = (_validate.strictly_between(above, below, **{name: end}) for end in given)
+    if low > high:
+        raise InvalidInput(
+            f"the range of {name} goes from {low:g} to {high:g}; give the lower end first."
+        )
+    return low, high
+
+
+def _called(index: int) -> str:
+    return f"sweep {index + 1}"
+
+
+def _score(trial: Trial) -> float:
+    return -math.inf if trial.score is None else trial.score

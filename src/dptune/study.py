@@ -1,0 +1,420 @@
+"""tune() and resume(): the one place where ledger, data, search and engine meet.
+
+    outline   what everything will cost, before a row is read          _outline.py
+    reserve   all of it, in the ledger                                 _payments.py
+    course    census, sweeps, scores, the final run                    _course.py
+    state     one guarantee for all of it                              here
+
+Killed at any moment, a study can be resumed without spending anything twice.
+"""
+
+import math
+import secrets
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dptune import accounting
+from dptune._course import Course, Progress, Watch, census_from
+from dptune._outline import Outline
+from dptune._payments import Payments
+from dptune.artifacts import RunFolder
+from dptune.config import Config, Preparation, build, parse, score_from, search_from
+from dptune.data import Data
+from dptune.engines.linear import LinearEngine
+from dptune.engines.rows import find_device, find_precision
+from dptune.errors import DptuneError, InvalidInput
+from dptune.executors import Executor, SerialExecutor
+from dptune.ledger import Ledger
+from dptune.predictor import TrainedModel
+from dptune.privacy import Budget, Event, Guarantee, Price, total
+from dptune.score import NoisyScore, PublicScore, Score, UnpaidScore
+from dptune.search.base import Census, SearchMethod
+from dptune.search.linear_scaling import LinearScaling
+from dptune.search.space import Space
+from dptune.trial import Trial
+
+_OWN_LEDGER = "ledger.db"
+_FLOATING_POINT = (
+    "noise is drawn in floating point: the promise is about real numbers, and an attacker who "
+    "studies the last bits of an output is not covered"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyResult:
+    """A model, its guarantee, and every trial that may be shown."""
+
+    model: TrainedModel
+    trials: tuple[Trial, ...]
+    final: Trial
+    census: Census | None
+    test_accuracy: float | None
+    test_rows: int
+    notes: tuple[str, ...]
+    folder: Path | None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.model.guarantee
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        plan = self.final.plan
+        return {
+            "test_accuracy": self.test_accuracy,
+            "test_rows": self.test_rows,
+            "total_step_size": plan.total_step_size,
+            "learning_rate": plan.learning_rate,
+            "steps": plan.steps,
+            "noise_multiplier": plan.noise_multiplier,
+            "weight_noise": plan.weight_noise,
+            "out": None if self.folder is None else str(self.folder),
+            "trials": [trial.to_dict() for trial in self.trials],
+            "notes": list(self.notes),
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+
+def tune(
+    engine: LinearEngine | None,
+    data: Data,
+    *,
+    budget: Budget,
+    search: SearchMethod | None = None,
+    space: Space | None = None,
+    score: Score | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    preparation: Preparation | None = None,
+    ledger: str = "",
+    executor: Executor | None = None,
+    out: str | Path | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    precision: str = "float32",
+    reuse: str | Path = "",
+    source: Mapping[str, Any] | None = None,
+    watch: Watch | None = None,
+) -> StudyResult:
+    """Search and train inside `budget`.
+
+    Guarantees: everything the result holds and everything in `out` is together differentially
+    private as `result.guarantee` says. An error before the first trial spends nothing.
+
+    Args:
+        engine: what to train; None for a linear model that fits the data.
+        data: the private rows.
+        budget: for all of it: trials, scores and the final model.
+        search: how to find hyperparameters, by default `LinearScaling()`.
+        space: where to look for learning rate and steps.
+        score: how trials are compared; by default noisy counts, paid for.
+        recipe: fields of every `TrainPlan` that are not searched.
+        preparation: what is done to features first.
+        ledger: address of the ledger to pay from; by default a new one in `out`.
+        executor: where trials run.
+        out: the run folder; by default nothing is kept.
+        seed: for public choices only; noise is always fresh.
+        device: cpu or cuda.
+        precision: in which features are kept.
+        reuse: folder of an earlier study whose search, paid from the same ledger, serves this one.
+        source: how `dptune resume` can load the data again.
+        watch: is told how things go.
+
+    """
+    config = Config(
+        study=secrets.token_hex(4),
+        budget=budget,
+        search=search or LinearScaling(),
+        score=score or NoisyScore(measure="correct" if data.classes else "loss"),
+        space=space or Space(),
+        recipe=dict(recipe or {}),
+        preparation=preparation or Preparation(),
+        seed=seed,
+        device=device,
+        precision=precision,
+        ledger=ledger,
+        reuse=str(reuse),
+        source=dict(source or {}),
+    )
+    if out is not None:
+        return _begin(engine, data, config, Path(out), executor, watch)
+    with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:
+        folder = Path(scratch) / "run"
+        return replace(_begin(engine, data, config, folder, executor, watch), folder=None)
+
+
+def resume(
+    out: str | Path,
+    data: Data | None = None,
+    *,
+    executor: Executor | None = None,
+    watch: Watch | None = None,
+) -> StudyResult:
+    """Go on with a study that was cut off; one that is finished is only read again.
+
+    `data` are the same rows as before; they may be left out where the run knows its file.
+    """
+    folder = RunFolder.open(out)
+    config = read_config(folder)
+    return _run(None, data or _load_again(config), config, folder, executor, watch)
+
+
+def read_config(folder: RunFolder) -> Config:
+    """What the run in `folder` was asked to do."""
+    plain = parse(folder.read("run.toml") or "", str(folder.path / "run.toml"))
+    return Config(
+        study=str(plain.get("study")),
+        budget=build(Budget, plain["budget"], "[budget]"),
+        search=search_from(plain["search"]),
+        score=score_from(plain["score"]),
+        space=build(Space, plain["space"], "[space]"),
+        recipe=plain["recipe"],
+        preparation=build(Preparation, plain["preparation"], "[preparation]"),
+        source=plain["data"],
+        **plain["run"],
+    )
+
+
+def outline(data: Data, config: Config) -> Outline:
+    """What the study will do and pay for; refuses what cannot be done."""
+    find_device(config.device)
+    find_precision(config.precision)
+    if isinstance(config.score, PublicScore) and not isinstance(config.score, UnpaidScore):
+        data.check_public_rows()
+    if config.preparation.standardize:
+        data.public_features()
+    if not data.classes and config.score.measure != "loss":
+        raise InvalidInput(
+            "values are not right or wrong, so trials are compared by their loss; use a score "
+            "with measure='loss'."
+        )
+    planned = Outline(
+        config=config,
+        count=data.count,
+        columns=data.columns,
+        outputs=data.outputs,
+        has_classes=bool(data.classes),
+        reused=bool(config.reuse),
+    )
+    planned.payments()  # an over-dear search is refused here
+    return planned
+
+
+def _begin(
+    engine: LinearEngine | None,
+    data: Data,
+    config: Config,
+    out: Path,
+    executor: Executor | None,
+    watch: Watch | None,
+) -> StudyResult:
+    """Hold the money and make the folder, both or neither."""
+    planned = outline(data, config)
+    if config.ledger:
+        Ledger.open(config.ledger)
+    folder = RunFolder.create(out)
+    try:
+        if not config.ledger:
+            Ledger.create(
+                str(out / _OWN_LEDGER),
+                config.budget,
+                dataset=data.name,
+                fingerprint=data.fingerprint,
+            )
+        _payments(config, folder, data).reserve(planned.payments(), planned.slack)
+    except DptuneError:
+        folder.discard(_OWN_LEDGER)
+        raise
+    folder.write_environment(config.device)
+    folder.write("run.toml", config.to_toml())
+    return _run(engine, data, config, folder, executor, watch)
+
+
+def _run(
+    engine: LinearEngine | None,
+    data: Data,
+    config: Config,
+    folder: RunFolder,
+    executor: Executor | None,
+    watch: Watch | None,
+) -> StudyResult:
+    planned = outline(data, config)
+    payments = _payments(config, folder, data)
+    payments.reserve(planned.payments(), planned.slack)
+    course = Course(
+        outline=planned,
+        engine=engine or LinearEngine(outputs=data.outputs, loss=data.loss),
+        data=data,
+        folder=folder,
+        payments=payments,
+        executor=executor or SerialExecutor(),
+        watch=watch or _unwatched,
+    )
+    preprocessing = course.prepare()
+    earlier = _Earlier.read(config, payments) if config.reuse else None
+    if earlier is None:
+        census = course.census(preprocessing)
+        trials = folder.read_trials()
+        for sweep, numbers in planned.sweeps():
+            trials = course.sweep(sweep, numbers, trials, preprocessing, census)
+    else:
+        census, trials = earlier.census, list(earlier.trials)
+        folder.write_trials(trials)
+    fitted, final = course.final_run(trials, preprocessing, census)
+    events, spent = payments.events(), payments.spent()
+    if earlier is not None:
+        events, spent = [*earlier.events, *events], total([earlier.spent, spent])
+    notes = tuple(note for trial in (*trials, final) for note in trial.notes)
+    if _is_hopeless(planned):
+        notes = (*notes, _HOPELESS.format(rows=data.count, epsilon=config.budget.epsilon))
+    model = TrainedModel(
+        model=fitted,
+        preprocessing=preprocessing,
+        classes=data.classes,
+        target_range=data.target_range,
+        guarantee=_guarantee(planned, data, events, spent, course, notes),
+        trials=tuple(trials),
+    )
+    test = data.test_rows(preprocessing)
+    accuracy = None
+    if test is not None and data.classes:
+        accuracy = course.engine.evaluate_many([fitted], test)[0].correct / test.count
+    result = StudyResult(
+        model=model,
+        trials=tuple(trials),
+        final=final,
+        census=census,
+        test_accuracy=accuracy,
+        test_rows=0 if test is None else test.count,
+        notes=notes,
+        folder=folder.path,
+    )
+    model.save(folder)
+    folder.write_json("result.json", result.to_dict())
+    return result
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """The search of an earlier study, whose price this one's guarantee includes."""
+
+    trials: tuple[Trial, ...]
+    census: Census | None
+    events: tuple[Event, ...]
+    spent: Price
+
+    @staticmethod
+    def read(config: Config, payments: Payments) -> "_Earlier":
+        folder = RunFolder.open(config.reuse)
+        theirs = read_config(folder)
+        if theirs.ledger != config.ledger or not config.ledger:
+            raise InvalidInput(
+                f"the search in {config.reuse} was paid from another ledger; a search can be "
+                "reused where both studies pay from one ledger, named with ledger=."
+            )
+        if theirs.search != config.search:
+            raise InvalidInput(
+                f"the search in {config.reuse} is {theirs.search}, this study asks for "
+                f"{config.search}; reuse it with the same method and options."
+            )
+        stored = folder.read_json("census.json")
+        paid = payments.of(theirs.study)
+        return _Earlier(
+            trials=tuple(folder.read_trials()),
+            census=None if stored is None else census_from(stored),
+            events=tuple(paid.events(but="final run")),
+            spent=paid.spent(but="final run"),
+        )
+
+
+_HOPELESS = (
+    "with {rows:,} rows and epsilon {epsilon:g} the noise outweighs everything the rows could say: "
+    "nothing can be learned, and the model is as good as random"
+)
+
+
+def _is_hopeless(planned: Outline) -> bool:
+    """Whether the noise of the final run drowns whatever all rows together could add up to."""
+    noise = math.sqrt(planned.columns * planned.outputs) / planned.schedule.final.mu
+    return planned.count < 0.3 * noise
+
+
+def _guarantee(
+    planned: Outline,
+    data: Data,
+    events: list[Event],
+    spent: Price,
+    course: Course,
+    notes: tuple[str, ...],
+) -> Guarantee:
+    config = planned.config
+    releases = ["the final model"]
+    if planned.schedule.sweeps or config.reuse:
+        releases.append("the models and settings of all trials")
+        if config.score.kind in ("noisy", "held-out"):
+            releases.append("their noisy scores")
+    if planned.schedule.census:
+        releases.append(
+            "noisy counts of rows by class" + (" and by length" * _counts_lengths(planned))
+        )
+    if planned.mean:
+        releases.append("a noisy mean of the rows")
+    public = list(data.public_facts)
+    if data.has_test_rows:
+        public.append("the test rows, whose accuracy is shown exactly")
+    if isinstance(config.score, PublicScore) and not isinstance(config.score, UnpaidScore):
+        public.append("the rows that score the trials")
+    if config.preparation.standardize:
+        public.append("the rows that standardise the columns")
+    caveats = [_FLOATING_POINT]
+    others = course.payments.others()
+    if others:
+        caveats.append(
+            f"{others} other payments were made for the same data set; the ledger states what all "
+            "of them promise together"
+        )
+    if isinstance(config.score, UnpaidScore):
+        caveats.append(
+            "trials were compared by exact scores on private rows that nobody paid for, as in the "
+            "paper: for reproduction, not for release"
+        )
+    promise = accounting.guarantee(
+        events,
+        config.budget.delta,
+        spent=spent,
+        covers_search=True,
+        covers_selection=config.score.covers_selection,
+        releases=tuple(releases),
+        public_facts=tuple(public),
+        caveats=tuple(caveats) + notes,
+    )
+    if config.reuse:
+        return promise
+    # The prices fit, so neither does their epsilon exceed the budget by a rounding.
+    return replace(promise, epsilon=min(promise.epsilon, config.budget.epsilon))
+
+
+def _counts_lengths(planned: Outline) -> int:
+    return 0 if planned.facts.unit_rows else 1
+
+
+def _payments(config: Config, folder: RunFolder, data: Data) -> Payments:
+    address = config.ledger or str(folder.path / _OWN_LEDGER)
+    return Payments(Ledger.open(address), config.study, data.fingerprint)
+
+
+def _load_again(config: Config) -> Data:
+    from dptune.datasets import load_data
+
+    if not config.source:
+        raise InvalidInput(
+            "this run was started by a program that passed arrays, so they must be passed again: "
+            "dptune.resume(folder, data)."
+        )
+    return load_data(**config.source)
+
+
+def _unwatched(progress: Progress) -> None:
+    pass
