@@ -6,18 +6,16 @@ no result may have touched rows, so it stays paid and is never run again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from dptune._measure import compare, fresh_normal, take_census
 from dptune._outline import Outline, leg_label, side_by_side
 from dptune._payments import Payments
 from dptune.artifacts import RunFolder
 from dptune.data import Data
-from dptune.engines.base import Evaluation
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.engines.rows import MemoryRows
@@ -26,11 +24,10 @@ from dptune.executors import Executor
 from dptune.plan import TrainPlan
 from dptune.preprocess import Preprocessing, private_mean, standardization
 from dptune.privacy import Receipt
-from dptune.score import UnpaidScore, released
+from dptune.score import UnpaidScore
 from dptune.search.base import Census, Schedule, Stage
 from dptune.trial import Trial
 
-_NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
 _MEAN, _CENSUS, _FINAL = "models/mean.safetensors", "census.json", "models/final.safetensors"
 
 
@@ -75,7 +72,7 @@ class Course:
             self._tell("private mean", [])
             rows = plain.apply(self.data.features_for(receipt))
             noise = self.outline.mean.noise_multiplier
-            mean = private_mean(rows, noise, self.outline.count, _fresh_normal)
+            mean = private_mean(rows, noise, self.outline.count, fresh_normal)
             self.folder.write_tensors(_MEAN, {"mean": torch.from_numpy(mean)})
             stored = ({"mean": torch.from_numpy(mean)}, {})
         self.payments.settle("private mean")
@@ -93,15 +90,9 @@ class Course:
                 return None
             self._tell("counting rows by class", [])
             rows = self.data.open(receipt, preprocessing, **self._place)
-            classes, lengths = _histograms(rows, self.outline.outputs)
-            classes += event.noise * _fresh_normal(classes.shape)
-            lengths += event.noise * _fresh_normal(lengths.shape)
-            unit = self.outline.facts.unit_rows
-            stored = {
-                "classes": classes.tolist() if self.outline.has_classes else [],
-                "noise": event.noise,
-                "row_norm": 1.0 if unit else _typical_norm(lengths, event.noise),
-            }
+            classes = self.outline.outputs if self.outline.has_classes else 0
+            unit_rows = self.outline.facts.unit_rows
+            stored = asdict(take_census(rows, event, classes=classes, unit_rows=unit_rows))
             self.folder.write_json(_CENSUS, stored)
         self.payments.settle("census")
         return census_from(stored)
@@ -201,7 +192,15 @@ class Course:
             if rows is None:
                 return trials
             self._tell(f"{stage.name}: comparing {len(alive)} trials", trials)
-            values, noise = self._scores(stage, alive, rows, data, census)
+            values, noise = compare(
+                self.engine,
+                [self._model(trial.number) for trial in alive],
+                rows,
+                self.outline.config.score,
+                stage.score,
+                census,
+                data.count,
+            )
             scored = {
                 trial.number: trial.scored(value, noise)
                 for trial, value in zip(alive, values, strict=True)
@@ -229,34 +228,6 @@ class Course:
         elif not self.outline.holds_out:
             receipt = self.payments.begin(label)
         return None if receipt is None else data.open(receipt, preprocessing, **self._place)
-
-    def _scores(
-        self,
-        stage: Stage,
-        alive: Sequence[Trial],
-        rows: MemoryRows,
-        data: Data,
-        census: Census | None,
-    ) -> tuple[list[float], float]:
-        """Shares of rows, and the noise on them."""
-        score = self.outline.config.score
-        weights = census.weights if census and stage.score and score.measure == "correct" else None
-        evaluations = self.engine.evaluate_many(
-            [self._model(trial.number) for trial in alive],
-            rows,
-            loss_bound=score.loss_bound if score.measure == "loss" else None,
-            row_weights=None if weights is None else torch.tensor(weights, dtype=torch.float64),
-        )
-        exact = [_worth(evaluation, score.measure, score.loss_bound) for evaluation in evaluations]
-        if stage.score is None:  # public rows, or the paper's unpaid score
-            return [value / rows.count for value in exact], 0.5 * rows.count**-0.5
-        everything = float(data.count)
-        if weights is not None and census is not None:
-            counts = zip(weights, census.classes, strict=True)
-            share = data.count / self.outline.count
-            everything = share * sum(weight * max(count, 0.0) for weight, count in counts)
-        noisy = released(exact, stage.score.noise, lambda n: _fresh_normal((n,)).tolist())
-        return [value / everything for value in noisy], stage.score.noise / everything
 
     def final_run(
         self, trials: list[Trial], preprocessing: Preprocessing, census: Census | None
@@ -352,38 +323,3 @@ def _trial_file(number: int) -> str:
 
 def _first_number(outline: Outline, stage: Stage) -> int:
     return next(numbers.start for sweep, numbers in outline.sweeps() if sweep == stage)
-
-
-def _worth(evaluation: Evaluation, measure: str, loss_bound: float) -> float:
-    """A sum over rows, each from 0 to 1; more is better."""
-    if measure == "loss":
-        return evaluation.rows * (1 - evaluation.loss / loss_bound)
-    return evaluation.weighted_correct
-
-
-def _fresh_normal(shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Standard normal numbers that nobody can repeat."""
-    stream = Randomness().noise(torch.device("cpu"))
-    drawn: NDArray[np.float64] = stream.normal_(torch.empty(shape, dtype=torch.float64)).numpy()
-    return drawn
-
-
-def _histograms(rows: MemoryRows, classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Rows by class and by length; each row is in one cell of each."""
-    by_class, by_length = np.zeros(classes), np.zeros(len(_NORM_EXPONENTS))
-    for chunk in rows.chunks():
-        exponents = torch.log2(chunk.norms[:, 0].double()).cpu().numpy()
-        cells = np.clip(np.rint(2 * (exponents - _NORM_EXPONENTS[0])), 0, len(by_length) - 1)
-        by_length += np.bincount(cells.astype(int), minlength=len(by_length))
-        if not chunk.targets.is_floating_point():
-            by_class += np.bincount(chunk.targets.cpu().numpy(), minlength=classes)
-    return by_class, by_length
-
-
-def _typical_norm(noisy: NDArray[np.float64], noise: float) -> float:
-    """The median length, from cells that stand out of the noise; 1 where none does."""
-    clear = np.where(noisy > 4 * noise, noisy, 0.0)
-    if not clear.any():
-        return 1.0
-    middle = int(np.searchsorted(np.cumsum(clear), clear.sum() / 2))
-    return float(2.0 ** _NORM_EXPONENTS[middle])

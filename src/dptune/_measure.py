@@ -1,0 +1,100 @@
+"""What is measured on private rows beside training: a census, and scores that compare models.
+
+Whoever calls must have paid for `event`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dptune.engines.base import Evaluation
+from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.engines.randomness import Randomness
+from dptune.engines.rows import Rows
+from dptune.privacy import NoisyCount
+from dptune.score import Score, released
+from dptune.search.base import Census
+
+_NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
+
+
+def fresh_normal(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Standard normal numbers that nobody can repeat."""
+    stream = Randomness().noise(torch.device("cpu"))
+    drawn: NDArray[np.float64] = stream.normal_(torch.empty(shape, dtype=torch.float64)).numpy()
+    return drawn
+
+
+def take_census(rows: Rows, event: NoisyCount, *, classes: int, unit_rows: bool) -> Census:
+    """Noisy counts of rows by class (none where there are no classes) and by length.
+
+    A row is in one cell of each histogram, so each is one count.
+    """
+    by_class, by_length = histograms(rows, classes)
+    by_class += event.noise * fresh_normal(by_class.shape)
+    norm = 1.0
+    if not unit_rows:
+        norm = _typical_norm(by_length + event.noise * fresh_normal(by_length.shape), event.noise)
+    return Census(tuple(by_class.tolist()), event.noise, norm)
+
+
+def compare(
+    engine: LinearEngine,
+    models: Sequence[LinearModel],
+    rows: Rows,
+    score: Score,
+    event: NoisyCount | None,
+    census: Census | None,
+    count: int,
+) -> tuple[list[float], float]:
+    """Scores as shares of `count` rows, and the noise on them; exact where `event` is None.
+
+    Where the census shows rare classes, every class counts alike.
+    """
+    weights = census.weights if census and event and score.measure == "correct" else None
+    evaluations = engine.evaluate_many(
+        models,
+        rows,
+        loss_bound=score.loss_bound if score.measure == "loss" else None,
+        row_weights=None if weights is None else torch.tensor(weights, dtype=torch.float64),
+    )
+    exact = [_worth(evaluation, score) for evaluation in evaluations]
+    if event is None:
+        return [value / rows.count for value in exact], 0.5 * rows.count**-0.5
+    everything = float(count)
+    if weights is not None and census is not None:
+        pairs = list(zip(weights, census.classes, strict=True))
+        share = sum(w * max(n, 0.0) for w, n in pairs) / sum(max(n, 0.0) for _, n in pairs)
+        everything = count * share
+    noisy = released(exact, event.noise, lambda n: fresh_normal((n,)).tolist())
+    return [value / everything for value in noisy], event.noise / everything
+
+
+def histograms(rows: Rows, classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Exact counts of rows by class and by length."""
+    by_class, by_length = np.zeros(classes), np.zeros(len(_NORM_EXPONENTS))
+    for chunk in rows.chunks():
+        exponents = torch.log2(chunk.norms[:, 0].double()).cpu().numpy()
+        cells = np.clip(np.rint(2 * (exponents - _NORM_EXPONENTS[0])), 0, len(by_length) - 1)
+        by_length += np.bincount(cells.astype(int), minlength=len(by_length))
+        if classes:
+            by_class += np.bincount(chunk.targets.cpu().numpy(), minlength=classes)
+    return by_class, by_length
+
+
+def _typical_norm(noisy: NDArray[np.float64], noise: float) -> float:
+    """The median length, from cells that stand out of the noise; 1 where none does."""
+    clear = np.where(noisy > 4 * noise, noisy, 0.0)
+    if not clear.any():
+        return 1.0
+    middle = int(np.searchsorted(np.cumsum(clear), clear.sum() / 2))
+    return float(2.0 ** _NORM_EXPONENTS[middle])
+
+
+def _worth(evaluation: Evaluation, score: Score) -> float:
+    """A sum over rows, each from 0 to 1; more is better."""
+    if score.measure == "loss":
+        return evaluation.rows * (1 - evaluation.loss / score.loss_bound)
+    return evaluation.weighted_correct
