@@ -7,7 +7,7 @@ curve through their paid scores moves the final run. Numbers and choices: docs/l
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dptune.privacy import Budget
@@ -45,7 +45,7 @@ def fitted(situation: Situation) -> curve.Curve:
     error = ERROR_ON_UNIT_ROWS if situation.facts.unit_rows else ERROR_ON_OTHER_ROWS
     offsets = [offset_of(trial, situation) for trial in scored]
     points = [100 * (trial.score or 0.0) for trial in scored]
-    noise = max((_noise(trial, situation) for trial in scored), default=1.0)
+    noise = max((score_error(trial, situation) for trial in scored), default=1.0)
     return curve.fit(offsets, points, noise, error)
 
 
@@ -55,7 +55,7 @@ def offset_of(trial: Trial, situation: Situation) -> float:
     return math.log(trial.noise / guess)
 
 
-def _noise(trial: Trial, situation: Situation) -> float:
+def score_error(trial: Trial, situation: Situation) -> float:
     """Of a score, in points: the paid noise, and how much two equal trials differ, which is larger
     the less signal there is."""
     of_training = min(max(60 / math.sqrt(trial.mu * situation.recipe.rows), 0.3), 4.0)
@@ -66,4 +66,9 @@ def _setting(offset: float, mu: float, situation: Situation) -> Setting:
     guess = best_noise(mu, situation.recipe, situation.facts, situation.census)
     noise = guess * math.exp(offset)
     moved = displacement(noise, mu, situation.recipe)
-    return situation.space.spread(moved, situation.recipe)
+    space = situation.space
+    if situation.census is not None and situation.census.imbalance > 1.0:
+        # Measured: fewer, larger steps learn rare classes better, at no cost for the others.
+        least, most = space.steps
+        space = replace(space, steps=(least, max(least, most // 3)))
+    return space.spread(moved, situation.recipe)

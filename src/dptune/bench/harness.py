@@ -1,0 +1,204 @@
+"""Many repeats of one search method, in lockstep.
+
+All repeats train their trials in the same passes over the rows, which on the linear engine costs
+little more than one repeat. Prices, plans, scores and noise are those of a real study
+(`_outline`, `_measure`); only the ledger and the folder are missing, because the rows are public.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from dptune import accounting
+from dptune._measure import compare, take_census
+from dptune._outline import Outline
+from dptune.bench.tasks import Task
+from dptune.config import Config
+from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.engines.randomness import Randomness
+from dptune.plan import TrainPlan
+from dptune.privacy import Budget, Price, total
+from dptune.score import NoisyScore
+from dptune.search.base import Census, SearchMethod, Stage, calibrated, draft
+from dptune.search.space import Setting, Space
+from dptune.trial import Trial
+
+SPACE = Space(learning_rate=(0.1, 100.0), steps=(5, 200))
+_LOGITS_A_ROW = {"cpu": 500, "cuda": 6400}
+_GRID_RATES, _GRID_STEPS, _GRID_RUNS = 25, (10, 25, 50, 100, 200), 5
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Test accuracies in percent, one a repeat, and what they cost."""
+
+    task: str
+    method: str
+    epsilon: float
+    delta: float
+    spent_epsilon: float
+    accuracies: tuple[float, ...]
+    total_step_sizes: tuple[float, ...]
+    seconds: float
+    note: str = ""
+
+    @property
+    def mean(self) -> float:
+        return math.fsum(self.accuracies) / len(self.accuracies)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over repeats."""
+        return float(np.std(self.accuracies, ddof=1)) if len(self.accuracies) > 1 else 0.0
+
+
+def run_method(
+    task: Task, method: SearchMethod, budget: Budget, repeats: int, report: Report
+) -> Outcome:
+    """`repeats` independent studies."""
+    began = perf_counter()
+    outlines = [_outline(task, method, budget, seed) for seed in range(repeats)]
+    engine = LinearEngine(outputs=task.outputs)
+    censuses = [_census(task, outline) for outline in outlines]
+    histories: list[list[Trial]] = [[] for _ in outlines]
+    for sweep, numbers in outlines[0].sweeps():
+        report(f"{task.name}, {method.name}, epsilon {budget.epsilon:g}: {sweep.name}")
+        settings = _ask(outlines, sweep, histories, censuses)
+        plans = [
+            outline.plan(setting, sweep)
+            for outline, chosen in zip(outlines, settings, strict=True)
+            for setting in chosen
+        ]
+        models = _fit(engine, task, plans)
+        for index, outline in enumerate(outlines):
+            own = slice(index * sweep.trials, (index + 1) * sweep.trials)
+            score, rows = outline.config.score, task.train
+            values, noise = compare(
+                engine, models[own], rows, score, sweep.score, censuses[index], rows.count
+            )
+            histories[index] += [
+                Trial(number=number, stage=sweep.name, plan=plan, mu=sweep.mu).scored(value, noise)
+                for number, plan, value in zip(numbers, plans[own], values, strict=True)
+            ]
+    report(f"{task.name}, {method.name}, epsilon {budget.epsilon:g}: final runs")
+    final = outlines[0].schedule.final
+    chosen = [settings[0] for settings in _ask(outlines, final, histories, censuses)]
+    plans = [o.plan(setting, final) for o, setting in zip(outlines, chosen, strict=True)]
+    spent = accounting.epsilon(_price(outlines[0]), budget.delta)
+    return Outcome(
+        task=task.name,
+        method=method.name,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        spent_epsilon=min(spent, budget.epsilon),
+        accuracies=accuracies(engine, task, plans),
+        total_step_sizes=tuple(plan.total_step_size for plan in plans),
+        seconds=perf_counter() - began,
+    )
+
+
+def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outcome:
+    """The best single setting of a fine grid at the whole budget, which nobody paid for: an upper
+    bound, not a method. Each cell is a mean of several runs; the best one is then run again
+    `repeats` times, since the best of many means flatters itself."""
+    began = perf_counter()
+    engine = LinearEngine(outputs=task.outputs)
+    rates = np.geomspace(*SPACE.learning_rate, _GRID_RATES)
+    cells = [Setting(float(rate), steps) for steps in _GRID_STEPS for rate in rates]
+    recipe = TrainPlan(rows=task.train.count, steps=1, learning_rate=1.0, noise_multiplier=1.0)
+    grid = [calibrated(draft(recipe, cell), budget.mu_squared(), 0.0) for cell in cells]
+    report(f"{task.name}, oracle, epsilon {budget.epsilon:g}: {len(grid)} settings")
+    runs = accuracies(engine, task, [plan for plan in grid for _ in range(_GRID_RUNS)])
+    means = np.reshape(runs, (len(grid), _GRID_RUNS)).mean(1)
+    best = grid[int(means.argmax())]
+    return Outcome(
+        task=task.name,
+        method="oracle",
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        spent_epsilon=math.inf,
+        accuracies=accuracies(engine, task, [best] * repeats),
+        total_step_sizes=(best.total_step_size,) * repeats,
+        seconds=perf_counter() - began,
+        note=f"learning rate {best.learning_rate:.3g}, {best.steps} steps, "
+        f"c {best.weight_noise:.2f}; its cell of the grid read {means.max():.2f}",
+    )
+
+
+def _outline(task: Task, method: SearchMethod, budget: Budget, seed: int) -> Outline:
+    config = Config(
+        study="bench",
+        budget=budget,
+        search=method,
+        score=NoisyScore(),
+        space=SPACE,
+        recipe={},
+        preparation=task.preparation,
+        seed=seed,
+        source={},
+    )
+    return Outline(
+        config=config,
+        count=task.train.count,
+        columns=task.train.columns,
+        outputs=task.outputs,
+        has_classes=True,
+        reused=False,
+    )
+
+
+def _census(task: Task, outline: Outline) -> Census | None:
+    event = outline.schedule.census
+    if event is None:
+        return None
+    unit_rows = outline.facts.unit_rows
+    return take_census(task.train, event, classes=task.outputs, unit_rows=unit_rows)
+
+
+def _ask(
+    outlines: Sequence[Outline],
+    stage: Stage,
+    histories: Sequence[list[Trial]],
+    censuses: Sequence[Census | None],
+) -> list[list[Setting]]:
+    asked = zip(outlines, histories, censuses, strict=True)
+    return [outline.suggest(stage, history, census) for outline, history, census in asked]
+
+
+def _fit(engine: LinearEngine, task: Task, plans: Sequence[TrainPlan]) -> list[LinearModel]:
+    """All plans, as many at once as fit. Those of similar length train together."""
+    order = sorted(range(len(plans)), key=lambda index: plans[index].steps)
+    models: dict[int, LinearModel] = {}
+    for batch in _batched(order, _at_once(task)):
+        chosen = [plans[index] for index in batch]
+        fitted = engine.fit_many(chosen, task.train, [Randomness() for _ in batch])
+        models |= {i: replace(model, velocity=None) for i, model in zip(batch, fitted, strict=True)}
+    return [models[index] for index in range(len(plans))]
+
+
+def accuracies(engine: LinearEngine, task: Task, plans: Sequence[TrainPlan]) -> tuple[float, ...]:
+    evaluations = [
+        evaluation
+        for batch in _batched(_fit(engine, task, plans), _at_once(task))
+        for evaluation in engine.evaluate_many(batch, task.test)
+    ]
+    return tuple(100 * evaluation.correct / evaluation.rows for evaluation in evaluations)
+
+
+def _at_once(task: Task) -> int:
+    """How many models share a pass over the rows: their logits must fit in memory, or caches."""
+    return max(1, _LOGITS_A_ROW[task.train.device.type] // task.outputs)
+
+
+def _batched(values: Sequence[Any], size: int) -> list[Any]:
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+def _price(outline: Outline) -> Price:
+    return total(accounting.price(event) for _, event in outline.payments())

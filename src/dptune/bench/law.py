@@ -1,0 +1,162 @@
+"""Where the best noise c lies, on many tasks and budgets, and what the law says of it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dptune.bench.harness import Report, accuracies
+from dptune.bench.tasks import Task, load_task
+from dptune.engines.linear import LinearEngine
+from dptune.plan import TrainPlan
+from dptune.privacy import Budget
+from dptune.search.base import Facts, calibrated, draft
+from dptune.search.law import best_noise, displacement
+from dptune.search.space import Space
+
+NOISES = tuple(float(noise) for noise in np.geomspace(0.05, 20.0, 25))
+_STEPS, _WIDE = 200, (1e-6, 1e6)  # the law is about noise: no rate is out of bounds here
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Mean test accuracy in percent of runs that end at each of `NOISES`, at one budget."""
+
+    task: str
+    rows: int
+    columns: int
+    outputs: int
+    epsilon: float
+    signal: float
+    law: float
+    accuracies: tuple[float, ...]
+
+    def near_best(self, points: float) -> tuple[float, float, float]:
+        """The best noise, and the range of noises that lose less than `points`."""
+        padded = np.pad(self.accuracies, 1, mode="edge")
+        smooth = np.convolve(padded, [0.25, 0.5, 0.25], "valid")
+        best = int(smooth.argmax())
+        fine = smooth > smooth[best] - points
+        low = high = best
+        while low > 0 and fine[low - 1]:
+            low -= 1
+        while high < len(fine) - 1 and fine[high + 1]:
+            high += 1
+        return NOISES[best], NOISES[low], NOISES[high]
+
+
+def measure(
+    sources: Sequence[str],
+    epsilons: Sequence[float],
+    *,
+    repeats: int,
+    device: str,
+    report: Report,
+) -> list[Landscape]:
+    """One landscape for every task and budget, at delta 1e-5."""
+    found = []
+    for source in sources:
+        task = load_task(source, device=device)
+        for epsilon in epsilons:
+            report(f"{task.name}, epsilon {epsilon:g}")
+            found.append(_landscape(task, Budget(epsilon, 1e-5), repeats))
+    return found
+
+
+def _landscape(task: Task, budget: Budget, repeats: int) -> Landscape:
+    recipe = TrainPlan(rows=task.train.count, steps=1, learning_rate=1.0, noise_multiplier=1.0)
+    space = Space(_WIDE, (_STEPS, _STEPS))
+    plans = [
+        calibrated(
+            draft(recipe, space.spread(displacement(noise, budget.mu, recipe), recipe)),
+            budget.mu_squared(),
+            0.0,
+        )
+        for noise in NOISES
+    ]
+    engine = LinearEngine(outputs=task.outputs)
+    runs = accuracies(engine, task, [plan for plan in plans for _ in range(repeats)])
+    facts = Facts(task.train.columns, task.outputs, unit_rows=task.preparation.unit_rows)
+    return Landscape(
+        task=task.name,
+        rows=task.train.count,
+        columns=task.train.columns,
+        outputs=task.outputs,
+        epsilon=budget.epsilon,
+        signal=budget.mu * task.train.count / task.train.columns,
+        law=best_noise(budget.mu, recipe, facts, None),
+        accuracies=tuple(np.reshape(runs, (len(NOISES), repeats)).mean(1).tolist()),
+    )
+
+
+def save(landscapes: Sequence[Landscape], file: Path) -> None:
+    file.write_text(json.dumps([asdict(one) for one in landscapes], indent=1) + "\n")
+
+
+def load(file: Path) -> list[Landscape]:
+    plain = json.loads(file.read_text())
+    return [Landscape(**{**one, "accuracies": tuple(one["accuracies"])}) for one in plain]
+
+
+def picture(landscapes: Sequence[Landscape], file: Path) -> None:
+    """Best noise over signal, one mark for every task and budget, with the law."""
+    import matplotlib.pyplot as plt
+
+    tasks = list(dict.fromkeys(one.task for one in landscapes))
+    colors = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+    marks = "osD^vP*X<>h"
+    figure, axes = plt.subplots(figsize=(10, 6.2), layout="constrained")
+    for number, task in enumerate(tasks):
+        own = [one for one in landscapes if one.task == task]
+        best = [one.near_best(0.3) for one in own]
+        x = [one.signal for one in own]
+        y = [middle for middle, _, _ in best]
+        errors = [
+            [middle - low for middle, low, _ in best],
+            [high - middle for middle, _, high in best],
+        ]
+        axes.errorbar(
+            x,
+            y,
+            yerr=errors,
+            fmt=marks[number % len(marks)],
+            color=colors[number % len(colors)],
+            markersize=7,
+            capsize=3,
+            alpha=0.85,
+            label=f"{task} ({own[0].rows:,} rows, {own[0].columns} columns)",
+        )
+    signals = np.geomspace(
+        min(one.signal for one in landscapes) / 1.5, max(one.signal for one in landscapes) * 1.5
+    )
+    axes.plot(signals, 0.5 * signals**0.15, color="black", label="the law, 10 classes")
+    axes.axhline(1.0, color="gray", linestyle="--", linewidth=1, label="c = 1")
+    axes.set(xscale="log", yscale="log", ylim=(0.04, 25))
+    axes.set_xlabel("signal: mu x rows / columns")
+    axes.set_ylabel("noise c on each weight at the end of the run")
+    axes.set_title("Best c (mark), and every c that loses less than 0.3 points (bar)")
+    axes.grid(alpha=0.3)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+    figure.savefig(file, dpi=130)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    import sys
+
+    given = dict(pair.split("=", 1) for pair in sys.argv[1:])
+    results = Path(given["out"])
+    if "data" in given:
+        measured = measure(
+            given["data"].split(","),
+            [float(epsilon) for epsilon in given.get("epsilon", "0.1,1,8").split(",")],
+            repeats=int(given.get("repeats", "8")),
+            device=given.get("device", "cpu"),
+            report=lambda text: print(text, flush=True),
+        )
+        results.mkdir(parents=True, exist_ok=True)
+        save(measured, results / "law.json")
+    else:
+        picture(load(results / "law.json"), results / "law.png")

@@ -1,0 +1,100 @@
+"""Data sets to compare methods on: a source, and optionally a change that makes it harder.
+
+    demo                        the bundled set
+    features.npz                a file with training and test rows
+    features.npz?rows=1000      a thousand of its training rows
+    demo?unbalanced=38          classes from 1 to 1/38 of their rows
+    demo?unscaled               rows as they are, not scaled to unit length
+
+Benchmarks are for public data: rows open without payment, and results are exact.
+"""
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dptune.config import Preparation
+from dptune.datasets import load_data
+from dptune.engines.rows import MemoryRows
+from dptune.errors import InvalidInput
+from dptune.preprocess import Preprocessing
+from dptune.privacy import NoisyCount, Price, Receipt
+
+_CHANGES = ("rows", "unbalanced", "unscaled")
+# Nobody paid for this: the rows of a benchmark are public.
+_PUBLIC = Receipt(0, "benchmark", NoisyCount(noise=1.0), Price(0.0), "benchmark")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rows to train and test on."""
+
+    name: str
+    train: MemoryRows
+    test: MemoryRows
+    outputs: int
+    preparation: Preparation
+
+
+def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> Task:
+    """The task that `text` describes."""
+    source, _, query = text.partition("?")
+    changes = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = sorted(set(changes) - set(_CHANGES))
+    if unknown or (query and not changes):
+        raise InvalidInput(
+            f"a task is a source, changed by {', '.join(_CHANGES)} (for example "
+            f"demo?rows=1000); got {text!r}."
+        )
+    data = load_data(source)
+    if not data.classes:
+        raise InvalidInput(f"tasks are about classes; {source} has none.")
+    preparation = Preparation(unit_rows="unscaled" not in changes)
+    preprocessing = Preprocessing(unit_rows=preparation.unit_rows)
+    train = data.open(_PUBLIC, preprocessing, device=device, precision=precision)
+    test = data.test_rows(preprocessing, device, precision)
+    if test is None:
+        raise InvalidInput(f"{source} has no test rows, so methods cannot be compared on it.")
+    kept = _kept(train.targets, changes, text)
+    if kept is not None:
+        features, targets = train.features[kept], train.targets[kept]
+        train = MemoryRows(features, targets, device=device, precision=precision)
+    name = PurePath(source).stem + (f"?{query}" if query else "")
+    return Task(name, train, test, data.outputs, preparation)
+
+
+def _kept(targets: Tensor, changes: dict[str, str], text: str) -> Tensor | None:
+    """The numbers of the rows that stay; the same in every run."""
+    draws = np.random.default_rng(0)
+    labels = targets.cpu().numpy()
+    kept: NDArray[Any] | None = None
+    try:
+        if "unbalanced" in changes:
+            kept = _unbalanced(labels, float(changes["unbalanced"]), draws)
+        if "rows" in changes:
+            among = np.arange(len(labels)) if kept is None else kept
+            kept = draws.permutation(among)[: int(changes["rows"])]
+    except ValueError:
+        raise InvalidInput(f"rows and unbalanced take a number; got {text!r}.") from None
+    if kept is None:
+        return None
+    if not len(kept):
+        raise InvalidInput(f"{text!r} leaves no rows.")
+    return torch.from_numpy(np.sort(kept)).to(targets.device)
+
+
+def _unbalanced(labels: NDArray[Any], ratio: float, draws: np.random.Generator) -> NDArray[Any]:
+    """Class k of K keeps ratio^(-k / (K - 1)) of its rows."""
+    classes = int(labels.max()) + 1
+    kept = []
+    for number in range(classes):
+        rows = np.flatnonzero(labels == number)
+        keep = round(len(rows) * ratio ** (-number / max(classes - 1, 1)))
+        kept.append(draws.permutation(rows)[: max(keep, 1)])
+    return np.concatenate(kept)
