@@ -104,11 +104,14 @@ def picture(landscapes: Sequence[Landscape], file: Path) -> None:
     """Best noise over signal, one mark for every task and budget, with the law."""
     import matplotlib.pyplot as plt
 
-    tasks = list(dict.fromkeys(one.task for one in landscapes))
+    tasks = sorted({one.task for one in landscapes})
+    sources = list(dict.fromkeys(task.partition("?")[0] for task in tasks))
+    changes = list(dict.fromkeys(task.partition("?")[2] for task in tasks))
     colors = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-    marks = "osD^vP*X<>h"
+    marks = "o^s*DPX"
     figure, axes = plt.subplots(figsize=(10, 6.2), layout="constrained")
-    for number, task in enumerate(tasks):
+    for task in tasks:
+        source, _, change = task.partition("?")
         own = [one for one in landscapes if one.task == task]
         best = [one.near_best(0.3) for one in own]
         x = [one.signal for one in own]
@@ -121,8 +124,8 @@ def picture(landscapes: Sequence[Landscape], file: Path) -> None:
             x,
             y,
             yerr=errors,
-            fmt=marks[number % len(marks)],
-            color=colors[number % len(colors)],
+            fmt=marks[changes.index(change) % len(marks)],
+            color=colors[sources.index(source) % len(colors)],
             markersize=7,
             capsize=3,
             alpha=0.85,
@@ -133,7 +136,7 @@ def picture(landscapes: Sequence[Landscape], file: Path) -> None:
     )
     axes.plot(signals, 0.5 * signals**0.15, color="black", label="the law, 10 classes")
     axes.axhline(1.0, color="gray", linestyle="--", linewidth=1, label="c = 1")
-    axes.set(xscale="log", yscale="log", ylim=(0.04, 25))
+    axes.set(xscale="log", yscale="log", ylim=(0.04, 12))
     axes.set_xlabel("signal: mu x rows / columns")
     axes.set_ylabel("noise c on each weight at the end of the run")
     axes.set_title("Best c (mark), and every c that loses less than 0.3 points (bar)")

@@ -1,0 +1,148 @@
+"""Methods side by side, on a small file."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dptune import Budget
+from dptune.bench import compare, harness, law
+from dptune.bench.tasks import load_task
+from dptune.errors import DptuneError, InvalidInput
+from dptune.search.linear_scaling import LinearScaling
+from dptune.search.unit_noise import UnitNoise
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+QUICK = ("linear-scaling", "unit-noise", "random-search", "oracle")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three classes, 600 rows of lengths around 5, and a test set of 300."""
+    draws = np.random.default_rng(0)
+    centers = draws.normal(size=(3, 6))
+
+    def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = draws.integers(3, size=count)
+        return 2 * (centers[labels] + draws.normal(size=(count, 6))), labels
+
+    (x, y), (tx, ty) = rows(600), rows(300)
+    path = tmp_path_factory.mktemp("bench") / "small.npz"
+    np.savez(path, X_train=x, y_train=y, X_test=tx, y_test=ty)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "_GRID_RATES", 4)
+    monkeypatch.setattr(harness, "_GRID_STEPS", (5, 10))
+
+
+def run(file: Path, out: Path, **changed: object) -> list[dict[str, object]]:
+    asked: dict[str, object] = {
+        "methods": QUICK, "epsilons": [2.0], "repeats": 2, "device": "cpu", "delta": 1e-5
+    } | changed  # fmt: skip
+    methods, epsilons = asked.pop("methods"), asked.pop("epsilons")
+    return compare.compare([str(file)], methods, epsilons, out=out, report=lambda _: None, **asked)
+
+
+def test_a_comparison_has_a_row_for_every_method_and_measures_against_the_oracle(
+    file: Path, tmp_path: Path
+) -> None:
+    table = run(file, tmp_path)
+    rows = {str(row["method"]): row for row in table}
+    assert list(rows) == list(QUICK)
+    oracle, random = rows["oracle"]["mean"], rows["random-search"]["mean"]
+    for row in table:
+        assert row["mean"] == pytest.approx(np.mean(row["accuracies"]))
+        assert row["spread"] == pytest.approx(np.std(row["accuracies"], ddof=1))
+        assert row["below_oracle"] == pytest.approx(oracle - row["mean"])
+        if oracle > random:
+            expected = 100 * (row["mean"] - random) / (oracle - random)
+            assert row["rerr"] == pytest.approx(expected)
+    assert rows["oracle"]["spent_epsilon"] is None  # nobody paid for it
+    assert rows["linear-scaling"]["spent_epsilon"] == pytest.approx(2.0, rel=1e-6)
+    assert rows["linear-scaling"]["spent_epsilon"] <= 2.0
+    assert json.loads((tmp_path / "compare.json").read_text()) == json.loads(json.dumps(table))
+    assert (tmp_path / "compare.csv").read_text().count("\n") == 5
+    assert "| small | 2 | oracle |" in (tmp_path / "compare.md").read_text()
+
+
+def test_what_was_measured_is_not_measured_again(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(file, tmp_path, methods=("unit-noise",))
+    monkeypatch.setattr(compare, "run_method", lambda *_: pytest.fail("measured again"))
+    again = run(file, tmp_path, methods=("unit-noise",))
+    assert again[0]["accuracies"] == first[0]["accuracies"]
+
+
+def test_a_damaged_result_is_not_taken_for_a_measurement(file: Path, tmp_path: Path) -> None:
+    run(file, tmp_path, methods=("unit-noise",))
+    (cell,) = (tmp_path / "cells").iterdir()
+    cell.write_text("{")
+    with pytest.raises(DptuneError, match="remove it to measure again"):
+        run(file, tmp_path, methods=("unit-noise",))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"methods": ("best",)}, "method must be one of"),
+        ({"repeats": 1}, "repeats must be"),
+        ({"epsilons": [0.0]}, "epsilon must be"),
+    ],
+)
+def test_bad_requests_are_refused(
+    file: Path, tmp_path: Path, changed: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        run(file, tmp_path, **changed)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_task_can_be_made_smaller_unbalanced_or_unscaled(file: Path) -> None:
+    plain = load_task(str(file))
+    assert plain.train.norms.max() < 1 + 1e-5
+    few = load_task(f"{file}?rows=100")
+    assert (few.train.count, few.test.count) == (100, 300)
+    counts = np.bincount(load_task(f"{file}?unbalanced=10").train.targets.numpy())
+    whole = np.bincount(plain.train.targets.numpy())
+    assert counts.tolist() == [round(n * 10 ** (-k / 2)) for k, n in enumerate(whole)]
+    assert load_task(f"{file}?unscaled").train.norms.median() > 3
+
+
+@pytest.mark.parametrize("change", ["?rows=many", "?unbalanced=", "?rows=0", "?shuffled"])
+def test_a_change_nobody_knows_is_refused(file: Path, change: str) -> None:
+    with pytest.raises(InvalidInput):
+        load_task(f"{file}{change}")
+
+
+def test_repeats_are_independent_studies(file: Path) -> None:
+    task = load_task(str(file))
+    outcome = harness.run_method(task, LinearScaling(), Budget(1.0, 1e-5), 6, lambda _: None)
+    assert len(set(outcome.total_step_sizes)) == 6  # each saw noise of its own
+    fixed = harness.run_method(task, UnitNoise(), Budget(1.0, 1e-5), 6, lambda _: None)
+    assert len(set(fixed.total_step_sizes)) == 1
+    assert len(set(fixed.accuracies)) > 1
+
+
+def test_the_best_noise_of_a_landscape_is_found(file: Path) -> None:
+    tops = np.array([-abs(np.log(noise / 0.5)) for noise in law.NOISES])
+    landscape = law.Landscape(
+        task="t", rows=1, columns=1, outputs=2, epsilon=1.0, signal=1.0, law=0.5,
+        accuracies=tuple(80 + 2 * tops),
+    )  # fmt: skip
+    best, low, high = landscape.near_best(1.0)
+    assert best == pytest.approx(0.5, rel=0.15)
+    assert low < 0.5 * np.exp(-0.3) and high > 0.5 * np.exp(0.3)
+    assert low > 0.5 * np.exp(-0.8) and high < 0.5 * np.exp(0.8)
+
+
+def test_landscapes_are_kept_and_drawn(file: Path, tmp_path: Path) -> None:
+    found = law.measure([str(file)], [1.0], repeats=1, device="cpu", report=lambda _: None)
+    law.save(found, tmp_path / "law.json")
+    assert law.load(tmp_path / "law.json") == found
+    law.picture(found, tmp_path / "law.png")
+    assert (tmp_path / "law.png").stat().st_size > 10_000
