@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 .PHONY: demo test check clean
 
 demo: $(INSTALLED)
-	@$(BIN)/dptune plan --epsilon 1 --delta 1e-5 --sweep 3@0.1 --sweep 3@0.2
+	@$(BIN)/dptune tune --data demo
 
 test: check
 	$(BIN)/pytest -n 2

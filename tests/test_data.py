@@ -15,7 +15,6 @@ import pytest
 import scipy.sparse
 import sklearn.datasets
 import torch
-from numpy.typing import NDArray
 
 from dptune.data import Data
 from dptune.engines.linear import LinearEngine

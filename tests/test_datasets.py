@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 from dptune.data import Data
 from dptune.datasets import fingerprint_folder, load_data, read_features
+from dptune.engines.rows import MemoryRows
 from dptune.errors import InvalidInput, MissingExtra
 from dptune.fingerprint import fingerprint_arrays, fingerprint_file
 from dptune.preprocess import Preprocessing
@@ -37,15 +38,19 @@ def features_of(data: Data) -> list[Any]:
     return found
 
 
-def labels_of(data: Data) -> list[Any]:
-    found: list[Any] = data.decode(data.open(PAID, AS_GIVEN).targets.numpy()).tolist()
+def labels_of(data: Data, rows: MemoryRows | None = None) -> list[Any]:
+    rows = rows or data.open(PAID, AS_GIVEN)
+    if data.target_range is None:
+        return [data.classes[number] for number in rows.targets.tolist()]
+    low, high = data.target_range
+    found: list[Any] = (low + (rows.targets.numpy() + 1) / 2 * (high - low)).tolist()
     return found
 
 
 def the_test_rows(data: Data) -> tuple[list[Any], list[Any]]:
     rows = data.test_rows(AS_GIVEN)
     assert rows is not None
-    return rows.features[:, 0].tolist(), data.decode(rows.targets.numpy()).tolist()
+    return rows.features[:, 0].tolist(), labels_of(data, rows)
 
 
 def save_npz(path: Path, **arrays: Any) -> Path:

@@ -55,7 +55,7 @@ def test_the_guarantee_is_the_budget_and_covers_the_search(fitted: DPLinearClass
     assert promise.delta == 1e-5
     assert promise.covers_search is True
     assert promise.covers_selection is True
-    assert len(fitted.result_.trials) == 3
+    assert len(fitted.trials_) == 3
 
 
 def test_easy_rows_are_learned(fitted: DPLinearClassifier) -> None:

@@ -56,9 +56,7 @@ def test_a_census_of_equal_classes_changes_nothing() -> None:
 def test_rare_classes_and_short_rows_raise_the_noise() -> None:
     plain = best_noise(0.2, RECIPE, FACTS, None)
     rare = Census(classes=tuple(RARE), noise=1.0)
-    assert best_noise(0.2, RECIPE, FACTS, rare) / plain == pytest.approx(
-        rare.imbalance, rel=1e-12
-    )
+    assert best_noise(0.2, RECIPE, FACTS, rare) / plain == pytest.approx(rare.imbalance, rel=1e-12)
     short = Census(classes=(5000.0,) * 10, noise=50.0, row_norm=0.5)
     assert best_noise(0.2, RECIPE, FACTS, short) == pytest.approx(2 * plain)
 

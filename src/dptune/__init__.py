@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dptune.config import Preparation as Preparation
+    from dptune.data import Data as Data
+    from dptune.datasets import load_data as load_data
     from dptune.engines.linear import LinearEngine as LinearEngine
     from dptune.engines.linear import LinearModel as LinearModel
     from dptune.engines.randomness import Randomness as Randomness
@@ -16,10 +19,16 @@ if TYPE_CHECKING:
     from dptune.engines.rows import write_chunks as write_chunks
     from dptune.errors import BudgetExceeded as BudgetExceeded
     from dptune.errors import DptuneError as DptuneError
+    from dptune.estimator import DPLinearClassifier as DPLinearClassifier
+    from dptune.executors import ProcessExecutor as ProcessExecutor
+    from dptune.executors import SerialExecutor as SerialExecutor
     from dptune.fingerprint import fingerprint_arrays as fingerprint_arrays
     from dptune.fingerprint import fingerprint_file as fingerprint_file
     from dptune.ledger import Ledger as Ledger
     from dptune.plan import TrainPlan as TrainPlan
+    from dptune.predictor import TrainedModel as TrainedModel
+    from dptune.predictor import load as load
+    from dptune.preprocess import Preprocessing as Preprocessing
     from dptune.privacy import Budget as Budget
     from dptune.privacy import Composition as Composition
     from dptune.privacy import FullBatchRun as FullBatchRun
@@ -30,19 +39,40 @@ if TYPE_CHECKING:
     from dptune.privacy import RandomStopping as RandomStopping
     from dptune.privacy import Receipt as Receipt
     from dptune.privacy import SampledRun as SampledRun
+    from dptune.report.card import model_card as model_card
+    from dptune.report.plots import search_picture as search_picture
+    from dptune.score import HeldOutScore as HeldOutScore
+    from dptune.score import NoisyScore as NoisyScore
+    from dptune.score import PublicScore as PublicScore
+    from dptune.score import UnpaidScore as UnpaidScore
+    from dptune.search.linear_scaling import LinearScaling as LinearScaling
+    from dptune.search.paper_line import PaperLine as PaperLine
+    from dptune.search.random_search import RandomSearch as RandomSearch
+    from dptune.search.space import Space as Space
+    from dptune.search.unit_noise import UnitNoise as UnitNoise
     from dptune.split import Sweep as Sweep
     from dptune.split import split_budget as split_budget
+    from dptune.study import StudyResult as StudyResult
+    from dptune.study import resume as resume
+    from dptune.study import tune as tune
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "config": ("Preparation",),
+    "data": ("Data",),
+    "datasets": ("load_data",),
     "engines.linear": ("LinearEngine", "LinearModel"),
     "engines.randomness": ("Randomness",),
     "engines.rows": ("DiskRows", "MemoryRows", "write_chunks"),
     "errors": ("BudgetExceeded", "DptuneError"),
+    "estimator": ("DPLinearClassifier",),
+    "executors": ("ProcessExecutor", "SerialExecutor"),
     "fingerprint": ("fingerprint_arrays", "fingerprint_file"),
     "ledger": ("Ledger",),
     "plan": ("TrainPlan",),
+    "predictor": ("TrainedModel", "load"),
+    "preprocess": ("Preprocessing",),
     "privacy": (
         "Budget",
         "Composition",
@@ -55,7 +85,16 @@ _HOMES = {
         "Receipt",
         "SampledRun",
     ),
+    "report.card": ("model_card",),
+    "report.plots": ("search_picture",),
+    "score": ("HeldOutScore", "NoisyScore", "PublicScore", "UnpaidScore"),
+    "search.linear_scaling": ("LinearScaling",),
+    "search.paper_line": ("PaperLine",),
+    "search.random_search": ("RandomSearch",),
+    "search.space": ("Space",),
+    "search.unit_noise": ("UnitNoise",),
     "split": ("Sweep", "split_budget"),
+    "study": ("StudyResult", "resume", "tune"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605

@@ -5,6 +5,7 @@ disk, commit the payment. After a crash the ledger says what was started; what w
 no result may have touched rows, so it stays paid and is never run again.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -25,7 +26,7 @@ from dptune.plan import TrainPlan
 from dptune.preprocess import Preprocessing, private_mean, standardization
 from dptune.privacy import Receipt
 from dptune.score import UnpaidScore
-from dptune.search.base import Census, Schedule, Stage
+from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.trial import Trial
 
 _MEAN, _CENSUS, _FINAL = "models/mean.safetensors", "census.json", "models/final.safetensors"
@@ -39,6 +40,7 @@ class Progress:
     schedule: Schedule
     trials: tuple[Trial, ...]
     spent: float  # share of the budget's mu^2 that is used by now
+    situation: Situation  # what the search knows by now
 
 
 Watch = Callable[[Progress], None]
@@ -56,6 +58,21 @@ class Course:
     executor: Executor
     watch: Watch
 
+    def check(self, trials: Sequence[Trial]) -> None:
+        """Refuse results that nobody has paid for."""
+        found = [
+            label
+            for label, file in (("private mean", _MEAN), ("census", _CENSUS))
+            if (self.folder.path / file).exists()
+        ]
+        for stage, numbers in self.outline.sweeps():
+            found += [self._label(stage, number) for number in filter(self._has_model, numbers)]
+            scored = any(trial.score is not None for trial in trials if trial.number in numbers)
+            if scored and stage.score and not self.outline.holds_out:
+                found.append(f"scores of {stage.name}")
+        _, legs = self._checkpoint()
+        self.payments.must_be_begun([*found, *map(leg_label, legs)])
+
     def prepare(self) -> Preprocessing:
         """How features are prepared: by public numbers, and a private mean where one is paid."""
         asked = self.outline.config.preparation
@@ -66,7 +83,7 @@ class Course:
             return plain
         stored = self.folder.read_tensors(_MEAN)
         if stored is None:
-            receipt = self.payments.begin("private mean")
+            receipt = self.payments.begin("private mean", self.outline.mean)
             if receipt is None:  # lost: the study goes on without it
                 return plain
             self._tell("private mean", [])
@@ -76,26 +93,28 @@ class Course:
             self.folder.write_tensors(_MEAN, {"mean": torch.from_numpy(mean)})
             stored = ({"mean": torch.from_numpy(mean)}, {})
         self.payments.settle("private mean")
-        return replace(plain, center=stored[0]["mean"].numpy())
+        with self.folder.undamaged(_MEAN):
+            centred = replace(plain, center=stored[0]["mean"].numpy())
+        return centred
 
     def census(self, preprocessing: Preprocessing) -> Census | None:
         """Paid counts of rows by class and by length; None where not wanted, or lost."""
         event = self.outline.schedule.census
         if event is None:
             return None
-        stored = self.folder.read_json(_CENSUS)
-        if stored is None:
-            receipt = self.payments.begin("census")
+        found = read_census(self.folder)
+        if found is None:
+            receipt = self.payments.begin("census", event)
             if receipt is None:
                 return None
             self._tell("counting rows by class", [])
             rows = self.data.open(receipt, preprocessing, **self._place)
             classes = self.outline.outputs if self.outline.has_classes else 0
             unit_rows = self.outline.facts.unit_rows
-            stored = asdict(take_census(rows, event, classes=classes, unit_rows=unit_rows))
-            self.folder.write_json(_CENSUS, stored)
+            found = take_census(rows, event, classes=classes, unit_rows=unit_rows)
+            self.folder.write_json(_CENSUS, asdict(found))
         self.payments.settle("census")
-        return census_from(stored)
+        return found
 
     def sweep(
         self,
@@ -111,7 +130,7 @@ class Course:
             train, scoring = self.data.held_out(getattr(self.outline.config.score, "every"))  # noqa: B009
         trials, receipt = self._train(stage, numbers, trials, train, preprocessing, census)
         compared = self._compare(stage, numbers, trials, scoring, preprocessing, census, receipt)
-        for number in numbers:
+        for number in filter(self._has_model, numbers):
             self.payments.settle(self._label(stage, number))
         return compared
 
@@ -143,7 +162,7 @@ class Course:
         unfinished = [number for number in missing if not self._has_model(number)]
         receipts = self._begin(stage, unfinished, plans)
         if receipts:
-            self._tell(f"{stage.name}: training {len(receipts)} trials", trials)
+            self._tell(f"{stage.name}: training {len(receipts)} trials", trials, census)
             rows = data.open(next(iter(receipts.values())), preprocessing, **self._place)
             models = self.executor.fit(
                 self.engine,
@@ -159,7 +178,7 @@ class Course:
             trials = [*trials, replace(records[number], lost=lost)]
         self.folder.write_trials(trials)
         if not self.outline.holds_out:  # there the payment is for the scores too
-            for number in receipts:
+            for number in filter(self._has_model, receipts):
                 self.payments.settle(self._label(stage, number))
         return trials, next(iter(receipts.values()), None)
 
@@ -186,12 +205,13 @@ class Course:
     ) -> list[Trial]:
         """The trials of the sweep with their scores; without, where the scores were lost."""
         label = f"scores of {stage.name}"
-        alive = [trial for trial in trials if trial.number in numbers and not trial.lost]
+        ours = [trial for trial in trials if trial.number in numbers]
+        alive = [trial for trial in ours if not trial.lost and self._has_model(trial.number)]
         if any(trial.score is None for trial in alive) and len(alive) > 1:
             rows = self._scoring_rows(stage, label, data, preprocessing, receipt)
             if rows is None:
                 return trials
-            self._tell(f"{stage.name}: comparing {len(alive)} trials", trials)
+            self._tell(f"{stage.name}: comparing {len(alive)} trials", trials, census)
             values, noise = compare(
                 self.engine,
                 [self._model(trial.number) for trial in alive],
@@ -207,7 +227,7 @@ class Course:
             }
             trials = [scored.get(trial.number, trial) for trial in trials]
             self.folder.write_trials(trials)
-            self._tell(f"{stage.name}: compared", trials)
+            self._tell(f"{stage.name}: compared", trials, census)
         if stage.score and not self.outline.holds_out:
             self.payments.settle(label)
         return trials
@@ -226,7 +246,7 @@ class Course:
         elif stage.score is None:
             return data.public_rows(preprocessing, **self._place)
         elif not self.outline.holds_out:
-            receipt = self.payments.begin(label)
+            receipt = self.payments.begin(label, stage.score)
         return None if receipt is None else data.open(receipt, preprocessing, **self._place)
 
     def final_run(
@@ -237,24 +257,25 @@ class Course:
         (setting,) = self.outline.suggest(stage, trials, census)
         plans = self.outline.leg_plans(setting)
         model, done = self._checkpoint()
-        lost: list[int] = []
         for leg, plan in enumerate(plans, start=1):
-            if leg > done:
+            if leg > max(done, default=0):
                 receipt = self.payments.begin(leg_label(leg), plan.event)
                 if receipt is None:
-                    lost.append(leg)
                     continue
-                self._tell(f"final run: leg {leg} of {len(plans)}", trials)
+                self._tell(f"final run: leg {leg} of {len(plans)}", trials, census)
                 rows = self.data.open(receipt, preprocessing, **self._place)
                 randomness = [self._randomness(0)]
                 model = self.engine.fit_many([plan], rows, randomness, start=[model])[0]
-                self.folder.write_tensors(_FINAL, self.engine.pack(model), leg=leg)
-            self.payments.settle(leg_label(leg))
+                done = (*done, leg)
+                legs = json.dumps(done)
+                self.folder.write_tensors(_FINAL, self.engine.pack(model), legs=legs)
+            if leg in done:
+                self.payments.settle(leg_label(leg))
         notes = list(setting.notes)
-        if lost:
+        if lost := len(plans) - len(done):
             notes.append(
-                f"{len(lost)} of {len(plans)} legs of the final run were cut off: paid for, and "
-                "lost to the model"
+                f"{lost} of {len(plans)} legs of the final run were cut off: paid for, and lost to "
+                "the model"
             )
         record = Trial(
             number=len(trials) + 1,
@@ -265,7 +286,7 @@ class Course:
         )
         if model is None:
             return self._best_of(trials, record)
-        self._tell("done", [*trials, record])
+        self._tell("done", [*trials, record], census)
         return model, record
 
     def _best_of(self, trials: Sequence[Trial], final: Trial) -> tuple[LinearModel, Trial]:
@@ -280,23 +301,27 @@ class Course:
         note = f"the final run was lost as a whole, so this is trial {best.number}"
         return self._model(best.number), replace(best, notes=(*final.notes, note))
 
-    def _checkpoint(self) -> tuple[LinearModel | None, int]:
+    def _checkpoint(self) -> tuple[LinearModel | None, tuple[int, ...]]:
+        """The final run as far as it came, and the legs that are in it."""
         stored = self.folder.read_tensors(_FINAL)
         if stored is None:
-            return None, 0
-        return self.engine.unpack(stored[0], self.engine.loss), int(stored[1]["leg"])
+            return None, ()
+        with self.folder.undamaged(_FINAL):
+            legs = tuple(map(int, json.loads(stored[1]["legs"])))
+            model = self.engine.unpack(stored[0], self.engine.loss)
+        return model, legs
 
     def _has_model(self, number: int) -> bool:
         return (self.folder.path / _trial_file(number)).exists()
 
     def _model(self, number: int) -> LinearModel:
-        stored = self.folder.read_tensors(_trial_file(number))
-        if stored is None:
-            raise FolderProblem(f"{self.folder.path / _trial_file(number)} is missing.")
-        return self.engine.unpack(stored[0], self.engine.loss)
+        tensors, _ = self.folder.read_tensors(_trial_file(number)) or ({}, {})
+        with self.folder.undamaged(_trial_file(number)):
+            model = self.engine.unpack(tensors, self.engine.loss)
+        return model
 
     def _label(self, stage: Stage, number: int) -> str:
-        return stage.name if self.outline.holds_out else f"trial {number}"
+        return stage.name if self.outline.holds_out and stage.score else f"trial {number}"
 
     def _randomness(self, number: int) -> Randomness:
         return Randomness(seed=self.outline.config.seed, trial=number)
@@ -306,15 +331,26 @@ class Course:
         config = self.outline.config
         return {"device": config.device, "precision": config.precision}
 
-    def _tell(self, doing: str, trials: Sequence[Trial]) -> None:
+    def _tell(self, doing: str, trials: Sequence[Trial], census: Census | None = None) -> None:
         used = self.payments.used().mu_squared / self.outline.config.budget.mu_squared()
-        self.watch(Progress(doing, self.outline.schedule, tuple(trials), used))
+        schedule = self.outline.schedule
+        situation = self.outline.situation(schedule.final, trials, census)
+        self.watch(Progress(doing, schedule, tuple(trials), used, situation))
+
+
+def read_census(folder: RunFolder) -> Census | None:
+    """The counts that were paid for, where there are any yet."""
+    stored = folder.read_json(_CENSUS)
+    if stored is None:
+        return None
+    with folder.undamaged(_CENSUS):
+        census = census_from(stored)
+    return census
 
 
 def census_from(stored: Mapping[str, Any]) -> Census:
-    return Census(
-        classes=tuple(stored["classes"]), noise=stored["noise"], row_norm=stored["row_norm"]
-    )
+    classes = tuple(map(float, stored["classes"]))
+    return Census(classes, float(stored["noise"]), float(stored["row_norm"]))
 
 
 def _trial_file(number: int) -> str:

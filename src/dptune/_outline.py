@@ -27,6 +27,7 @@ from dptune.search.space import Setting
 from dptune.trial import Trial
 
 LEGS = 5
+_ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by
 
 
 @dataclass(frozen=True)
@@ -100,30 +101,38 @@ class Outline:
         return numbered
 
     def payments(self) -> list[tuple[str, Event]]:
-        """Everything, in the order it will happen, with a label. Runs are planned at the most
-        steps; another number of steps costs the same."""
+        """Everything, in the order it will happen, with a label. Runs are reserved at the most
+        steps and exchanged for those that are run, which cost a hair less."""
         listed: list[tuple[str, Event]] = []
         if self.mean:
             listed.append(("private mean", self.mean))
         if self.schedule.census:
             listed.append(("census", self.schedule.census))
-        longest = Setting(self.config.space.learning_rate[0], self.config.space.steps[1])
+        _, highest = getattr(self.config.search, "sampling_rate", None) or (None, None)
+        longest = Setting(
+            self.config.space.learning_rate[0], self.config.space.steps[1], sampling_rate=highest
+        )
         for sweep, numbers in self.sweeps():
-            run = self.plan(longest, sweep).event
+            run = self._calibrated(longest, sweep.mu_squared).event
             if self.holds_out and sweep.score:
                 listed.append((sweep.name, side_by_side([run] * sweep.trials, sweep.score)))
                 continue
             listed += [(f"trial {number}", run) for number in numbers]
             if sweep.score:
                 listed.append((f"scores of {sweep.name}", sweep.score))
-        legs = enumerate(self.leg_plans(longest), start=1)
-        return listed + [(leg_label(leg), plan.event) for leg, plan in legs]
+        leg = self._calibrated(longest, self.schedule.final.mu_squared / self.legs).event
+        return listed + [(leg_label(number), leg) for number in range(1, self.legs + 1)]
 
     def plan(self, setting: Setting, stage: Stage, rows: int | None = None) -> TrainPlan:
         """A run of `stage` with this setting; `rows` where it sees only a part of them."""
-        drawn = draft(self.recipe, setting)
-        drawn = drawn if rows is None else replace(drawn, rows=rows)
-        return calibrated(drawn, stage.mu_squared, self.slack)
+        # Calibration comes below its target by more or less, depending on the steps, and a payment
+        # is never exchanged for a dearer one.
+        room = _ROOM_IF_SAMPLED if self.slack else _ROOM
+        plan = self._calibrated(setting, stage.mu_squared * (1 - room))
+        return plan if rows is None else replace(plan, rows=rows)
+
+    def _calibrated(self, setting: Setting, mu_squared: float) -> TrainPlan:
+        return calibrated(draft(self.recipe, setting), mu_squared, self.slack)
 
     def leg_plans(self, setting: Setting) -> list[TrainPlan]:
         """The final run cut into legs of equal price; only the last takes free steps."""

@@ -5,9 +5,9 @@ Each payment carries the study's name, so the ledger alone says what was reserve
 touched rows, and what is done; the run folder only adds the results.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from dptune.errors import BudgetExceeded, FolderProblem
+from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.ledger import Ledger, Payment
 from dptune.privacy import Event, Price, Receipt, total
 
@@ -19,8 +19,10 @@ class Payments:
         self.ledger, self._study, self._fingerprint = ledger, study, fingerprint
 
     def reserve(self, planned: Sequence[tuple[str, Event]], slack: float) -> None:
-        """Hold everything that is not held yet, or nothing."""
+        """Hold everything that is not held yet, or nothing of it."""
         held = self._mine()
+        for payment in list(held.values())[:1]:  # all of a study are for the same rows
+            self.ledger.must_be_for(payment.number, self._fingerprint)
         new: list[Receipt] = []
         for label, event in planned:
             if label in held:
@@ -32,14 +34,14 @@ class Payments:
                     fingerprint=self._fingerprint,
                     slack=slack or None,
                 )
-            except BudgetExceeded:
+            except DptuneError:
                 for receipt in new:
-                    self.ledger.void(receipt, reason="the study does not fit in the budget")
+                    self.ledger.void(receipt, reason="the study could not be paid for as a whole")
                 raise
             new.append(receipt)
 
-    def begin(self, label: str, event: Event | None = None) -> Receipt | None:
-        """The receipt to open rows with; `event` where it is not quite the one planned.
+    def begin(self, label: str, event: Event) -> Receipt | None:
+        """The receipt to open rows with, for exactly `event`, which may cost no more than was held.
 
         None where somebody began it before: then it may have touched rows, and must not again.
         """
@@ -47,13 +49,29 @@ class Payments:
         if payment.state != "reserved":
             return None
         receipt = self.ledger.receipt(payment.number)
-        if event is not None and event != payment.event:
-            receipt = self.ledger.exchange(receipt, event)
-        self.ledger.start(receipt)
+        try:
+            if event != payment.event:
+                receipt = self.ledger.exchange(receipt, event)
+            self.ledger.start(receipt)
+        except InvalidInput:
+            if self.ledger.state().payments[payment.number - 1].state == "reserved":
+                raise  # too dear
+            return None  # somebody was quicker
         return receipt
 
+    def must_be_begun(self, labels: Iterable[str]) -> None:
+        """Refuse results that the ledger knows nothing of."""
+        mine = self._mine()
+        for label in labels:
+            if label not in mine or mine[label].state == "reserved":
+                raise FolderProblem(
+                    f"there is a result of {label!r}, but {self.ledger.address} says that it never "
+                    "began: an older copy of the ledger was put back, or the folder is another "
+                    "study's. Put the newest ledger back; without it, nothing may be promised."
+                )
+
     def settle(self, label: str) -> None:
-        """The result is on disk."""
+        """Its result is on disk; what is lost stays as it is."""
         payment = self._payment(label)
         if payment.state == "started":
             self.ledger.commit(self.ledger.receipt(payment.number))
@@ -73,17 +91,13 @@ class Payments:
         """What was started so far."""
         return total(p.price for p in self._mine().values() if p.state != "reserved")
 
-    def of(self, study: str) -> "Payments":
-        """Those of another study, in the same ledger."""
-        return Payments(self.ledger, study, self._fingerprint)
-
     def others(self) -> int:
         """How many payments of the ledger are not this study's."""
         counted = [payment for payment in self.ledger.state().payments if payment.counts]
-        return len(counted) - len(self._mine())
+        return len(counted) - len(self._listed())
 
     def _kept(self, but: str | None) -> list[Payment]:
-        mine = self._mine().items()
+        mine = self._listed()
         return [payment for label, payment in mine if but is None or not label.startswith(but)]
 
     def _payment(self, label: str) -> Payment:
@@ -96,13 +110,16 @@ class Payments:
             ) from None
 
     def _mine(self) -> dict[str, Payment]:
-        """By label; a payment that was exchanged or given back does not count."""
+        return dict(self._listed())
+
+    def _listed(self) -> list[tuple[str, Payment]]:
+        """With their labels; a payment that was exchanged or given back does not count."""
         end = self._purpose("")
-        return {
-            payment.purpose.removesuffix(end): payment
-            for payment in self.ledger.state().payments
-            if payment.purpose.endswith(end) and payment.counts
-        }
+        return [
+            (payment.purpose.removesuffix(end), payment)
+            for payment in self.ledger.state().counted
+            if payment.purpose.endswith(end)
+        ]
 
     def _purpose(self, label: str) -> str:
         return f"{label} (study {self._study})"

@@ -9,14 +9,17 @@ the new one, never half of one.
     result.json           figures of the study
     environment.json      versions
     search.png            a picture
-    ledger.db             the ledger, unless another was named
+    ledger.db             the ledger, unless another was named: for the owner of the data only,
+                          since it can tell whether a guess of all rows is right
 """
 
+import fcntl
 import json
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._made: tuple[Path, ...] = ()
 
     @classmethod
     def create(cls, path: str | Path) -> "RunFolder":
@@ -48,6 +52,8 @@ class RunFolder:
                 f"{folder.path} holds a run already; continue it with: dptune resume "
                 f"{folder.path}, or give another folder."
             )
+        ours = (folder.path / "models", folder.path, *folder.path.parents)
+        folder._made = tuple(path for path in ours if not os.path.exists(path))
         try:
             (folder.path / "models").mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -69,12 +75,37 @@ class RunFolder:
         """Leave nothing of a run that did not begin."""
         for name in names:
             (self.path / name).unlink(missing_ok=True)
-        for folder in (self.path / "models", self.path):
+        for folder in self._made:
             if not any(folder.iterdir()):
                 folder.rmdir()
 
     def holds_a_run(self) -> bool:
-        return (self.path / "run.toml").exists()
+        return os.path.exists(self.path / "run.toml")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """For one process at a time, and for as long as it lives."""
+        with open(self.path / "run.toml") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidInput(
+                    f"the study in {self.path} is at work in another process; wait until that one "
+                    "has ended. Nothing was touched."
+                ) from None
+            yield
+
+    @contextmanager
+    def undamaged(self, name: str) -> Iterator[None]:
+        """Say so where what was read from a file does not make sense."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, SafetensorError, OSError) as error:
+            why = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip(".")
+            raise FolderProblem(
+                f"{self.path / name} is damaged ({why}). Put it back from a backup, or remove it: "
+                "what it held is then lost, though paid for, and dptune resume goes on without it."
+            ) from None
 
     def write(self, name: str, content: str | bytes) -> None:
         """Replace a file as a whole."""
@@ -87,6 +118,8 @@ class RunFolder:
                 os.fsync(file.fileno())
             draft.replace(target)
         except OSError as error:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
             raise FolderProblem(
                 f"{target} could not be written: {error.strerror}. What was paid for stays paid; "
                 f"make room, then continue with: dptune resume {self.path}"
@@ -94,12 +127,12 @@ class RunFolder:
 
     def read(self, name: str) -> str | None:
         """A file's text, or None where there is none yet."""
-        try:
-            return (self.path / name).read_text()
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise FolderProblem(f"{self.path / name} cannot be read: {error}.") from None
+        with self.undamaged(name):
+            try:
+                return (self.path / name).read_text()
+            except FileNotFoundError:
+                pass
+        return None
 
     def write_json(self, name: str, plain: Mapping[str, Any]) -> None:
         self.write(name, json.dumps(plain, indent=2, allow_nan=False) + "\n")
@@ -108,11 +141,11 @@ class RunFolder:
         text = self.read(name)
         if text is None:
             return None
-        try:
-            plain: dict[str, Any] = json.loads(text)
-            return plain
-        except ValueError as error:
-            raise FolderProblem(f"{self.path / name} is damaged: {error}.") from None
+        with self.undamaged(name):
+            plain = json.loads(text)
+            if not isinstance(plain, dict):
+                raise TypeError("it is no record")
+        return plain
 
     def write_tensors(
         self, name: str, tensors: Mapping[str, Tensor], **metadata: str | int
@@ -127,12 +160,10 @@ class RunFolder:
         path = self.path / name
         if not path.exists():
             return None
-        try:
-            with safe_open(path, framework="pt") as file:
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-                return tensors, dict(file.metadata() or {})
-        except (SafetensorError, OSError) as error:
-            raise FolderProblem(f"{path} is damaged: {error}.") from None
+        with self.undamaged(name), safe_open(path, framework="pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            words = dict(file.metadata() or {})
+        return tensors, words
 
     def write_trials(self, trials: Sequence[Trial]) -> None:
         lines = [json.dumps(trial.to_dict(), allow_nan=False) for trial in trials]
@@ -140,10 +171,9 @@ class RunFolder:
 
     def read_trials(self) -> list[Trial]:
         text = self.read("trials.jsonl") or ""
-        try:
-            return [Trial.from_dict(json.loads(line)) for line in text.splitlines()]
-        except ValueError as error:
-            raise FolderProblem(f"{self.path / 'trials.jsonl'} is damaged: {error}.") from None
+        with self.undamaged("trials.jsonl"):
+            trials = [Trial.from_dict(json.loads(line)) for line in text.splitlines()]
+        return trials
 
     def write_guarantee(self, guarantee: Guarantee) -> None:
         self.write("guarantee.json", guarantee.to_json() + "\n")
@@ -156,10 +186,9 @@ class RunFolder:
                 f"the run in {self.path} is not finished; continue it with: dptune resume "
                 f"{self.path}"
             )
-        try:
-            return Guarantee.from_dict(plain)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FolderProblem(f"{self.path / 'guarantee.json'} is damaged: {error}.") from None
+        with self.undamaged("guarantee.json"):
+            guarantee = Guarantee.from_dict(plain)
+        return guarantee
 
     def write_environment(self, device: str) -> None:
         self.write_json(

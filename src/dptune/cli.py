@@ -4,13 +4,17 @@ Every verb takes --json. Exit codes: 0 done, 2 bad input, 3 a budget would be ex
 else (a damaged or locked ledger, a missing package). Errors are one paragraph, never a traceback.
 """
 
+import csv
 import io
+import itertools
 import json
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,14 +28,15 @@ from dptune.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
 
 if TYPE_CHECKING:
     from dptune.ledger import Ledger
+    from dptune.study import StudyResult
 
 # Typer may carry its own copy of click, so its errors are found through the one it exports.
 _UsageError: Any = typer.BadParameter.__base__
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
-    help="Differential privacy with the search for hyperparameters inside the same budget: price "
-    "runs, plan studies, and keep a ledger that cannot be overspent.",
+    help="Differential privacy with the search for hyperparameters inside the same budget: tune "
+    "and train, price runs, and keep a ledger that cannot be overspent.",
     no_args_is_help=True,
     add_completion=False,
     context_settings=_SETTINGS,
@@ -73,7 +78,10 @@ Number = Annotated[
     int, typer.Argument(metavar="PAYMENT", help="The payment's number.", show_default=False)
 ]
 Data = Annotated[
-    str, typer.Option("--data", help="The private data file; only a keyed hash of it is stored.")
+    str,
+    typer.Option(
+        "--data", help="The private data: what tune takes. Only a keyed hash of it is stored."
+    ),
 ]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the ledger for good.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
@@ -84,9 +92,28 @@ class Score(StrEnum):
     public = "public"
 
 
+class StudyScore(StrEnum):
+    noisy = "noisy"
+    public = "public"
+    held_out = "held-out"
+    unpaid = "unpaid"
+
+
+class Method(StrEnum):
+    linear_scaling = "linear-scaling"
+    unit_noise = "unit-noise"
+    paper_line = "paper-line"
+    random_search = "random-search"
+
+
 class Device(StrEnum):
     cpu = "cpu"
     cuda = "cuda"
+
+
+Folder = Annotated[
+    str, typer.Argument(metavar="FOLDER", help="Where tune wrote the run.", show_default=False)
+]
 
 
 def main() -> None:
@@ -146,6 +173,152 @@ def _options(
     ] = False,
 ) -> None:
     pass
+
+
+@app.command()
+def tune(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="The private rows: a .csv, .parquet, .npz or .npy file, a folder that "
+            "save_to_disk wrote, hub:NAME, or demo, the bundled data. Not given: demo."
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Total epsilon. Not given: 1.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Total delta. Not given: one in ten times the rows.")
+    ] = None,
+    method: Annotated[
+        Method | None, typer.Option(help="The search. Not given: linear-scaling.")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(help="A new run folder. Not given: runs/NAME-1, or the next.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The column of labels. Not given: label.")
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="Rows that report a figure; nobody's secret.")
+    ] = None,
+    public: Annotated[str | None, typer.Option(help="Rows that are nobody's secret.")] = None,
+    score: Annotated[
+        StudyScore | None,
+        typer.Option(
+            help="How trials are compared: by paid noisy counts (if not given), on --public rows, "
+            "on private rows held out, or unpaid, which the guarantee then says."
+        ),
+    ] = None,
+    device: Annotated[Device | None, typer.Option(help="Where to train. Not given: cpu.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For public choices; noise is always fresh.")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(help="A TOML file like a run's run.toml, or a part of it. Options win."),
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(help="A ledger to pay from. Not given: one of the run's own, in its folder."),
+    ] = None,
+    reuse: Annotated[
+        str | None,
+        typer.Option(help="A run paid from the same ledger whose search serves this one too."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be paid and promised; do nothing.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search for hyperparameters and train, all inside one budget.
+
+    Example: dptune tune --data patients.csv --label ill --epsilon 1
+    """
+    from dptune import _asked, _study_screen, study
+
+    asked = _asked.read(
+        config,
+        {
+            "data": {"source": data, "label": label, "test": test, "public": public},
+            "budget": {"epsilon": epsilon, "delta": delta},
+            "search": {"method": method and method.value},
+            "score": {"kind": score and score.value},
+            "run": {
+                "device": device and device.value,
+                "seed": seed,
+                "ledger": ledger,
+                "reuse": reuse,
+            },
+        },
+    )
+    if dry_run:
+        planned, guarantee = study.foresee(asked.data, asked.config)
+        plain = _study_screen.foreseen_plain(planned, guarantee)
+        plain["delta_chosen"] = asked.delta_chosen
+        _show(
+            as_json,
+            plain,
+            lambda: _study_screen.foreseen(planned, guarantee, asked.delta_chosen),
+        )
+        return
+    folder = out if out is not None else _free_folder(asked.data.name)
+    with _resumable(folder), _study_screen.watching(asked.config.search) as watch:
+        result = study.tune(None, asked.data, out=folder, watch=watch, **asked.settings)
+    _show_study(result, as_json, asked.delta_chosen)
+
+
+@app.command()
+def resume(folder: Folder, as_json: AsJson = False) -> None:
+    """Go on with a study that was cut off; nothing is paid twice.
+
+    Example: dptune resume runs/patients-1
+    """
+    from dptune import _study_screen, study
+    from dptune.artifacts import RunFolder
+
+    search = study.read_config(RunFolder.open(folder)).search
+    with _resumable(folder), _study_screen.watching(search) as watch:
+        result = study.resume(folder, watch=watch)
+    _show_study(result, as_json, delta_chosen=False)
+
+
+@app.command()
+def predict(
+    folder: Folder,
+    data: Annotated[
+        str, typer.Option(help="New rows: a source as for tune; a column of labels is left out.")
+    ],
+    out: Annotated[str, typer.Option("--out", "-o", help="The CSV file to write.")],
+    as_json: AsJson = False,
+) -> None:
+    """Predict new rows: a CSV file with one prediction a line.
+
+    Example: dptune predict runs/patients-1 --data new.csv -o predictions.csv
+    """
+    from dptune import study
+    from dptune.artifacts import RunFolder
+    from dptune.datasets import read_features
+
+    model = dptune.load(folder)
+    label = study.read_config(RunFolder.open(folder)).source.get("label")
+    predictions = model.predict(read_features(data, model.columns, label)).tolist()
+    _write_column(out, "prediction", predictions, beside=data)
+    _show(
+        as_json,
+        {"rows": len(predictions), "out": out},
+        lambda: print(f"Wrote {len(predictions):,} predictions to {out}."),
+    )
+
+
+@app.command()
+def card(folder: Folder, as_json: AsJson = False) -> None:
+    """Print the model card of a finished run, as Markdown.
+
+    Example: dptune card runs/patients-1 > CARD.md
+    """
+    from dptune.report.card import model_card
+
+    text = model_card(folder)
+    _show(as_json, {"markdown": text}, lambda: print(text, end=""))
 
 
 @app.command()
@@ -281,17 +454,17 @@ def open_ledger(
     --epsilon 1 --delta 1e-5
     """
     ledger = dptune.Ledger.create(
-        where, Budget(epsilon, delta), dataset=dataset, fingerprint=fingerprint_file(data)
+        where, Budget(epsilon, delta), dataset=dataset, fingerprint=_fingerprint(data)
     )
     _show_ledger(ledger, as_json, f"opened {ledger.address} for data set {dataset!r}")
 
 
 @ledger_app.command()
 def declare(where: Where, data: Data, reason: Reason, as_json: AsJson = False) -> None:
-    """Declare that a file is another version of the ledger's data set and shares its budget."""
+    """Declare that these data are another version of the ledger's data set and share its budget."""
     ledger = dptune.Ledger.open(where)
-    new = ledger.declare(fingerprint_file(data), reason=reason)
-    done = "declared; runs on this file pay from the same budget" if new else "declared already"
+    new = ledger.declare(_fingerprint(data), reason=reason)
+    done = "declared; runs on these data pay from the same budget" if new else "declared already"
     _show_ledger(ledger, as_json, done)
 
 
@@ -324,7 +497,7 @@ def reserve(
     """
     ledger = dptune.Ledger.open(where)
     event = _run(steps, noise_multiplier, sampling_rate)
-    receipt = ledger.reserve(event, purpose=purpose, fingerprint=fingerprint_file(data))
+    receipt = ledger.reserve(event, purpose=purpose, fingerprint=_fingerprint(data))
     _show_payment(ledger, receipt, "reserved", as_json)
 
 
@@ -349,11 +522,12 @@ def void(where: Where, payment: Number, reason: Reason, as_json: AsJson = False)
 @bench_app.command("accounting")
 def bench_accounting(as_json: AsJson = False) -> None:
     """Time dptune's prices against dp-accounting and prv-accountant (under a minute)."""
+    from dptune import _bench_screen
     from dptune.bench import accounting as bench
 
     with _screen.progress() as report:
         results = bench.measure(report)
-    _show(as_json, results, lambda: _screen.bench_accounting(results))
+    _show(as_json, results, lambda: _bench_screen.bench_accounting(results))
 
 
 @bench_app.command("speed")
@@ -362,11 +536,112 @@ def bench_speed(
     as_json: AsJson = False,
 ) -> None:
     """Time the linear engine against Opacus and bare matrix products (about a minute)."""
+    from dptune import _bench_screen
     from dptune.bench import speed as bench
 
     with _screen.progress() as report:
         results = bench.measure(report, device.value)
-    _show(as_json, results, lambda: _screen.bench_speed(results))
+    _show(as_json, results, lambda: _bench_screen.bench_speed(results))
+
+
+@bench_app.command("compare")
+def bench_compare(
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Tasks, separated by commas: demo, or files with test rows; a change may follow, "
+            "as in demo?rows=1000, demo?unbalanced=38, demo?unscaled."
+        ),
+    ] = "demo",
+    methods: Annotated[
+        str | None, typer.Option(help="Methods, separated by commas; all if not given.")
+    ] = None,
+    epsilon: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "1",
+    delta: Annotated[float, typer.Option(help="The delta of every budget.")] = 1e-5,
+    repeats: Annotated[int, typer.Option(help="Independent studies of each method.")] = 20,
+    folder: Annotated[
+        str, typer.Option("--out", help="Where tables go; what is there is not measured again.")
+    ] = "runs/compare",
+    device: Annotated[Device, typer.Option(help="Where to train.")] = Device.cpu,
+    as_json: AsJson = False,
+) -> None:
+    """Compare search methods on public data: accuracy, spread, and how much of the gap between
+    random search and an unpaid oracle each closes.
+
+    Example: dptune bench compare --data demo --epsilon 0.3,1,3 --repeats 20
+    """
+    from dptune import _bench_screen
+    from dptune.bench import compare as bench
+
+    with _screen.progress() as report:
+        table = bench.compare(
+            data.split(","),
+            bench.DEFAULT_METHODS if methods is None else methods.split(","),
+            [_number(text) for text in epsilon.split(",")],
+            delta=delta,
+            repeats=repeats,
+            out=Path(folder),
+            device=device.value,
+            report=report,
+        )
+    _show(as_json, {"rows": table}, lambda: _bench_screen.bench_compare(table, folder))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"--epsilon takes numbers, separated by commas; got {text!r}.") from None
+
+
+def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> None:
+    from dptune import _study_screen
+    from dptune.report.plots import search_picture
+    from dptune.report.record import Record
+
+    assert result.folder is not None
+    picture = search_picture(result.folder)
+    plain = {**result.to_dict(), "picture": str(picture), "delta_chosen": delta_chosen}
+    record = Record.read(result.folder)
+    _show(as_json, plain, lambda: _study_screen.result(record, picture, delta_chosen))
+
+
+@contextmanager
+def _resumable(folder: str) -> Iterator[None]:
+    """Whoever interrupts a study is told how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (Path(folder) / "run.toml").exists():
+            _screen.error(f"interrupted; go on with: dptune resume {shlex.quote(folder)}")
+        raise
+
+
+def _free_folder(name: str) -> str:
+    """The first runs/NAME-1, runs/NAME-2, ... that is not there."""
+    numbered = (Path("runs") / f"{name.replace('/', '-')}-{n}" for n in itertools.count(1))
+    return str(next(folder for folder in numbered if not folder.exists()))
+
+
+def _write_column(path: str, head: str, values: list[Any], *, beside: str) -> None:
+    if Path(path).absolute() == Path(beside).absolute():
+        raise InvalidInput(f"{path!r} is the data file itself; write the {head}s to another file.")
+    try:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([[head], *([value] for value in values)])
+    except OSError as error:
+        raise InvalidInput(
+            f"the {head}s cannot be written to {path!r}: {error.strerror}."
+        ) from None
+
+
+def _fingerprint(source: str) -> str:
+    """As a study of these data has it. A file needs none of the packages that read rows."""
+    if source == "demo" or source.startswith("hub:") or Path(source).is_dir():
+        from dptune.datasets import fingerprint_source
+
+        return fingerprint_source(source)
+    return fingerprint_file(source)
 
 
 def _show_ledger(ledger: "Ledger", as_json: bool, done: str) -> None:

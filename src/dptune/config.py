@@ -4,9 +4,12 @@ A run folder holds the resolved configuration; the same file, or a part of it, c
 `dptune tune --config`. A key nobody knows is an error: a misspelt option must not be ignored.
 """
 
+import hashlib
+import json
+import secrets
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import tomli_w
@@ -28,6 +31,18 @@ RECIPE = tuple(
     field.name
     for field in fields(TrainPlan)
     if field.name not in ("rows", "steps", "learning_rate", "noise_multiplier")
+)
+# What `load_data` takes.
+DATA = (
+    "source",
+    "label",
+    "test",
+    "public",
+    "classes",
+    "rows",
+    "task",
+    "target_range",
+    "name",
 )
 Built = TypeVar("Built")
 
@@ -57,7 +72,7 @@ class Config:
 
     `source` says how to load the data again; empty where a program passed arrays. `ledger` is an
     address; empty for a ledger of the study's own, inside its folder. `reuse` is the folder of an
-    earlier study whose paid search serves this one too.
+    earlier study whose paid search serves this one too. `facts` are what is taken as public.
     """
 
     study: str
@@ -73,10 +88,16 @@ class Config:
     ledger: str = ""
     reuse: str = ""
     source: Mapping[str, Any]
+    facts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _validate.store(self, seed=_validate.whole(0, at_most=2**63, seed=self.seed))
-        self.plan(1)  # a senseless recipe is refused here
+        _must_know(self.recipe, RECIPE, "the recipe")
+        plan = self.plan(1)  # a senseless recipe is refused here
+        _validate.store(
+            self,
+            seed=_validate.whole(0, at_most=2**63, seed=self.seed),
+            recipe={name: getattr(plan, name) for name in self.recipe},  # as plain numbers
+        )
 
     def plan(self, rows: int) -> TrainPlan:
         """The recipe as a plan; what is searched holds a place."""
@@ -87,6 +108,7 @@ class Config:
     def to_toml(self) -> str:
         plain = {
             "study": self.study,
+            "facts": list(self.facts),
             "budget": {"epsilon": self.budget.epsilon, "delta": self.budget.delta},
             "data": dict(self.source),
             "search": {"method": self.search.name, **_options(self.search)},
@@ -102,7 +124,18 @@ class Config:
                 "reuse": self.reuse,
             },
         }
-        return tomli_w.dumps(_without_none(plain))
+        try:
+            return tomli_w.dumps(_without_none(plain))
+        except TypeError as error:
+            raise InvalidInput(
+                f"this study cannot be written down to be resumed ({error}); give plain numbers, "
+                "texts and lists."
+            ) from None
+
+    def sealed(self) -> "Config":
+        """The same under a new name that tells whether what was asked is changed afterwards."""
+        mark = seal(parse(self.to_toml(), "this study"))
+        return replace(self, study=f"{secrets.token_hex(4)}-{mark}")
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
@@ -111,16 +144,30 @@ def parse(text: str, name: str) -> dict[str, Any]:
         plain = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{name} is not TOML: {error}.") from None
-    known = ("study", "budget", "data", "search", "score", "space", "recipe", "preparation", "run")
-    _must_know(plain, known, name)
-    for section in known[1:]:
+    sections = ("budget", "data", "search", "score", "space", "recipe", "preparation", "run")
+    _must_know(plain, ("study", "facts", *sections), name)
+    for section in sections:
         if not isinstance(plain.setdefault(section, {}), dict):
             raise InvalidInput(f"[{section}] in {name} must be a section of settings.")
     _must_know(plain["budget"], ("epsilon", "delta"), f"[budget] in {name}")
+    _must_know(plain["data"], DATA, f"[data] in {name}")
     _must_know(plain["recipe"], RECIPE, f"[recipe] in {name}")
     run = ("seed", "device", "precision", "ledger", "reuse")
     _must_know(plain["run"], run, f"[run] in {name}")
     return plain
+
+
+def seal(plain: Mapping[str, Any]) -> str:
+    """A digest of everything that decides what is paid and promised. Where rows and ledger lie, and
+    where training happens, may change."""
+    free = {"study": None, "data": None, "run": None}
+    decides = {
+        **plain,
+        **free,
+        "seed": plain["run"].get("seed"),
+        "reuse": plain["run"].get("reuse"),
+    }
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def search_from(options: Mapping[str, Any]) -> SearchMethod:
@@ -146,7 +193,10 @@ def build(kind: Callable[..., Built], options: Mapping[str, Any], name: str) -> 
     plain = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
     allowed = tuple(field.name for field in fields(kind) if field.init)  # type: ignore[arg-type]
     _must_know(plain, allowed, name)
-    return kind(**plain)
+    try:
+        return kind(**plain)
+    except TypeError as error:
+        raise InvalidInput(f"{name} lacks a setting, or one is of a wrong kind: {error}.") from None
 
 
 def default_delta(rows: int) -> float:

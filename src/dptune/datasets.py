@@ -30,6 +30,7 @@ from dptune.fingerprint import fingerprint_file
 DEFAULT_LABEL = "label"
 _DEMO, _HUB = "demo", "hub:"
 _NPZ_ARRAYS = {"new": ("X", "y"), "train": ("X_train", "y_train"), "test": ("X_test", "y_test")}
+_SAVED_TO_DISK = ("dataset_dict.json", "state.json")
 _UNREADABLE = (
     OSError,
     ValueError,
@@ -155,6 +156,22 @@ def fingerprint_folder(folder: str | Path) -> str:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
     return digest.hexdigest()
+
+
+def fingerprint_source(source: str | Path) -> str:
+    """Digest of what `load_data` reads, as its `Data` carries it, without reading rows."""
+    if _is_hub(source):
+        raise InvalidInput(
+            f"{str(source)!r} is known by its rows, once downloaded; save_to_disk it and give the "
+            "folder."
+        )
+    path = _path(source)
+    if path.is_dir() and not any((path / name).exists() for name in _SAVED_TO_DISK):
+        raise InvalidInput(
+            f"{str(source)!r} is a folder, but not one that save_to_disk wrote; give such a "
+            "folder, a file, or 'demo'."
+        )
+    return _identity(source)
 
 
 def _is_hub(source: str | Path) -> bool:

@@ -16,6 +16,7 @@ from dptune.config import default_delta
 from dptune.data import Data
 from dptune.privacy import Budget, Guarantee
 from dptune.study import StudyResult, tune
+from dptune.trial import Trial
 
 
 class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,7 +40,8 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         guarantee_: the promise for everything the fitted estimator holds.
-        result_: the `StudyResult`: the model, every trial, what else was paid for.
+        trials_: every trial of the search, with its noisy score.
+        result_: the `StudyResult`: the model and what else was paid for.
         classes_: labels, sorted, in the order of the columns of `predict_proba`.
         n_features_in_: the number of columns.
         feature_names_in_: their names, where `X` had any.
@@ -47,6 +49,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     guarantee_: Guarantee
+    trials_: tuple[Trial, ...]
     result_: StudyResult
     classes_: NDArray[Any]
 
@@ -90,6 +93,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             device=self.device,
         )
         fitted.guarantee_ = fitted.result_.guarantee
+        fitted.trials_ = fitted.result_.trials
         fitted.classes_ = np.asarray(data.classes)
         self.__dict__ = fitted.__dict__
         return self

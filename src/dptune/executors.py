@@ -5,8 +5,9 @@ does not come back is lost.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Protocol
@@ -70,23 +71,26 @@ class ProcessExecutor:
         jobs = list(zip(plans, randomness, strict=True))
         for start in range(0, len(jobs), self.workers):
             batch = jobs[start : start + self.workers]
-            # A pool breaks as a whole, so every process is a pool of one.
-            pools = [ProcessPoolExecutor(1, get_context("spawn")) for _ in batch]
-            futures = [
-                pool.submit(_fit_one, engine, plan, rows, streams, threads)
-                for pool, (plan, streams) in zip(pools, batch, strict=True)
-            ]
-            for pool, future in zip(pools, futures, strict=True):
-                try:
-                    models.append(future.result())
-                except BrokenProcessPool:
-                    models.append(None)
-                pool.shutdown()
+            with ExitStack() as running:
+                # A pool breaks as a whole, so every process is a pool of one.
+                pools = [ProcessPoolExecutor(1, get_context("spawn")) for _ in batch]
+                futures = [
+                    running.enter_context(pool).submit(_fit_one, engine, *job, rows, threads)
+                    for pool, job in zip(pools, batch, strict=True)
+                ]
+                models += map(_result, futures)
         return models
 
 
+def _result(job: "Future[Any]") -> Any | None:
+    try:
+        return job.result()
+    except BrokenProcessPool:
+        return None
+
+
 def _fit_one(
-    engine: Engine[Any], plan: TrainPlan, rows: Rows, randomness: Randomness, threads: int
+    engine: Engine[Any], plan: TrainPlan, randomness: Randomness, rows: Rows, threads: int
 ) -> Any:
     torch.set_num_threads(threads)
     return engine.fit_many([plan], rows, [randomness])[0]

@@ -109,6 +109,17 @@ class Ledger:
         known = ", ".join(str(listed.number) for listed in state.payments) or "none yet"
         raise InvalidInput(f"{self.address} has no payment {payment}; its payments are: {known}.")
 
+    def must_be_for(self, payment: int, fingerprint: str) -> None:
+        """Refuse rows other than those that `payment` was made for."""
+        with self._store.reading() as connection:
+            past = _chain.replay(connection, self.address)
+        if past.paid_for.get(payment) != past.keyed(fingerprint):
+            raise WrongDataset(
+                f"these rows are not those that payment {payment} of {self.address} was made for; "
+                "nothing was touched. Give the rows, unchanged, that it began with, or pay for "
+                "these on their own."
+            )
+
     def declare(self, fingerprint: str, *, reason: str) -> bool:
         """Say that these rows are a version of this ledger's data set and share its budget.
 

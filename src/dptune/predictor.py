@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dptune.artifacts import RunFolder
 from dptune.engines.linear import LinearEngine, LinearModel
-from dptune.errors import FolderProblem, InvalidInput
+from dptune.errors import InvalidInput
 from dptune.preprocess import Preprocessing
 from dptune.privacy import Guarantee
 from dptune.trial import Trial
@@ -99,7 +99,7 @@ def load(path: str | Path) -> TrainedModel:
             f"{folder.path}"
         )
     tensors, words = stored
-    try:
+    with folder.undamaged(_FILE):
         facts = json.loads(words["facts"])
         prepare = {
             name.removeprefix("prepare."): tensor.numpy()
@@ -107,7 +107,7 @@ def load(path: str | Path) -> TrainedModel:
             if name.startswith("prepare.")
         }
         span = facts["target_range"]
-        return TrainedModel(
+        trained = TrainedModel(
             model=LinearEngine.unpack(tensors, facts["loss"]),
             preprocessing=Preprocessing.from_arrays(prepare, unit_rows=facts["unit_rows"]),
             classes=tuple(facts["classes"]),
@@ -115,5 +115,4 @@ def load(path: str | Path) -> TrainedModel:
             guarantee=guarantee,
             trials=tuple(folder.read_trials()),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise FolderProblem(f"{folder.path / _FILE} is damaged: {error}.") from None
+    return trained

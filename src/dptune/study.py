@@ -9,27 +9,31 @@ Killed at any moment, a study can be resumed without spending anything twice.
 """
 
 import math
-import secrets
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dptune import accounting
-from dptune._course import Course, Progress, Watch, census_from
+from dptune._course import Course, Progress, Watch, read_census
 from dptune._outline import Outline
 from dptune._payments import Payments
 from dptune.artifacts import RunFolder
-from dptune.config import Config, Preparation, build, parse, score_from, search_from
+from dptune.config import Config, Preparation, build, parse, score_from, seal, search_from
 from dptune.data import Data
 from dptune.engines.linear import LinearEngine
-from dptune.engines.rows import find_device, find_precision
-from dptune.errors import DptuneError, InvalidInput
+from dptune.engines.randomness import Randomness
+from dptune.engines.rows import MemoryRows, find_device, find_precision
+from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput
 from dptune.executors import Executor, SerialExecutor
 from dptune.ledger import Ledger
 from dptune.predictor import TrainedModel
 from dptune.privacy import Budget, Event, Guarantee, Price, total
+from dptune.rounding import allowance, cost
 from dptune.score import NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.base import Census, SearchMethod
 from dptune.search.linear_scaling import LinearScaling
@@ -37,6 +41,9 @@ from dptune.search.space import Space
 from dptune.trial import Trial
 
 _OWN_LEDGER = "ledger.db"
+_AS_IT_WAS = (
+    "What was paid for is what it said at first: put it back as it was, or begin a new study."
+)
 _FLOATING_POINT = (
     "noise is drawn in floating point: the promise is about real numbers, and an attacker who "
     "studies the last bits of an output is not covered"
@@ -51,6 +58,8 @@ class StudyResult:
     trials: tuple[Trial, ...]
     final: Trial
     census: Census | None
+    dataset: str
+    rows: int
     test_accuracy: float | None
     test_rows: int
     notes: tuple[str, ...]
@@ -72,7 +81,14 @@ class StudyResult:
             "noise_multiplier": plan.noise_multiplier,
             "weight_noise": plan.weight_noise,
             "out": None if self.folder is None else str(self.folder),
+            "data": {
+                "name": self.dataset,
+                "rows": self.rows,
+                "columns": self.model.columns,
+                "classes": len(self.model.classes),
+            },
             "trials": [trial.to_dict() for trial in self.trials],
+            "final": self.final.to_dict(),
             "notes": list(self.notes),
             "guarantee": self.guarantee.to_dict(),
         }
@@ -100,8 +116,9 @@ def tune(
 ) -> StudyResult:
     """Search and train inside `budget`.
 
-    Guarantees: everything the result holds and everything in `out` is together differentially
-    private as `result.guarantee` says. An error before the first trial spends nothing.
+    Guarantees: everything the result holds and everything in `out`, a ledger apart, is together
+    differentially private as `result.guarantee` says. An error before the first trial spends
+    nothing.
 
     Args:
         engine: what to train; None for a linear model that fits the data.
@@ -124,7 +141,8 @@ def tune(
 
     """
     config = Config(
-        study=secrets.token_hex(4),
+        study="",
+        facts=data.public_facts,
         budget=budget,
         search=search or LinearScaling(),
         score=score or NoisyScore(measure="correct" if data.classes else "loss"),
@@ -134,10 +152,10 @@ def tune(
         seed=seed,
         device=device,
         precision=precision,
-        ledger=ledger,
-        reuse=str(reuse),
+        ledger=_absolute(ledger),
+        reuse=_absolute(reuse),
         source=dict(source or {}),
-    )
+    ).sealed()
     if out is not None:
         return _begin(engine, data, config, Path(out), executor, watch)
     with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:
@@ -163,24 +181,38 @@ def resume(
 
 def read_config(folder: RunFolder) -> Config:
     """What the run in `folder` was asked to do."""
-    plain = parse(folder.read("run.toml") or "", str(folder.path / "run.toml"))
-    return Config(
-        study=str(plain.get("study")),
-        budget=build(Budget, plain["budget"], "[budget]"),
-        search=search_from(plain["search"]),
-        score=score_from(plain["score"]),
-        space=build(Space, plain["space"], "[space]"),
-        recipe=plain["recipe"],
-        preparation=build(Preparation, plain["preparation"], "[preparation]"),
-        source=plain["data"],
-        **plain["run"],
-    )
+    name = folder.path / "run.toml"
+    try:
+        plain = parse(folder.read("run.toml") or "", str(name))
+        config = Config(
+            study=str(plain.get("study")),
+            facts=tuple(plain.get("facts", ())),
+            budget=build(Budget, plain["budget"], "[budget]"),
+            search=search_from(plain["search"]),
+            score=score_from(plain["score"]),
+            space=build(Space, plain["space"], "[space]"),
+            recipe=plain["recipe"],
+            preparation=build(Preparation, plain["preparation"], "[preparation]"),
+            source=plain["data"],
+            **plain["run"],
+        )
+        unchanged = config.study.endswith(f"-{seal(plain)}")
+    except (InvalidInput, TypeError) as error:
+        raise FolderProblem(f"{name} cannot be read: {error} {_AS_IT_WAS}") from None
+    if not unchanged:
+        raise FolderProblem(f"{name} was changed after the study began. {_AS_IT_WAS}")
+    return config
 
 
 def outline(data: Data, config: Config) -> Outline:
     """What the study will do and pay for; refuses what cannot be done."""
     find_device(config.device)
     find_precision(config.precision)
+    if config.facts and config.facts != data.public_facts:
+        raise InvalidInput(
+            f"the study began with other public facts ({'; '.join(config.facts)}) than these rows "
+            f"come with ({'; '.join(data.public_facts)}); declare the same as then."
+        )
     if isinstance(config.score, PublicScore) and not isinstance(config.score, UnpaidScore):
         data.check_public_rows()
     if config.preparation.standardize:
@@ -198,8 +230,42 @@ def outline(data: Data, config: Config) -> Outline:
         has_classes=bool(data.classes),
         reused=bool(config.reuse),
     )
+    if planned.holds_out and planned.slack:
+        raise InvalidInput(
+            "held-out scores go with full-batch runs only, and this study samples rows; pay for "
+            "noisy scores, or leave the sampling rate out."
+        )
     planned.payments()  # an over-dear search is refused here
     return planned
+
+
+def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
+    """What a study would pay for and promise. Spends nothing and writes nothing."""
+    planned = outline(data, config)
+    events = [event for _, event in planned.payments()]
+    spent = total(accounting.price(e, slack=_slack(e, planned)) for e in events)
+    others = 0
+    if config.ledger:
+        ledger = Ledger.open(config.ledger)
+        state = ledger.state()
+        together = total([*(payment.price for payment in state.counted), spent])
+        if not accounting.fits([*state.events, *events], together, state.budget):
+            raise BudgetExceeded(
+                f"the study needs epsilon {cost(accounting.epsilon(spent, config.budget.delta))} "
+                f"at delta {config.budget.delta:g}; {ledger.address} has enough left for one "
+                f"full-batch run of epsilon {allowance(state.remaining_epsilon)} at delta "
+                f"{state.budget.delta:g}. Ask for less."
+            )
+        others = len(state.counted)
+    if config.reuse:
+        earlier = _Earlier.read(config, data)
+        events, spent = [*earlier.events, *events], total([earlier.spent, spent])
+    caveat = ("a plan: true of a study that is run exactly like this",)
+    return planned, _guarantee(planned, data, events, spent, others, caveat)
+
+
+def _slack(event: Event, planned: Outline) -> float:
+    return planned.slack if accounting.needs_slack(event) else 0.0
 
 
 def _begin(
@@ -212,23 +278,27 @@ def _begin(
 ) -> StudyResult:
     """Hold the money and make the folder, both or neither."""
     planned = outline(data, config)
+    _rehearse(engine, data, planned)
     if config.ledger:
         Ledger.open(config.ledger)
-    folder = RunFolder.create(out)
+    if config.reuse:
+        _Earlier.read(config, data)
+    folder, written = RunFolder.create(out), ["environment.json", "run.toml"]
     try:
-        if not config.ledger:
+        if not config.ledger and not _is_unused(str(out / _OWN_LEDGER)):
             Ledger.create(
                 str(out / _OWN_LEDGER),
                 config.budget,
                 dataset=data.name,
                 fingerprint=data.fingerprint,
             )
+            written.append(_OWN_LEDGER)
+        folder.write_environment(config.device)
+        folder.write("run.toml", config.to_toml())  # first: killed here, a resume reserves
         _payments(config, folder, data).reserve(planned.payments(), planned.slack)
     except DptuneError:
-        folder.discard(_OWN_LEDGER)
+        folder.discard(*written)
         raise
-    folder.write_environment(config.device)
-    folder.write("run.toml", config.to_toml())
     return _run(engine, data, config, folder, executor, watch)
 
 
@@ -240,20 +310,33 @@ def _run(
     executor: Executor | None,
     watch: Watch | None,
 ) -> StudyResult:
+    with folder.locked():
+        return _run_alone(engine, data, config, folder, executor, watch)
+
+
+def _run_alone(
+    engine: LinearEngine | None,
+    data: Data,
+    config: Config,
+    folder: RunFolder,
+    executor: Executor | None,
+    watch: Watch | None,
+) -> StudyResult:
     planned = outline(data, config)
     payments = _payments(config, folder, data)
-    payments.reserve(planned.payments(), planned.slack)
     course = Course(
         outline=planned,
-        engine=engine or LinearEngine(outputs=data.outputs, loss=data.loss),
+        engine=_rehearse(engine, data, planned),
         data=data,
         folder=folder,
         payments=payments,
         executor=executor or SerialExecutor(),
         watch=watch or _unwatched,
     )
+    course.check(folder.read_trials())
+    payments.reserve(planned.payments(), planned.slack)
     preprocessing = course.prepare()
-    earlier = _Earlier.read(config, payments) if config.reuse else None
+    earlier = _Earlier.read(config, data) if config.reuse else None
     if earlier is None:
         census = course.census(preprocessing)
         trials = folder.read_trials()
@@ -263,9 +346,10 @@ def _run(
         census, trials = earlier.census, list(earlier.trials)
         folder.write_trials(trials)
     fitted, final = course.final_run(trials, preprocessing, census)
-    events, spent = payments.events(), payments.spent()
+    events, spent, others = payments.events(), payments.spent(), payments.others()
     if earlier is not None:
         events, spent = [*earlier.events, *events], total([earlier.spent, spent])
+        others -= len(earlier.events)
     notes = tuple(note for trial in (*trials, final) for note in trial.notes)
     if _is_hopeless(planned):
         notes = (*notes, _HOPELESS.format(rows=data.count, epsilon=config.budget.epsilon))
@@ -274,7 +358,7 @@ def _run(
         preprocessing=preprocessing,
         classes=data.classes,
         target_range=data.target_range,
-        guarantee=_guarantee(planned, data, events, spent, course, notes),
+        guarantee=_guarantee(planned, data, events, spent, others, notes),
         trials=tuple(trials),
     )
     test = data.test_rows(preprocessing)
@@ -286,6 +370,8 @@ def _run(
         trials=tuple(trials),
         final=final,
         census=census,
+        dataset=data.name,
+        rows=data.count,
         test_accuracy=accuracy,
         test_rows=0 if test is None else test.count,
         notes=notes,
@@ -306,24 +392,31 @@ class _Earlier:
     spent: Price
 
     @staticmethod
-    def read(config: Config, payments: Payments) -> "_Earlier":
+    def read(config: Config, data: Data) -> "_Earlier":
         folder = RunFolder.open(config.reuse)
         theirs = read_config(folder)
+        if theirs.reuse:
+            raise InvalidInput(
+                f"the study in {config.reuse} has no search of its own: it reused the one in "
+                f"{theirs.reuse}; reuse that."
+            )
         if theirs.ledger != config.ledger or not config.ledger:
             raise InvalidInput(
                 f"the search in {config.reuse} was paid from another ledger; a search can be "
                 "reused where both studies pay from one ledger, named with ledger=."
             )
-        if theirs.search != config.search:
-            raise InvalidInput(
-                f"the search in {config.reuse} is {theirs.search}, this study asks for "
-                f"{config.search}; reuse it with the same method and options."
-            )
-        stored = folder.read_json("census.json")
-        paid = payments.of(theirs.study)
+        # The promise for this study is also one for that search.
+        for name in ("search", "score", "preparation"):
+            asked, found = getattr(config, name), getattr(theirs, name)
+            if asked != found:
+                raise InvalidInput(
+                    f"the {name} in {config.reuse} is {found}, this study asks for {asked}; reuse "
+                    "it with the same options."
+                )
+        paid = Payments(Ledger.open(config.ledger), theirs.study, data.fingerprint)
         return _Earlier(
             trials=tuple(folder.read_trials()),
-            census=None if stored is None else census_from(stored),
+            census=read_census(folder),
             events=tuple(paid.events(but="final run")),
             spent=paid.spent(but="final run"),
         )
@@ -346,7 +439,7 @@ def _guarantee(
     data: Data,
     events: list[Event],
     spent: Price,
-    course: Course,
+    others: int,
     notes: tuple[str, ...],
 ) -> Guarantee:
     config = planned.config
@@ -356,12 +449,13 @@ def _guarantee(
         if config.score.kind in ("noisy", "held-out"):
             releases.append("their noisy scores")
     if planned.schedule.census:
-        releases.append(
-            "noisy counts of rows by class" + (" and by length" * _counts_lengths(planned))
-        )
+        counted = ["class"] * planned.has_classes + ["length"] * (not planned.facts.unit_rows)
+        releases.append(f"noisy counts of rows by {' and by '.join(counted)}")
     if planned.mean:
         releases.append("a noisy mean of the rows")
     public = list(data.public_facts)
+    if planned.holds_out:
+        public.append(f"which rows are held out (one in {getattr(config.score, 'every')})")  # noqa: B009
     if data.has_test_rows:
         public.append("the test rows, whose accuracy is shown exactly")
     if isinstance(config.score, PublicScore) and not isinstance(config.score, UnpaidScore):
@@ -369,7 +463,6 @@ def _guarantee(
     if config.preparation.standardize:
         public.append("the rows that standardise the columns")
     caveats = [_FLOATING_POINT]
-    others = course.payments.others()
     if others:
         caveats.append(
             f"{others} other payments were made for the same data set; the ledger states what all "
@@ -390,14 +483,41 @@ def _guarantee(
         public_facts=tuple(public),
         caveats=tuple(caveats) + notes,
     )
-    if config.reuse:
+    if not accounting.fits(events, spent, config.budget):  # an earlier search comes on top
         return promise
     # The prices fit, so neither does their epsilon exceed the budget by a rounding.
     return replace(promise, epsilon=min(promise.epsilon, config.budget.epsilon))
 
 
-def _counts_lengths(planned: Outline) -> int:
-    return 0 if planned.facts.unit_rows else 1
+def _is_unused(address: str) -> bool:
+    """Whether there is a ledger that nothing was paid from: an attempt killed early leaves one."""
+    return os.path.exists(address) and not Ledger.open(address).state().counted
+
+
+def _absolute(address: str | Path) -> str:
+    """So that a resume from another folder finds it."""
+    return os.path.abspath(address) if str(address) and "://" not in str(address) else str(address)
+
+
+def _rehearse(engine: LinearEngine | None, data: Data, planned: Outline) -> LinearEngine:
+    """The engine, after a step on one empty row: what it refuses, it refuses before it is paid."""
+    if engine is None:
+        engine = LinearEngine(outputs=data.outputs, loss=data.loss)
+    if (engine.outputs, engine.loss) != (data.outputs, data.loss):
+        raise InvalidInput(
+            f"these rows need an engine of {data.outputs} outputs and {data.loss} loss; got "
+            f"{engine.outputs} and {engine.loss}. Give None for one that fits."
+        )
+    target = np.zeros(1, dtype=np.int64 if data.classes else np.float64)
+    config = planned.config
+    empty = MemoryRows(
+        np.zeros((1, data.columns), dtype=np.float32),
+        target,
+        device=config.device,
+        precision=config.precision,
+    )
+    engine.fit_many([planned.recipe], empty, [Randomness()])
+    return engine
 
 
 def _payments(config: Config, folder: RunFolder, data: Data) -> Payments:

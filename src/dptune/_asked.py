@@ -1,0 +1,89 @@
+"""What `dptune tune` was asked: options over a file over defaults."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dptune.config import Config, Preparation, build, default_delta, parse, score_from, search_from
+from dptune.data import Data
+from dptune.datasets import load_data
+from dptune.errors import InvalidInput
+from dptune.ledger import Ledger
+from dptune.privacy import Budget
+from dptune.search.space import Space
+
+DEFAULT_EPSILON = 1.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The data and everything that `tune` is told about them."""
+
+    data: Data
+    settings: dict[str, Any]  # the fields of Config, and so the keywords of tune
+    delta_chosen: bool  # by us, because nobody gave one
+
+    @property
+    def config(self) -> Config:
+        return Config(study="not begun", **self.settings)
+
+
+def read(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> Asked:
+    """Merge `options`, by section, over those of a TOML file; None is not given."""
+    plain = parse(_text(file), file) if file is not None else parse("", "")
+    given = {
+        section: {key: value for key, value in values.items() if value is not None}
+        for section, values in options.items()
+    }
+    source = {"source": "demo"} | plain["data"] | given["data"]
+    for key in ("source", "test", "public"):
+        if key in source:
+            source[key] = _absolute(source[key])
+    run = plain["run"] | given["run"]
+    for key in ("ledger", "reuse"):
+        if run.get(key):
+            run[key] = _absolute(run[key])
+    data = load_data(**source)
+    budget = {"epsilon": DEFAULT_EPSILON} | plain["budget"] | given["budget"]
+    delta_chosen = "delta" not in budget
+    if delta_chosen:
+        budget["delta"] = _delta(run.get("ledger", ""), data)
+    score = _same_kind(plain["score"], given["score"], "kind")
+    score.setdefault("measure", "correct" if data.classes else "loss")
+    settings = {
+        "budget": build(Budget, budget, "[budget]"),
+        "search": search_from(_same_kind(plain["search"], given["search"], "method")),
+        "score": score_from(score),
+        "space": build(Space, plain["space"], "[space]"),
+        "recipe": plain["recipe"],
+        "preparation": build(Preparation, plain["preparation"], "[preparation]"),
+        "source": source,
+        **run,
+    }
+    return Asked(data, settings, delta_chosen)
+
+
+def _delta(ledger: str, data: Data) -> float:
+    """Where nobody gave one: that of the ledger to pay from, else from the number of rows."""
+    return Ledger.open(ledger).state().budget.delta if ledger else default_delta(data.count)
+
+
+def _same_kind(file: dict[str, Any], given: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The file's options belong to the kind it names; another kind starts afresh."""
+    return file | given if given.get(kind) in (None, file.get(kind)) else given
+
+
+def _absolute(place: Any) -> Any:
+    """So that a run can be resumed from another folder."""
+    if not isinstance(place, str) or place == "demo" or place.startswith("hub:") or "://" in place:
+        return place
+    return str(Path(place).absolute())
+
+
+def _text(file: str) -> str:
+    try:
+        return Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidInput(f"the configuration {file!r} cannot be read: {reason}.") from None

@@ -1,0 +1,134 @@
+"""What people see of a benchmark."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dptune._screen import facts_table, out, plain_table
+from dptune.rounding import cost
+
+
+def bench_compare(table: Sequence[dict[str, Any]], folder: str) -> None:
+    """One block for every task and budget."""
+    blocks = dict.fromkeys((row["task"], row["epsilon"]) for row in table)
+    for task, epsilon in blocks:
+        rows = [row for row in table if (row["task"], row["epsilon"]) == (task, epsilon)]
+        runs = rows[0]["repeats"]
+        drawn = plain_table(f"{task}: epsilon {epsilon:g} at delta {rows[0]['delta']:g}")
+        drawn.add_column("method")
+        for name in ("accuracy", "spread", "RERR", "below oracle", "time"):
+            drawn.add_column(name, justify="right")
+        for row in rows:
+            unpaid = " (unpaid)" if row["spent_epsilon"] is None else ""
+            drawn.add_row(
+                row["method"] + unpaid,
+                f"{row['mean']:.2f} ± {row['error']:.2f}",
+                f"{row['spread']:.2f}",
+                "" if row["rerr"] is None else f"{row['rerr']:.1f}",
+                "" if row["below_oracle"] is None else f"{row['below_oracle']:.2f}",
+                _seconds(row["seconds"]),
+            )
+        out.print(drawn)
+        out.print(f"percent of test rows right, mean ± standard error of {runs} repeats\n")
+    out.print(f"tables in {folder}: compare.md, compare.csv, compare.json", highlight=False)
+
+
+def bench_accounting(results: dict[str, Any]) -> None:
+    calibration = results["full_batch_calibration"]
+    table = plain_table("noise for epsilon 1, delta 1e-05, 100 full-batch steps")
+    table.add_column("route")
+    table.add_column("noise", justify="right")
+    table.add_column("time", justify="right")
+    table.add_column("times slower", justify="right")
+    for row in calibration["routes"]:
+        table.add_row(
+            row["route"],
+            f"{row['noise_multiplier']:.4f}",
+            _seconds(row["seconds"]),
+            f"{row['ratio']:,.0f}",
+        )
+    out.print(table)
+    table = plain_table("price of sampled runs, and dp-accounting's PLD beside it")
+    for name in ("rate", "noise", "steps", "mu", "epsilon", "time"):
+        table.add_column(name, justify="right")
+    for name in ("PLD epsilon", "PLD time", "times slower"):
+        table.add_column(name, justify="right")
+    for row in results["sampled_prices"]:
+        table.add_row(
+            f"{row['sampling_rate']:g}",
+            f"{row['noise_multiplier']:g}",
+            f"{row['steps']:,}",
+            cost(row["mu"], 5),
+            cost(row["epsilon"]),
+            _seconds(row["seconds"]),
+            cost(row["pld_epsilon"]),
+            _seconds(row["pld_seconds"]),
+            f"{row['ratio']:.1f}",
+        )
+    out.print(table)
+
+
+def bench_speed(results: dict[str, Any]) -> None:
+    if results["device"] == "cpu":
+        _bench_speed_cpu(results)
+    else:
+        _bench_speed_gpu(results)
+
+
+def _bench_speed_cpu(results: dict[str, Any]) -> None:
+    at_once = results["trials"]
+    table = plain_table(f"one step of one trial: {_shape(results['shape'])}")
+    table.add_column("route")
+    table.add_column("time", justify="right")
+    table.add_column(f"times slower than {at_once} at once", justify="right")
+    routes = [
+        (f"dptune, {trials} at once", ms) for trials, ms in results["per_trial_step_ms"].items()
+    ]
+    routes += [(f"Opacus, {mode}", ms) for mode, ms in results["opacus_step_ms"].items()]
+    unit = results["per_trial_step_ms"][str(at_once)]
+    for route, ms in routes:
+        table.add_row(route, _seconds(ms / 1e3), f"{ms / unit:.1f}")
+    out.print(table)
+    table = facts_table(f"all {at_once} trials together")
+    for layout, ms in results["bare_products_ms"].items():
+        table.add_row(f"bare products, {layout}", _seconds(ms / 1e3))
+    table.add_row("dptune's step, in bare products", f"{results['vs_bare_products']:.2f}")
+    table.add_row(
+        "cores used by other programs",
+        f"{results['cores_used_by_others']:.2f}",
+        "ratios need a quiet machine",
+    )
+    if results["peak_extra_gib"] is not None:
+        peak = f"{results['peak_extra_gib']:.2f} GiB"
+        table.add_row("peak memory beside features", peak, _shape(results["memory_shape"]))
+    out.print(table)
+
+
+def _bench_speed_gpu(results: dict[str, Any]) -> None:
+    table = facts_table(f"{results['gpu']}: {_shape(results['shape'])}, full batch")
+    for trials, ms in results["step_ms"].items():
+        share = 100 * results["bandwidth_fraction"][trials]
+        step = f"one step, trials at once: {trials}"
+        table.add_row(step, _seconds(ms / 1e3), f"{share:.0f} % of the bandwidth")
+    table.add_row("the latter by the former", f"{results['twelve_vs_one']:.2f}")
+    table.add_row("a whole study", _seconds(results["study_seconds"]))
+    share = 100 * results["imagenet_matrix_fraction"]
+    imagenet = _shape(results["imagenet_shape"])
+    seconds = _seconds(results["imagenet_seconds"])
+    table.add_row(imagenet, seconds, f"{share:.0f} % of the matrix rate")
+    streamed = _seconds(results["imagenet_streamed_seconds"])
+    table.add_row("the same, streamed from disk", streamed)
+    table.add_row("memory bandwidth, measured", f"{results['bandwidth_gb_per_s']:,.0f} GB/s")
+    table.add_row("matrix rate, measured", f"{results['matrix_tflop_per_s']:,.0f} TFLOP/s")
+    peak = f"{results['peak_extra_gib']:.2f} GiB"
+    table.add_row("peak memory beside the features, float32", peak)
+    out.print(table)
+
+
+def _shape(shape: dict[str, int]) -> str:
+    return f"{shape['rows']:,} x {shape['columns']:,}, {shape['classes']:,} classes"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{1e6 * seconds:.0f} µs"
+    return f"{1e3 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -1,0 +1,177 @@
+"""What people see of a study: its plan, how it goes, what came of it."""
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import Progress as Bar
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from dptune import gdp
+from dptune._course import Progress
+from dptune._outline import Outline
+from dptune._screen import bar, facts_table, out, plain_table, slots_table, statement
+from dptune._text_plot import points_of, text_plot
+from dptune.privacy import Guarantee
+from dptune.report.landscape import landscape, readable, scored
+from dptune.report.record import Record
+from dptune.report.split import slots
+from dptune.rounding import cost
+from dptune.search.base import SearchMethod
+from dptune.search.linear_scaling import LinearScaling
+from dptune.trial import Trial
+
+
+@contextmanager
+def watching(search: SearchMethod) -> Iterator[Callable[[Progress], None]]:
+    """A live view on a terminal, plain lines elsewhere, on standard error."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda progress: console.print(_line(progress), soft_wrap=True)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    doing = Bar(*columns, console=console)
+    task = doing.add_task("starting")
+    with Live(doing, console=console, refresh_per_second=8) as live:
+
+        def show(progress: Progress) -> None:
+            ended = progress.doing == "done"
+            doing.update(task, description=progress.doing, total=1, completed=int(ended))
+            live.update(Group(doing, *_view(progress, search)))
+
+        yield show
+    console.print()
+
+
+def _line(progress: Progress) -> Text:
+    return Text(f"{progress.doing} ({100 * progress.spent:.1f} % of the budget is used)")
+
+
+def _view(progress: Progress, search: SearchMethod) -> list[Text | Table]:
+    used = Text.assemble(
+        "budget  ", bar(progress.spent, "green"), f"  {100 * progress.spent:.1f} % of mu squared"
+    )
+    if not progress.trials:
+        return [used]
+    view: list[Text | Table] = [
+        used,
+        Text(),
+        _trials(progress.trials, progress.situation.delta),
+    ]
+    if scored(progress.trials):
+        view += [Text(), _scores(progress, search)]
+    return view
+
+
+def _trials(trials: Sequence[Trial], delta: float) -> Table:
+    table = plain_table("")
+    table.add_column("trial")
+    for name in ("learning rate", "steps", "r", "noise c", "epsilon", "noisy score"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for trial in trials:
+        final = trial.stage == "final run"
+        plan = trial.plan
+        table.add_row(
+            trial.stage if final else str(trial.number),
+            f"{plan.learning_rate:.4g}",
+            str(plan.steps),
+            readable(plan.total_step_size),
+            f"{trial.noise:.2g}",
+            cost(gdp.epsilon_from_mu(trial.mu, delta)),
+            "lost" if trial.lost else "" if trial.score is None else points_of(100 * trial.score),
+            style="bold" if final else "",
+        )
+    return table
+
+
+def _scores(progress: Progress, search: SearchMethod) -> Text:
+    """Scores over r, with the curve through them where the search has one."""
+    if isinstance(search, LinearScaling):
+        seen = landscape(progress.situation, progress.schedule.final.mu)
+        points = [(point.r, point.score, str(point.number)) for point in seen.points]
+        drawn = text_plot(seen.curve, points)
+        top = f"the top is at {readable(seen.top)}"
+        title = f"scores in points over r, at the price of the final run; {top}"
+    else:
+        trials = scored(progress.trials)
+        drawn = text_plot(
+            [], [(t.plan.total_step_size, 100 * (t.score or 0.0), str(t.number)) for t in trials]
+        )
+        title = "scores in points over r, by the number of the trial"
+    return Text(f"{title}\n{drawn}", no_wrap=True)
+
+
+def foreseen_plain(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
+    """The same for JSON."""
+    budget = planned.config.budget
+    return {
+        "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "mu": budget.mu},
+        "slots": [slot.to_dict(budget) for slot in slots(planned)],
+        "guarantee": guarantee.to_dict(),
+    }
+
+
+def foreseen(planned: Outline, guarantee: Guarantee, delta_chosen: bool) -> None:
+    """What a study would pay for and promise."""
+    out.print(slots_table(planned.config.budget, slots(planned)))
+    if delta_chosen:
+        out.print(_about_delta(planned))
+    statement(guarantee)
+    out.print(Text("Nothing was spent and nothing was written."))
+
+
+def result(record: Record, picture: Path, delta_chosen: bool) -> None:
+    """What came of a study, what it cost, what to do next."""
+    found, plan = record.result, record.final.plan
+    table = facts_table(f"{found['data']['name']}: {record.outline.config.search.name}")
+    accuracy = found["test_accuracy"]
+    if accuracy is not None:
+        table.add_row(
+            "test accuracy", f"[bold]{100 * accuracy:.2f} %[/]", f"on {found['test_rows']:,} rows"
+        )
+    else:
+        table.add_row("test accuracy", "not known", "no test rows with classes were given")
+    how = f"learning rate {plan.learning_rate:.4g} × {plan.steps} steps"
+    table.add_row("total step size r", readable(plan.total_step_size), how)
+    table.add_row("noise on weights c", f"{plan.weight_noise:.2g}", "one standard deviation")
+    out.print(table)
+    out.print()
+    out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
+    if delta_chosen:
+        out.print(_about_delta(record.outline))
+    for note in found["notes"]:
+        out.print(Text(f"Note: {note}.", "yellow"))
+    statement(record.model.guarantee)
+    _files(record, picture)
+
+
+def _files(record: Record, picture: Path) -> None:
+    folder = shlex.quote(str(record.folder.path))
+    ledger = record.ledger
+    own = (
+        "" if record.outline.config.ledger else " (its own: another study of these rows adds to it)"
+    )
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in (
+        ("model and records", folder),
+        ("picture", str(picture)),
+        ("ledger", f"{ledger}{own}"),
+        ("predict", f"dptune predict {folder} --data FILE -o predictions.csv"),
+        ("publish", f"dptune card {folder}"),
+        ("from Python", f"dptune.load({str(record.folder.path)!r})"),
+    ):
+        grid.add_row(Text(name, "dim"), Text(text))
+    out.print(grid)
+
+
+def _about_delta(planned: Outline) -> Text:
+    delta, rows = planned.config.budget.delta, planned.count
+    return Text(f"No delta was given: {delta:g} is one in ten times the {rows:,} rows (--delta).")

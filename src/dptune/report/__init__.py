@@ -1,0 +1,1 @@
+"""What is told about a finished run: a picture, a model card."""

@@ -1,0 +1,149 @@
+"""The model card of a finished run, as Markdown to publish beside the model."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dptune import gdp
+from dptune.report.record import Record
+from dptune.report.split import slots
+from dptune.rounding import cost
+from dptune.trial import Trial
+
+
+def model_card(folder: str | Path) -> str:
+    """What the model is, what was promised, everything that was tried, and how to check it."""
+    record = Record.read(folder)
+    sections = (
+        _model(record),
+        _data(record),
+        _guarantee(record),
+        _budget(record),
+        _trials(record),
+        _final(record),
+        _verify(record),
+    )
+    return "\n\n".join("\n".join(lines) for lines in sections) + "\n"
+
+
+def _model(record: Record) -> list[str]:
+    model, data = record.model, record.result["data"]
+    kind = f"{len(model.classes)} classes" if model.classes else "a value"
+    search = record.outline.config.search.name
+    environment = record.folder.read_json("environment.json") or {}
+    version = environment.get("packages", {}).get("dptune", "of unknown version")
+    accuracy, rows = record.result["test_accuracy"], record.result["test_rows"]
+    figure = "Not measured: no test rows with classes were given."
+    if accuracy is not None:
+        figure = f"Test accuracy: **{100 * accuracy:.2f} %** on {rows:,} rows."
+    return [
+        f"# {_plain(data['name'])}: a differentially private linear model",
+        "",
+        f"A linear model of {kind} from {model.columns:,} features, trained by noisy gradient "
+        f"descent. Its hyperparameters were searched ({search}) inside the same privacy budget, by "
+        f"dptune {version}.",
+        "",
+        figure,
+    ]
+
+
+def _data(record: Record) -> list[str]:
+    facts = [f"- {_plain(fact)}" for fact in record.model.guarantee.public_facts]
+    return ["## Data", "", "Taken as public, and so released as it is:", "", *facts]
+
+
+def _guarantee(record: Record) -> list[str]:
+    sections = record.model.guarantee.sections()
+    return [
+        "## Privacy",
+        "",
+        *(f"- **{heading}**: {_plain(sentence)}." for heading, sentence in sections),
+    ]
+
+
+def _budget(record: Record) -> list[str]:
+    budget = record.outline.config.budget
+    rows = [
+        (
+            slot.purpose,
+            str(slot.count),
+            cost(slot.epsilon),
+            f"{100 * slot.share_of(budget):.1f} %",
+        )
+        for slot in slots(record.outline)
+    ]
+    head = ("paid for", "runs", "epsilon each", "share of mu squared")
+    return ["## How the budget was split", "", *_table(head, rows)]
+
+
+def _trials(record: Record) -> list[str]:
+    if not record.model.trials:
+        return ["## Trials", "", "None: the method chooses without looking at the data."]
+    head = ("trial", "stage", "learning rate", "steps", "r", "weight noise c", "epsilon", "score")
+    rows = [_trial(trial, record) for trial in record.model.trials]
+    note = "Scores are in points, with the noise that was paid for in brackets."
+    return ["## Trials", "", *_table(head, rows), "", note]
+
+
+def _trial(trial: Trial, record: Record) -> Sequence[str]:
+    score = "lost" if trial.lost else "none"
+    if trial.score is not None:
+        score = f"{100 * trial.score:+.2f} ({100 * (trial.score_noise or 0.0):.2f})"
+    return (
+        str(trial.number),
+        trial.stage,
+        f"{trial.plan.learning_rate:.4g}",
+        str(trial.plan.steps),
+        f"{trial.plan.total_step_size:.4g}",
+        f"{trial.noise:.3g}",
+        cost(gdp.epsilon_from_mu(trial.mu, record.situation.delta)),
+        score,
+    )
+
+
+def _final(record: Record) -> list[str]:
+    plan, preparation = record.final.plan, record.model.preprocessing
+    rate = "every row in every step" if plan.sampling_rate is None else f"{plan.sampling_rate:g}"
+    rows = [
+        ("total step size r", f"{plan.total_step_size:.6g}"),
+        ("learning rate", f"{plan.learning_rate:.6g}"),
+        ("steps", str(plan.steps)),
+        ("noise multiplier, on the sum", f"{plan.noise_multiplier:.6g}"),
+        ("noise on every weight c", f"{plan.weight_noise:.3g}"),
+        ("clipping norm", f"{plan.clip_norm:g}"),
+        ("sampling rate", rate),
+        ("optimizer", f"{plan.optimizer}, momentum {plan.momentum:g}"),
+        ("rows scaled to length 1", "yes" if preparation.unit_rows else "no"),
+    ]
+    notes = [f"- {_plain(note)}" for note in record.result["notes"]]
+    return [
+        "## Final run",
+        "",
+        *_table(("setting", "value"), rows),
+        *([""] if notes else []),
+        *notes,
+    ]
+
+
+def _verify(record: Record) -> list[str]:
+    return [
+        "## Check it",
+        "",
+        "The ledger lists every payment in a chain of hashes. Whoever keeps it can show it with",
+        "",
+        "```",
+        f"dptune budget {shlex.quote(record.ledger)}",
+        "```",
+    ]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _plain(text: str) -> str:
+    """What Markdown would take for a mark stands for itself."""
+    for mark in "\\`*_[]<>|#":
+        text = text.replace(mark, f"\\{mark}")
+    return text

@@ -1,0 +1,240 @@
+"""The picture of a finished run: where the search looked and what it chose, and how the budget was
+split. The only home of matplotlib, and slow to load: import it where it is used."""
+
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from dptune import gdp
+from dptune.errors import InvalidInput
+from dptune.report.landscape import landscape, r_at, r_of, readable, scored
+from dptune.report.record import Record
+from dptune.report.split import slots
+from dptune.rounding import cost
+from dptune.score import NoisyScore
+from dptune.search.linear_scaling import LinearScaling
+from dptune.search.paper_line import PaperLine
+
+FILE = "search.png"
+# Okabe and Ito's colours, which the colour-blind can tell apart.
+_BLUE, _ORANGE, _GREEN, _RED, _SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9"
+_INK, _FAINT = "#222222", "#777777"
+_SIZE, _DOTS_PER_INCH = (11.0, 4.8), 150
+_R = "total step size r (learning rate × steps)"
+
+
+def search_picture(folder: str | Path) -> Path:
+    """Draw search.png into the folder of a finished run."""
+    record = Record.read(folder)
+    drawn = io.BytesIO()
+    draw(record).savefig(drawn, format="png", dpi=_DOTS_PER_INCH)
+    record.folder.write(FILE, drawn.getvalue())
+    return record.folder.path / FILE
+
+
+def draw(record: Record) -> Figure:
+    """The picture as a figure."""
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
+    search = record.outline.config.search
+    if isinstance(search, LinearScaling):
+        _landscape(left, record)
+    elif isinstance(search, PaperLine):
+        _line(left, record, search)
+    else:
+        _choice(left, record)
+    _split(right, record)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=10, colors=_INK)
+    found = record.result["test_accuracy"]
+    accuracy = "" if found is None else f", {100 * found:.2f} % of the test rows right"
+    promise = record.model.guarantee
+    total = f"epsilon {cost(promise.epsilon, 2)} at delta {promise.delta:.3g} for everything shown"
+    name = record.result["data"]["name"]
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=3, fontsize=10, frameon=False)
+    figure.suptitle(f"{_plain(name)}: {search.name}{accuracy}; {total}", fontsize=12, color=_INK)
+    return figure
+
+
+def _landscape(axes: Axes, record: Record) -> None:
+    """Scores over r, the curve through them, and the choice."""
+    mu = record.outline.schedule.final.mu
+    seen = landscape(record.situation, mu)
+    axes.axvspan(
+        *seen.prior, color=_FAINT, alpha=0.12, lw=0, label="top expected by the law (±1 sd)"
+    )
+    if seen.points:
+        axes.axvspan(
+            *seen.posterior, color=_SKY, alpha=0.35, lw=0, label="top after the scores (±1 sd)"
+        )
+        axes.plot(*zip(*seen.curve, strict=True), color=_BLUE, lw=2, label="fitted curve")
+        axes.errorbar(
+            [point.r for point in seen.points],
+            [point.score for point in seen.points],
+            yerr=[point.error for point in seen.points],
+            fmt="o",
+            ms=8,
+            capsize=4,
+            color=_ORANGE,
+            ecolor=_ORANGE,
+            mec=_INK,
+            label="score of a trial (±1 sd)",
+        )
+        for point in seen.points:
+            axes.annotate(
+                str(point.number),
+                (point.r, point.score),
+                (8, 5),
+                textcoords="offset points",
+                color=_INK,
+            )
+        axes.set_ylabel(_score_label(record))
+    else:
+        axes.set_yticks([])
+    axes.set_title("where the search looked", loc="left", fontsize=12, color=_INK)
+    _chosen(axes, record)
+    _over_r(axes, record)
+    ends = (
+        [r for r, _ in seen.curve]
+        if seen.points
+        else [r_at(x, record.situation, mu) for x in (-3.0, 3.0)]
+    )
+    reached = [*ends, record.final.plan.total_step_size]
+    axes.set_xlim(min(reached) / 1.1, max(reached) * 1.1)
+
+
+def _line(axes: Axes, record: Record, search: PaperLine) -> None:
+    """The paper's own view: the best r of each sweep over epsilon, and the line through them."""
+    delta = record.situation.delta
+    epsilon = gdp.epsilon_from_mu(record.outline.schedule.final.mu, delta)
+    trials = scored(record.model.trials)
+    for kind, best in (("trial", False), ("best of its sweep", True)):
+        chosen = [trial for trial in trials if _is_best(trial.number, record) is best]
+        axes.plot(
+            [gdp.epsilon_from_mu(trial.mu, delta) for trial in chosen],
+            [trial.plan.total_step_size for trial in chosen],
+            "o",
+            ms=9 if best else 6,
+            color=_ORANGE if best else _FAINT,
+            mec=_INK if best else _FAINT,
+            label=kind,
+        )
+    drawn = np.linspace(min(search.epsilons), epsilon * 1.05, 60).tolist()
+    try:
+        predicted = search.predict(drawn, record.situation)
+        axes.plot(drawn, predicted, color=_BLUE, lw=2, label="line through the best")
+    except InvalidInput:  # no sweep has scores
+        pass
+    r = record.final.plan.total_step_size
+    axes.plot(
+        [epsilon], [r], "*", ms=17, color=_GREEN, mec=_INK, label=f"final run: r = {readable(r)}"
+    )
+    axes.set_xlabel("epsilon of one run, at the budget's delta")
+    axes.set_ylabel(_R)
+    axes.set_title("the line through the sweeps", loc="left", fontsize=12, color=_INK)
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
+
+
+def _choice(axes: Axes, record: Record) -> None:
+    """Without trials there is only a choice, beside what the law would say."""
+    mu, situation = record.outline.schedule.final.mu, record.situation
+    law = r_at(0.0, situation, mu)
+    axes.axvspan(
+        r_at(-0.45, situation, mu),
+        r_at(0.45, situation, mu),
+        color=_FAINT,
+        alpha=0.15,
+        lw=0,
+        label="best expected by the law (±1 sd)",
+    )
+    _chosen(axes, record)
+    r = record.final.plan.total_step_size
+    reached = (law, r)
+    axes.set_xlim(min(reached) / 20, max(reached) * 20)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_title("no trials: what was chosen", loc="left", fontsize=12, color=_INK)
+    _over_r(axes, record)
+
+
+def _chosen(axes: Axes, record: Record) -> None:
+    r, noise = record.final.plan.total_step_size, record.final.noise
+    axes.axvline(
+        r, color=_GREEN, lw=2, ls="--", label=f"final run: r = {readable(r)}, c = {noise:.2g}"
+    )
+
+
+def _over_r(axes: Axes, record: Record) -> None:
+    """The axis of r, logarithmic, and the noise it leaves on the weights above."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=20))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(f"{_R}, at the price of the final run")
+    mu = record.outline.schedule.final.mu
+    noises = [mantissa * 10.0**power for power in range(-4, 5) for mantissa in (1, 2, 5)]
+    above = axes.secondary_xaxis("top")
+    above.set_xticks(
+        [r_of(noise, record.situation, mu) for noise in noises], [f"{n:g}" for n in noises]
+    )
+    above.xaxis.set_minor_locator(NullLocator())
+    above.set_xlabel("noise c on every weight", color=_INK)
+    above.tick_params(labelsize=9, colors=_FAINT)
+
+
+def _split(axes: Axes, record: Record) -> None:
+    """One bar a kind of payment, in shares of mu squared."""
+    budget = record.outline.config.budget
+    paid = slots(record.outline)
+    names = [f"{slot.count} × {slot.purpose}" if slot.count > 1 else slot.purpose for slot in paid]
+    shares = [100 * slot.share_of(budget) for slot in paid]
+    colors = [_GREEN if slot is paid[-1] else _ORANGE for slot in paid]
+    places = range(len(paid))
+    axes.barh(places, shares, color=colors, height=0.55)
+    for place, share, slot in zip(places, shares, paid, strict=True):
+        each = " each" if slot.count > 1 else ""
+        text = f"{share:.1f} %, epsilon {cost(slot.epsilon, 2)}{each}"
+        inside = share > 55
+        axes.text(
+            share - 2 if inside else share + 2,
+            place,
+            text,
+            va="center",
+            ha="right" if inside else "left",
+            color="white" if inside else _INK,
+            fontsize=10,
+        )
+    axes.set_yticks(list(places), names)
+    around = max(len(paid), 5) / 2  # so that few bars are not fat
+    axes.set_ylim((len(paid) - 1) / 2 + around, (len(paid) - 1) / 2 - around)
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("share of the budget (% of mu squared)")
+    axes.set_title("how the budget was split", loc="left", fontsize=12, color=_INK)
+
+
+def _is_best(number: int, record: Record) -> bool:
+    """Whether no trial of the same sweep scored higher; the earlier of equals."""
+    trials = {trial.number: trial for trial in scored(record.model.trials)}
+    rivals = [trial for trial in trials.values() if trial.stage == trials[number].stage]
+    return max(rivals, key=lambda trial: trial.score or -math.inf).number == number
+
+
+def _score_label(record: Record) -> str:
+    score = record.outline.config.score
+    if isinstance(score, NoisyScore):
+        return "noisy score (points above the mean of the sweep)"
+    return f"score on {'private' if score.kind == 'unpaid' else 'public'} rows (points)"
+
+
+def _plain(name: str) -> str:
+    """A dollar sign would begin a formula."""
+    return name.replace("$", r"\$")

@@ -1,0 +1,61 @@
+"""A finished run, read from its folder. No private row is needed: all of a folder may be shown."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dptune._course import census_from
+from dptune._outline import Outline
+from dptune._store import open_store
+from dptune.artifacts import RunFolder
+from dptune.errors import DptuneError, FolderProblem
+from dptune.predictor import TrainedModel, load
+from dptune.search.base import Situation
+from dptune.study import read_config
+from dptune.trial import Trial
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run did and found. `result` is its result.json."""
+
+    folder: RunFolder
+    outline: Outline
+    model: TrainedModel
+    final: Trial
+    situation: Situation  # all that the search knew when it chose the final run
+    result: dict[str, Any]
+
+    @staticmethod
+    def read(path: str | Path) -> "Record":
+        """The record of the run in this folder, which must be finished."""
+        model = load(path)
+        folder = RunFolder.open(path)
+        config = read_config(folder)
+        census = folder.read_json("census.json")
+        try:
+            result = folder.read_json("result.json") or {}
+            outline = Outline(
+                config=config,
+                count=result["data"]["rows"],
+                columns=model.columns,
+                outputs=len(model.classes) or 1,
+                has_classes=bool(model.classes),
+                reused=bool(config.reuse),
+            )
+            final = Trial.from_dict(result["final"])
+        except (KeyError, TypeError, DptuneError) as error:
+            raise FolderProblem(
+                f"{folder.path / 'result.json'} is missing or damaged ({error}); write it again "
+                f"with: dptune resume {folder.path}"
+            ) from None
+        situation = outline.situation(
+            outline.schedule.final, model.trials, None if census is None else census_from(census)
+        )
+        return Record(folder, outline, model, final, situation, result)
+
+    @property
+    def ledger(self) -> str:
+        """Where to see what was paid, without password."""
+        named = self.outline.config.ledger
+        return open_store(named).shown if named else str(self.folder.path / "ledger.db")

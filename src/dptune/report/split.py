@@ -1,0 +1,37 @@
+"""How a study's budget is split, for people: one line a kind of payment, the final run last."""
+
+from dptune import accounting
+from dptune._outline import Outline, side_by_side
+from dptune.privacy import Event, Price
+from dptune.search.space import Setting
+from dptune.split import Slot
+
+
+def slots(planned: Outline) -> tuple[Slot, ...]:
+    """What is paid for; each slot's epsilon is that of one of its runs."""
+
+    def slot(purpose: str, price: Price, count: int = 1) -> Slot:
+        epsilon = accounting.epsilon(price, planned.config.budget.delta)
+        return Slot(purpose, count, epsilon, price.mu_squared)
+
+    def event(purpose: str, paid: Event) -> Slot:
+        return slot(purpose, accounting.price(paid))
+
+    schedule, found = planned.schedule, []
+    if planned.mean:
+        found.append(event("private mean", planned.mean))
+    if schedule.census:
+        found.append(event("census", schedule.census))
+    for sweep in schedule.sweeps:
+        run = Price(sweep.mu_squared, planned.slack)
+        if planned.holds_out and sweep.score:
+            plan = planned.plan(Setting(1.0, planned.config.space.steps[1]), sweep)
+            both = side_by_side([plan.event] * sweep.trials, sweep.score)
+            price = accounting.price(both, slack=planned.slack)
+            found.append(slot(f"{sweep.name} and its scores", price))
+            continue
+        found.append(slot(sweep.name, run, sweep.trials))
+        if sweep.score:
+            found.append(event(f"scores of {sweep.name}", sweep.score))
+    found.append(slot("final run", Price(schedule.final.mu_squared, planned.slack)))
+    return tuple(found)

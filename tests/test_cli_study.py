@@ -1,0 +1,381 @@
+"""A study from the command line, end to end on tiny data: what it writes, refuses and prints."""
+
+import csv
+import errno
+import inspect
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dptune
+from dptune import cli, config
+from dptune.datasets import load_data
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+Run = Callable[..., tuple[int, str, str]]
+TUNE = ("tune", "--data", "ill.csv", "--label", "state")
+QUICK = (*TUNE, "--config", "quick.toml")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Call the command in a folder with data; returns exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    write_data()
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dptune", *arguments])
+        with pytest.raises(SystemExit) as exit:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(exit.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> tuple[Path, Any]:
+    """A folder with data and a finished run r, to look at only; and what tune printed as JSON."""
+    folder, printed = tmp_path_factory.mktemp("finished"), io.StringIO()
+    arguments = (*QUICK, "--delta", "1e-4", "--seed", "7", "--out", "r", "--json")
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.chdir(folder)
+        write_data()
+        patch.setattr(sys, "argv", ["dptune", *arguments])
+        with pytest.raises(SystemExit):
+            cli.main()
+    return folder, json.loads(printed.getvalue())
+
+
+@pytest.fixture
+def there(run: Run, finished: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command, called beside the finished run."""
+    monkeypatch.chdir(finished[0])
+    return run
+
+
+def write_data() -> None:
+    random = np.random.default_rng(0)
+    for name, rows in (("ill", 300), ("new", 40)):
+        features = random.normal(size=(rows, 5))
+        states = np.where(features[:, 0] + features[:, 1] > 0, "ill, very", "well")
+        with open(f"{name}.csv", "w", newline="") as file:
+            head = [f"f{number}" for number in range(5)]
+            csv.writer(file).writerows(
+                [[*head, "state"], *([*row, s] for row, s in zip(features, states, strict=True))]
+            )
+    Path("quick.toml").write_text("[space]\nsteps = [5, 10]\n")
+
+
+def as_json(result: tuple[int, str, str]) -> Any:
+    assert result[0] == 0, result[2]
+    return json.loads(result[1])
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.replace("│", " ").split())
+
+
+def test_a_study_leaves_a_model_a_guarantee_and_a_picture(run: Run) -> None:
+    code, out, err = run(*QUICK, "--test", "new.csv", "--epsilon", "2", "--out", "r")
+    assert code == 0, err
+    for name in ("run.toml", "model.safetensors", "guarantee.txt", "result.json", "search.png"):
+        assert (Path("r") / name).exists()
+    words = one_line(out)
+    for shown in (
+        "test accuracy",
+        "on 40 rows",
+        "total step size r",
+        "final run 1",
+        "No delta was given: 0.000333333 is one in ten times the 300 rows",
+        "-differential privacy for one row",
+        "picture r/search.png",
+        "dptune predict r --data FILE",
+        "dptune card r",
+        "dptune.load('r')",
+    ):
+        assert shown in words, shown
+    assert max(map(len, out.splitlines())) <= 80
+    assert "sweep: training 3 trials" in err and "final run: leg 1 of 5" in err
+
+
+def test_json_tells_everything(there: Run, finished: tuple[Path, Any]) -> None:
+    told = finished[1]
+    assert told["out"] == "r" and told["picture"] == "r/search.png"
+    assert told["test_accuracy"] is None and told["delta_chosen"] is False
+    assert told["total_step_size"] == pytest.approx(told["learning_rate"] * told["steps"])
+    assert told["data"] == {"name": "ill", "rows": 300, "columns": 5, "classes": 2}
+    assert len(told["trials"]) == 3 and told["final"]["stage"] == "final run"
+    guarantee = told["guarantee"]
+    assert (guarantee["epsilon"], guarantee["delta"]) == (pytest.approx(1.0), 1e-4)
+    assert guarantee["neighbours"].startswith("zero-out") and guarantee["mu"] > 0
+    assert guarantee["covers_search"] is True and guarantee["covers_selection"] is True
+    assert as_json(there("budget", "r/ledger.db", "--json"))["spent"]["mu"] == guarantee["mu"]
+    written = json.loads(Path("r/result.json").read_text())
+    assert written == {key: told[key] for key in written}
+
+
+def test_folders_are_numbered_and_a_run_is_never_overwritten(run: Run) -> None:
+    quick = (*QUICK, "--method", "unit-noise", "--json")
+    assert [as_json(run(*quick))["out"] for _ in range(2)] == ["runs/ill-1", "runs/ill-2"]
+    before = Path("runs/ill-1/model.safetensors").read_bytes()
+    code, _, err = run(*quick, "--out", "runs/ill-1")
+    assert code == 2 and "holds a run already" in one_line(err)
+    assert Path("runs/ill-1/model.safetensors").read_bytes() == before
+
+
+def test_a_finished_run_is_resumed_by_reading_it_from_anywhere(
+    run: Run, finished: tuple[Path, Any]
+) -> None:
+    folder = finished[0] / "r"
+    spent = run("budget", f"{folder}/ledger.db", "--json")
+    (folder / "search.png").unlink()
+    again = as_json(run("resume", str(folder), "--json"))
+    assert again == {**finished[1], "out": str(folder), "picture": f"{folder}/search.png"}
+    assert run("budget", f"{folder}/ledger.db", "--json") == spent
+    assert (folder / "search.png").exists()
+
+
+def test_predictions_are_those_of_the_loaded_model(there: Run) -> None:
+    code, out, _ = there("predict", "r", "--data", "new.csv", "-o", "p.csv")
+    assert code == 0 and out == "Wrote 40 predictions to p.csv.\n"
+    with open("p.csv", newline="") as file:
+        head, *rows = csv.reader(file)
+    features = np.genfromtxt("new.csv", delimiter=",", skip_header=1, usecols=range(5))
+    assert head == ["prediction"]
+    assert [row[0] for row in rows] == dptune.load("r").predict(features).tolist()
+
+
+def test_predictions_never_replace_the_data(there: Run) -> None:
+    before = Path("new.csv").read_text()
+    assert there("predict", "r", "--data", "new.csv", "-o", "./new.csv")[0] == 2
+    assert Path("new.csv").read_text() == before
+    assert there("predict", "r", "--data", "new.csv", "-o", "no/p.csv")[0] == 2
+    assert there("predict", "r", "--data", "gone.csv", "-o", "q.csv")[0] == 2
+    assert not Path("q.csv").exists()
+
+
+def test_the_card_says_everything(there: Run) -> None:
+    code, card, _ = there("card", "r")
+    assert code == 0
+    for heading, sentence in dptune.load("r").guarantee.sections():
+        assert f"- **{heading}**: {sentence}." in card
+    trials = [json.loads(line) for line in Path("r/trials.jsonl").read_text().splitlines()]
+    for trial in trials:
+        assert f"| {trial['number']} | sweep | {trial['plan']['learning_rate']:.4g} |" in card
+    assert "dptune budget r/ledger.db" in card
+    assert as_json(there("card", "r", "--json")) == {"markdown": card}
+
+
+def test_a_dry_run_spends_and_writes_nothing(run: Run) -> None:
+    run(*OPEN)
+    before, files = run("budget", "l.db", "--json"), sorted(Path().rglob("*"))
+    code, out, err = run(*TUNE, "--dry-run", "--ledger", "l.db", "--delta", "1e-5")
+    assert (code, err) == (0, "")
+    words = one_line(out)
+    assert "sweep 3" in words and "final run 1" in words and "a plan: true of a study" in words
+    assert run("budget", "l.db", "--json") == before
+    assert sorted(Path().rglob("*")) == files
+
+
+def test_a_dry_run_promises_what_the_study_does(there: Run, finished: tuple[Path, Any]) -> None:
+    planned = as_json(there(*QUICK, "--delta", "1e-4", "--dry-run", "--json"))
+    assert sum(slot["share"] for slot in planned["slots"]) == pytest.approx(1.0)
+    done = finished[1]["guarantee"]
+    assert planned["guarantee"]["epsilon"] == pytest.approx(done["epsilon"], rel=1e-9)
+    for same in ("delta", "releases", "public_facts", "covers_search", "covers_selection"):
+        assert planned["guarantee"][same] == done[same]
+
+
+def test_a_dry_run_says_what_does_not_fit(run: Run) -> None:
+    run(*OPEN)
+    code, _, err = run(*TUNE, "--dry-run", "--ledger", "l.db", "--epsilon", "5")
+    assert code == 3 and "Ask for less" in one_line(err)
+
+
+def test_a_run_s_own_file_asks_for_the_same_study(run: Run) -> None:
+    as_json(
+        run(*QUICK, "--epsilon", "2", "--score", "held-out", "--seed", "3", "--out", "a", "--json")
+    )
+    as_json(run("tune", "--config", "a/run.toml", "--out", "b", "--json"))
+    first, second = (config.parse(Path(n, "run.toml").read_text(), n) for n in "ab")
+    assert first.pop("study") != second.pop("study")
+    assert first == second
+    assert first["score"]["kind"] == "held-out" and first["run"]["seed"] == 3
+
+
+def test_options_win_over_the_file(run: Run) -> None:
+    Path("mine.toml").write_text(
+        '[budget]\nepsilon = 3.0\n[search]\nmethod = "paper-line"\ntrials = 2\n'
+        '[score]\nkind = "noisy"\nshare = 0.01\n[run]\nseed = 5\n'
+    )
+    run(*TUNE, "--config", "mine.toml", "--epsilon", "2", "--method", "unit-noise", "--out", "r")
+    asked = config.parse(Path("r/run.toml").read_text(), "")
+    assert asked["budget"]["epsilon"] == 2.0 and asked["run"]["seed"] == 5
+    assert asked["search"] == {"method": "unit-noise", "noise": 1.0}
+    assert asked["score"]["share"] == 0.01
+
+
+def test_what_a_file_may_say_of_data_is_what_load_data_takes() -> None:
+    assert set(config.DATA) == set(inspect.signature(load_data).parameters)
+
+
+def test_an_npz_with_scale_is_tuned_and_predicted(run: Run) -> None:
+    random = np.random.default_rng(1)
+    features = random.integers(-9, 9, (200, 4)).astype(np.int8)
+    labels = (features[:, 0] > 0).astype(np.int64)
+    scale = np.full(4, 0.5, dtype=np.float32)
+    np.savez("n.npz", X_train=features, y_train=labels, X_test=features[:50], scale=scale,
+             y_test=labels[:50])  # fmt: skip
+    told = as_json(run("tune", "--data", "n.npz", "--config", "quick.toml", "--out", "r", "--json"))
+    assert told["test_rows"] == 50
+    assert run("predict", "r", "--data", "n.npz", "-o", "p.csv")[0] == 0
+    shown = [int(line) for line in Path("p.csv").read_text().split()[1:]]
+    assert shown == dptune.load("r").predict(features[:50] * scale).tolist()
+
+
+@pytest.mark.parametrize("method", ["paper-line", "random-search"])
+def test_every_method_has_a_screen(run: Run, method: str) -> None:
+    code, out, _ = run(*QUICK, "--epsilon", "3", "--method", method, "--out", "r")
+    assert code == 0 and f"ill: {method}" in out
+    assert Path("r/search.png").stat().st_size > 20_000
+
+
+def test_unpaid_scores_are_not_covered(run: Run) -> None:
+    told = as_json(run(*QUICK, "--score", "unpaid", "--dry-run", "--json"))
+    assert told["guarantee"]["covers_selection"] is False
+
+
+OPEN = (
+    "ledger", "open", "l.db", "--dataset", "ill", "--data", "ill.csv", "--epsilon", "1",
+    "--delta", "1e-5",
+)  # fmt: skip
+
+
+def test_a_ledger_opened_here_pays_for_a_study_and_its_reuse(run: Run) -> None:
+    run(*OPEN[:-4], "--epsilon", "3", "--delta", "1e-5")
+    paid = ("--ledger", "l.db", "--delta", "1e-5", "--json")
+    as_json(run(*QUICK, *paid, "--out", "a"))
+    told = as_json(run(*QUICK, *paid, "--out", "b", "--reuse", "a"))
+    assert told["guarantee"]["epsilon"] > 1.0 and len(told["trials"]) == 3
+    assert not Path("a/ledger.db").exists()
+
+
+def test_a_ledger_of_the_bundled_data_or_a_folder_is_the_one_tune_uses(run: Run) -> None:
+    from datasets import Dataset
+
+    Dataset.from_dict({"f": [0.0, 1.0] * 50, "label": [0, 1] * 50}).save_to_disk("stored")
+    budget = ("--epsilon", "1", "--delta", "1e-5")
+    for source in ("demo", "stored"):
+        ledger = f"{source}.db"
+        opened = run("ledger", "open", ledger, "--dataset", "x", "--data", source, *budget)
+        assert opened[0] == 0, opened[2]
+        fingerprint = load_data(source).fingerprint
+        assert dptune.Ledger.open(ledger).declare(fingerprint, reason="again") is False
+    assert run("ledger", "open", "h.db", "--dataset", "x", "--data", "hub:x/y", *budget)[0] == 2
+
+
+BAD = {
+    "no such data": ("tune", "--data", "gone.csv"),
+    "no such label": ("tune", "--data", "ill.csv", "--label", "gone"),
+    "labels missing": ("tune", "--data", "gaps.csv"),
+    "one class": ("tune", "--data", "one.csv"),
+    "not a number": ("tune", "--data", "nan.csv"),
+    "unreadable": ("tune", "--data", "torn.npz"),
+    "epsilon 0": (*TUNE, "--epsilon", "0"),
+    "epsilon negative": (*TUNE, "--epsilon", "-1"),
+    "epsilon nan": (*TUNE, "--epsilon", "nan"),
+    "delta 1": (*TUNE, "--delta", "1"),
+    "delta 0": (*TUNE, "--delta", "0"),
+    "seed negative": (*TUNE, "--seed", "-1"),
+    "no public rows": (*TUNE, "--score", "public"),
+    "public rows that are private": (*TUNE, "--score", "public", "--public", "ill.csv"),
+    "test rows that are private": (*TUNE, "--test", "ill.csv"),
+    "no such method": (*TUNE, "--method", "luck"),
+    "no such ledger": (*TUNE, "--ledger", "gone.db"),
+    "a ledger of other data": ("tune", "--data", "other.csv", "--ledger", "l.db"),
+    "reuse without ledger": (*TUNE, "--reuse", "."),
+    "reuse of nothing": (*TUNE, "--reuse", "gone", "--ledger", "l.db"),
+    "a folder that is a file": (*TUNE, "--out", "ill.csv/r"),
+    "no such config": (*TUNE, "--config", "gone.toml"),
+    "a config that is none": (*TUNE, "--config", "ill.csv"),
+    "a config that is no text": (*TUNE, "--config", "torn.npz"),
+    "a config with a typo": (*TUNE, "--config", "typo.toml"),
+    "a config with a wrong kind": (*TUNE, "--config", "kind.toml"),
+    "nothing to resume": ("resume", "."),
+    "nothing to predict with": ("predict", ".", "--data", "new.csv", "-o", "p.csv"),
+    "nothing to describe": ("card", "."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", BAD.values(), ids=BAD.keys())
+def test_bad_input_costs_nothing_and_leaves_nothing(arguments: tuple[str, ...], run: Run) -> None:
+    Path("gaps.csv").write_text("f,label\n1,a\n2,\n3,b\n")
+    Path("one.csv").write_text("f,label\n1,a\n2,a\n")
+    Path("nan.csv").write_text("f,label\n1,a\nnan,b\n")
+    Path("other.csv").write_text("f,label\n1,a\n2,b\n")
+    Path("torn.npz").write_bytes(b"PK\x03\x04\xff\xfe torn")
+    Path("typo.toml").write_text("[budget]\nepsilom = 1\n")
+    Path("kind.toml").write_text('[search]\nmethod = "paper-line"\nepsilons = 3\n')
+    run(*OPEN)
+    before, files = run("budget", "l.db", "--json"), sorted(Path().rglob("*"))
+    code, out, err = run(*arguments)
+    assert code == 2 and out == ""
+    assert err.startswith("error: ") and err.count("\n") == 1 and len(err) > 40
+    assert "Traceback" not in err
+    assert sorted(Path().rglob("*")) == files
+    assert run("budget", "l.db", "--json") == before
+
+
+def test_more_than_is_left_exits_with_3_and_leaves_nothing(run: Run) -> None:
+    run(*OPEN)
+    spent = as_json(run("budget", "l.db", "--json"))["spent"]
+    code, _, err = run(*TUNE, "--ledger", "l.db", "--epsilon", "5", "--out", "r")
+    assert code == 3 and "nothing was spent" in one_line(err)
+    assert as_json(run("budget", "l.db", "--json"))["spent"] == spent
+    assert not Path("r").exists()
+
+
+def test_a_full_disk_in_the_beginning_costs_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(*OPEN)
+    before = run("budget", "l.db", "--json")
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        code, _, err = run(*QUICK, "--ledger", "l.db", "--out", "r")
+    assert code == 1 and "No space left on device" in one_line(err)
+    assert run("budget", "l.db", "--json") == before
+    assert not Path("r").exists()
+
+
+def test_an_interrupted_study_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dptune._course import Course
+
+    def interrupted(self: Course, *_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Course, "final_run", interrupted)
+        code, _, err = run(*QUICK, "--out", "r")
+    assert code == 130 and "dptune resume r" in err
+    assert as_json(run("resume", "r", "--json"))["final"]["stage"] == "final run"
+
+
+@pytest.mark.parametrize("verb", ["tune", "resume", "predict", "card"])
+def test_help_reads_well(verb: str, run: Run) -> None:
+    code, out, _ = run(verb, "--help")
+    assert code == 0 and "--json" in out and "Example: dptune" in out

@@ -1,0 +1,162 @@
+"""What was asked survives being written down, and nothing misspelt is ignored."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dptune.artifacts import RunFolder
+from dptune.config import SCORES, Config, Preparation, build, parse, score_from, seal, search_from
+from dptune.errors import FolderProblem, InvalidInput
+from dptune.privacy import Budget
+from dptune.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore
+from dptune.search.linear_scaling import LinearScaling
+from dptune.search.methods import METHODS
+from dptune.search.paper_line import PaperLine
+from dptune.search.random_search import RandomSearch
+from dptune.search.space import Space
+from dptune.search.unit_noise import UnitNoise
+from dptune.study import read_config
+
+
+def make_config(**asked: Any) -> Config:
+    values: dict[str, Any] = {
+        "study": "",
+        "budget": Budget(1.0, 1e-5),
+        "search": LinearScaling(),
+        "score": NoisyScore(),
+        "space": Space(),
+        "recipe": {},
+        "preparation": Preparation(),
+        "source": {},
+    }
+    return Config(**values | asked).sealed()
+
+
+def again(config: Config, tmp_path: Path) -> Config:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write("run.toml", config.to_toml())
+    return read_config(folder)
+
+
+ASKED: list[dict[str, Any]] = [
+    {},
+    {"search": UnitNoise(noise=0.3), "score": PublicScore(), "seed": 2**63},
+    {"search": RandomSearch(), "score": UnpaidScore(measure="loss", loss_bound=1 / 3)},
+    {
+        "search": PaperLine(
+            epsilons=(0.01, 0.1 + 0.2), sampling_rate=(0.1, 0.2), axis="mu", ranges="full"
+        ),
+        "score": HeldOutScore(every=3, share=1e-3),
+    },
+    {"recipe": {"sampling_rate": 0.1, "optimizer": "adam", "bias": True, "clip_norm": 1e-3}},
+    {"recipe": {"sampling_rate": None, "momentum": np.float32(0.5), "free_steps": np.int64(2)}},
+    {"preparation": Preparation(unit_rows=False, standardize=True, center_share=0.1)},
+    {"space": Space(learning_rate=(1e-7, 1 / 3), steps=(1, 10**6)), "precision": "bfloat16"},
+    {"ledger": "postgresql://somebody@/x?host=/tmp", "reuse": "/a b/ü", "device": "cuda:1"},
+    {"source": {"source": 'a "b".csv', "label": "y", "classes": ["a", "b"], "rows": 3}},
+    {"facts": ("the number of rows (3), taken from the data", "x = [1, 2]")},
+]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_is_written_down_means_the_same_when_read(
+    asked: dict[str, Any], tmp_path: Path
+) -> None:
+    config = make_config(**asked)
+    found = again(config, tmp_path)
+    kept = {name: value for name, value in config.recipe.items() if value is not None}
+    assert found == Config(**{**vars(config), "recipe": kept})
+    assert found.plan(7) == config.plan(7)
+    assert found.to_toml() == config.to_toml()
+
+
+@given(
+    epsilon=st.floats(1e-6, 1e6),
+    delta=st.floats(1e-90, 1, exclude_max=True),
+    rate=st.floats(1e-300, 1e300),
+)
+def test_numbers_are_written_to_the_last_bit(epsilon: float, delta: float, rate: float) -> None:
+    config = make_config(budget=Budget(epsilon, delta), space=Space(learning_rate=(rate, rate)))
+    plain = parse(config.to_toml(), "run.toml")
+    assert build(Budget, plain["budget"], "budget") == config.budget
+    assert build(Space, plain["space"], "space") == config.space
+
+
+def test_a_study_has_a_name_of_its_own_that_seals_what_was_asked() -> None:
+    first, second = make_config(), make_config()
+    assert first.study != second.study
+    assert first.study.split("-")[1] == second.study.split("-")[1]
+    assert first.study.endswith(seal(parse(first.to_toml(), "run.toml")))
+    for asked in ({"budget": Budget(1.0, 2e-5)}, {"seed": 1}, {"reuse": "/x"}, {"facts": ("f",)}):
+        assert make_config(**asked).study.split("-")[1] != first.study.split("-")[1]
+    for free in ({"ledger": "/x"}, {"device": "cuda"}, {"source": {"source": "demo"}}):
+        assert make_config(**free).study.split("-")[1] == first.study.split("-")[1]
+
+
+def test_a_run_toml_without_a_seal_is_refused(tmp_path: Path) -> None:
+    text = make_config().to_toml()
+    folder = RunFolder.create(tmp_path / "run")
+    for study in ("", "abc", "None"):
+        lines = [line for line in text.splitlines() if not line.startswith("study")]
+        folder.write("run.toml", "\n".join([f'study = "{study}"', *lines]))
+        with pytest.raises(FolderProblem, match="was changed after the study began"):
+            read_config(folder)
+
+
+MISSPELT = {
+    "budjet = 1": "no setting budjet",
+    "[budget]\nepsilonn = 1.0": "no setting epsilonn",
+    "[recipe]\nnoise_multiplier = 0.0": "no setting noise_multiplier",
+    "[recipe]\nrows = 5": "no setting rows",
+    "[run]\nnoise_seed = 1": "no setting noise_seed",
+    "[data]\nfile = 'x'": "no setting file",
+    "budget = 3": "must be a section",
+    "[budget": "is not TOML",
+}
+
+
+@pytest.mark.parametrize("text", MISSPELT)
+def test_a_misspelt_setting_is_named(text: str) -> None:
+    with pytest.raises(InvalidInput, match=MISSPELT[text]):
+        parse(text, "run.toml")
+
+
+def test_a_misspelt_option_of_a_method_or_score_is_named() -> None:
+    with pytest.raises(InvalidInput, match="method must be one of"):
+        search_from({"method": "grid"})
+    with pytest.raises(InvalidInput, match="no setting trails"):
+        search_from({"method": "paper-line", "trails": 4})
+    with pytest.raises(InvalidInput, match="score must be one of"):
+        score_from({"kind": "exact"})
+    with pytest.raises(InvalidInput, match="no setting share"):
+        score_from({"kind": "public", "share": 0.1})
+    with pytest.raises(InvalidInput, match="lacks"):
+        build(Budget, {"epsilon": 1.0}, "[budget]")
+
+
+def test_every_method_and_score_can_be_named() -> None:
+    assert {search_from({"method": name}).name for name in METHODS} == set(METHODS)
+    assert {score_from({"kind": kind}).kind for kind in SCORES} == set(SCORES)
+
+
+def test_what_a_study_searches_or_owes_to_its_budget_is_no_recipe() -> None:
+    for recipe in ({"steps": 3}, {"noise_multiplier": 0.0}, {"rows": 1}, {"momentun": 0.1}):
+        with pytest.raises(InvalidInput, match="the recipe has no setting"):
+            make_config(recipe=recipe)
+    with pytest.raises(InvalidInput, match="momentum"):
+        make_config(recipe={"momentum": 2.0})
+
+
+def test_what_cannot_be_written_down_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="cannot be written down"):
+        make_config(source={"source": object()})
+
+
+@pytest.mark.parametrize("share", [-0.1, 0.6, float("nan"), "much", True])
+def test_a_private_mean_has_at_most_half_of_the_budget(share: Any) -> None:
+    with pytest.raises(InvalidInput, match="center_share must be"):
+        Preparation(center_share=share)

@@ -1,0 +1,117 @@
+"""Where trials run makes no difference to what they are, and a dead worker takes one with it."""
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dptune.engines.linear import LinearEngine
+from dptune.engines.randomness import Randomness
+from dptune.engines.rows import MemoryRows
+from dptune.errors import InvalidInput
+from dptune.executors import ProcessExecutor, SerialExecutor
+from dptune.ledger import Ledger
+from dptune.plan import TrainPlan
+from dptune.study import resume
+from test_study import BUDGET, make_data, make_rows, study
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def make_plans(count: int, noise: float = 1.0) -> list[TrainPlan]:
+    return [
+        TrainPlan(rows=60, steps=3 + i, learning_rate=1.0, noise_multiplier=noise)
+        for i in range(count)
+    ]
+
+
+def small_rows() -> MemoryRows:
+    features, labels = make_rows(60)
+    return MemoryRows(features.astype(np.float32), labels)
+
+
+class DyingEngine(LinearEngine):
+    """Whose process dies when it trains this many steps."""
+
+    def fit_many(self, plans: Sequence[TrainPlan], *args: Any, **more: Any) -> Any:
+        if any(plan.steps == 4 for plan in plans):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit_many(plans, *args, **more)
+
+
+class FailingEngine(LinearEngine):
+    def fit_many(self, plans: Sequence[TrainPlan], *args: Any, **more: Any) -> Any:
+        raise InvalidInput("this engine trains nothing.")
+
+
+def test_processes_give_the_same_models_as_one_process() -> None:
+    """With a noise seed, which only research may fix."""
+    streams = [Randomness(trial=trial, noise_seed=7) for trial in range(2)]
+    plans, rows = make_plans(2), small_rows()
+    together = SerialExecutor().fit(LinearEngine(outputs=2), plans, rows, streams)
+    apart = ProcessExecutor(workers=2).fit(LinearEngine(outputs=2), plans, rows, streams)
+    for one, other in zip(together, apart, strict=True):
+        assert one is not None and other is not None
+        assert torch.allclose(one.weights, other.weights, atol=1e-6)
+        assert one.velocity is not None and other.velocity is not None
+
+
+def test_a_worker_that_dies_takes_only_its_trial_with_it() -> None:
+    streams = [Randomness(trial=trial) for trial in range(2)]
+    engine = DyingEngine(outputs=2)
+    models = ProcessExecutor(workers=2).fit(engine, make_plans(2), small_rows(), streams)
+    assert [model is None for model in models] == [False, True]
+
+
+def test_an_error_in_a_worker_is_passed_on() -> None:
+    with pytest.raises(InvalidInput, match="trains nothing"):
+        ProcessExecutor().fit(FailingEngine(outputs=2), make_plans(1), small_rows(), [Randomness()])
+
+
+def test_there_is_at_least_one_worker() -> None:
+    with pytest.raises(InvalidInput, match="workers must be"):
+        ProcessExecutor(workers=0)
+
+
+def test_a_study_in_processes_has_the_form_of_one_in_this(tmp_path: Path) -> None:
+    data = make_data()
+    serial = study(tmp_path / "serial", data)
+    apart = study(tmp_path / "apart", data, executor=ProcessExecutor(workers=2))
+    for one, other in zip(
+        (*serial.trials, serial.final), (*apart.trials, apart.final), strict=True
+    ):
+        assert (one.number, one.stage, one.lost) == (other.number, other.stage, other.lost)
+        assert one.mu == other.mu and (one.score is None) == (other.score is None)
+    assert serial.guarantee == apart.guarantee
+    states = [
+        [(p.purpose.split(" (")[0], p.state) for p in Ledger.open(str(path)).state().counted]
+        for path in (tmp_path / "serial" / "ledger.db", tmp_path / "apart" / "ledger.db")
+    ]
+    assert states[0] == states[1]
+
+
+class ForgetsOne:
+    """An executor that loses its second trial."""
+
+    def fit(self, engine: Any, plans: Any, rows: Any, randomness: Any) -> list[Any]:
+        models = SerialExecutor().fit(engine, plans, rows, randomness)
+        return [None if index == 1 else model for index, model in enumerate(models)]
+
+
+def test_a_study_goes_on_without_a_lost_trial_which_stays_paid(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    result = study(out, data, executor=ForgetsOne())
+    assert [trial.lost for trial in result.trials] == [False, True, False]
+    assert [trial.score is None for trial in result.trials] == [False, True, False]
+    assert not (out / "models" / "trial-2.safetensors").exists()
+    state = Ledger.open(str(out / "ledger.db")).state()
+    (lost,) = (payment for payment in state.counted if payment.state != "committed")
+    assert lost.purpose.startswith("trial 2") and lost.state == "started"
+    assert result.guarantee.mu**2 == pytest.approx(state.spent.mu_squared, rel=1e-14)
+    assert result.guarantee.epsilon <= BUDGET.epsilon
+    assert resume(out, data).trials == result.trials  # never run again

@@ -1,0 +1,213 @@
+"""Pictures, model cards and the live view: what they say, on tiny studies."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import dptune
+from dptune import (
+    Budget,
+    Data,
+    HeldOutScore,
+    LinearScaling,
+    PaperLine,
+    PublicScore,
+    RandomSearch,
+    Space,
+    UnitNoise,
+    _study_screen,
+    model_card,
+    search_picture,
+)
+from dptune._course import Progress
+from dptune._text_plot import text_plot
+from dptune.errors import FolderProblem, InvalidInput
+from dptune.report.landscape import landscape
+from dptune.report.plots import draw
+from dptune.report.record import Record
+from dptune.report.split import slots
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+STUDIES: dict[str, dict[str, Any]] = {
+    "linear-scaling": {"search": LinearScaling()},
+    "public score": {"search": LinearScaling(), "score": PublicScore()},
+    "held out": {"search": LinearScaling(), "score": HeldOutScore()},
+    "paper-line": {"search": PaperLine()},
+    "unit-noise": {"search": UnitNoise()},
+    "random-search": {"search": RandomSearch()},
+}
+
+
+def rows(seed: int, count: int) -> tuple[Any, Any]:
+    features = np.random.default_rng(seed).normal(size=(count, 6))
+    return features, np.where(features[:, 0] > 0, "up", "down")
+
+
+@pytest.fixture(scope="module")
+def seen() -> list[Progress]:
+    """What was told while the first study ran."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def folders(
+    tmp_path_factory: pytest.TempPathFactory, one_thread: None, seen: list[Progress]
+) -> dict[str, Path]:
+    """One finished run of each kind."""
+    data = Data(*rows(0, 400), name="up_*$down", test=rows(1, 100), public=rows(2, 100))
+    made = {name: tmp_path_factory.mktemp("run") / "r" for name in STUDIES}
+    for name, asked in STUDIES.items():
+        watch = seen.append if name == "linear-scaling" else None
+        space = Space(steps=(5, 10))
+        dptune.tune(
+            None, data, budget=Budget(2.0, 1e-4), space=space, out=made[name], watch=watch, **asked
+        )
+    return made
+
+
+def texts(figure: Figure) -> str:
+    found = [figure.get_suptitle(), *(text.get_text() for text in figure.legends[0].get_texts())]
+    for axes in figure.axes:
+        found += [axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()]
+        found += [text.get_text() for text in axes.texts]
+        found += [label.get_text() for label in axes.get_yticklabels()]
+        found += [axis.get_xlabel() for axis in axes.child_axes if hasattr(axis, "get_xlabel")]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_picture_is_drawn_into_the_folder(name: str, folders: dict[str, Path]) -> None:
+    picture = search_picture(folders[name])
+    assert picture == folders[name] / "search.png"
+    content = picture.read_bytes()
+    assert content.startswith(b"\x89PNG") and len(content) > 20_000
+    width, height = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))
+    assert (width, height) == (1650, 720)
+
+
+def test_the_landscape_is_labelled(folders: dict[str, Path]) -> None:
+    shown = texts(draw(Record.read(folders["linear-scaling"])))
+    for text in (
+        "linear-scaling, ",
+        "% of the test rows right; epsilon 2.00 at delta 0.0001",
+        "total step size r (learning rate × steps), at the price of the final run",
+        "noise c on every weight",
+        "noisy score (points above the mean of the sweep)",
+        "fitted curve",
+        "top expected by the law (±1 sd)",
+        "top after the scores (±1 sd)",
+        "score of a trial (±1 sd)",
+        "final run: r = ",
+        "share of the budget (% of mu squared)",
+        "3 × sweep",
+        "scores of sweep",
+        "0.5 %, epsilon",
+    ):
+        assert text in shown, text
+
+
+def test_each_kind_of_study_has_its_own_words(folders: dict[str, Path]) -> None:
+    shown = {name: texts(draw(Record.read(folder))) for name, folder in folders.items()}
+    assert "score on public rows (points)" in shown["public score"]
+    assert "sweep and its scores" in shown["held out"]
+    assert "epsilon of one run, at the budget's delta" in shown["paper-line"]
+    assert "best of its sweep" in shown["paper-line"]
+    for name in ("unit-noise", "random-search"):
+        assert "no trials: what was chosen" in shown[name] and "sweep" not in shown[name]
+
+
+def test_the_top_of_the_landscape_is_where_the_final_run_went(folders: dict[str, Path]) -> None:
+    record = Record.read(folders["linear-scaling"])
+    found = landscape(record.situation, record.outline.schedule.final.mu)
+    assert found.top == pytest.approx(record.final.plan.total_step_size)
+    assert found.posterior[0] < found.top < found.posterior[1]
+    assert max(found.curve, key=lambda place: place[1])[0] == pytest.approx(found.top, rel=0.05)
+    # What a trial would be at the final price moves as far from the law as the trial itself.
+    ratios = [point.r / trial.plan.total_step_size
+              for point, trial in zip(found.points, record.model.trials, strict=True)]  # fmt: skip
+    assert ratios == pytest.approx([ratios[0]] * 3, rel=0.05) and ratios[0] > 1
+
+
+def test_shares_add_up_and_are_what_the_ledger_says(folders: dict[str, Path]) -> None:
+    for folder in folders.values():
+        record = Record.read(folder)
+        budget = record.outline.config.budget
+        shares = [slot.share_of(budget) for slot in slots(record.outline)]
+        assert sum(shares) == pytest.approx(1.0)
+        spent = dptune.Ledger.open(record.ledger).spent()
+        assert sum(shares) * budget.mu_squared() == pytest.approx(spent.mu_squared, rel=1e-6)
+
+
+def test_a_card_tells_data_trials_settings_and_promise(folders: dict[str, Path]) -> None:
+    card = model_card(folders["paper-line"])
+    assert card.startswith(r"# up\_\*$down: a differentially private linear model")
+    assert len(re.findall(r"^\| \d \| sweep \d \|", card, re.MULTILINE)) == 6
+    for heading in ("Data", "Privacy", "Trials", "Final run", "Check it"):
+        assert f"## {heading}\n" in card
+    assert "- the number of rows (400), taken from the data" in card
+    assert "None: the method chooses without looking" in model_card(folders["unit-noise"])
+
+
+def test_a_card_never_tells_the_ledger_s_password(folders: dict[str, Path], tmp_path: Path) -> None:
+    record = Record.read(folders["unit-noise"])
+    named = "postgresql://me:secret@host/db"
+    object.__setattr__(record.outline.config, "ledger", named)
+    assert record.ledger == "postgresql://me:***@host/db"
+
+
+def test_a_run_that_is_not_finished_has_no_picture(folders: dict[str, Path]) -> None:
+    folder = folders["random-search"]
+    result = folder / "result.json"
+    kept = result.read_text()
+    result.write_text("{}")
+    with pytest.raises(FolderProblem, match="dptune resume"):
+        search_picture(folder)
+    result.write_text(kept)
+    with pytest.raises(InvalidInput, match="holds no run"):
+        search_picture(folder.parent)
+
+
+def test_the_live_view_shows_budget_trials_and_scores(
+    folders: dict[str, Path],
+    seen: list[Progress],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    with _study_screen.watching(LinearScaling()) as watch:
+        for progress in seen:
+            watch(progress)
+    out, err = capsys.readouterr()
+    assert out == ""
+    plain = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", err)
+    last = plain[plain.rindex("done") :]
+    assert "100.0 % of mu squared" in last and "final run" in last
+    assert "learning rate" in last and "noisy score" in last
+    assert "the top is at" in last and last.count("·") > 10
+    assert max(map(len, last.splitlines())) <= 80
+
+
+def test_elsewhere_progress_is_one_line_a_change(
+    folders: dict[str, Path], seen: list[Progress], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with _study_screen.watching(LinearScaling()) as watch:
+        for progress in seen:
+            watch(progress)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(seen)
+    assert lines[1].startswith("sweep: training 3 trials (")
+    assert lines[-1] == "done (100.0 % of the budget is used)"
+
+
+def test_a_text_plot_puts_the_highest_score_on_top() -> None:
+    drawn = text_plot([], [(1.0, -1.0, "1"), (10.0, 2.0, "2"), (100.0, 0.5, "3")]).splitlines()
+    assert "2" in drawn[0].split("│")[1] and "1" in drawn[7].split("│")[1]
+    assert drawn[0].startswith("+2.00") and drawn[7].startswith("-1.00")
+    one = text_plot([], [(5.0, 1.0, "1")])
+    assert one.count("│") == 8

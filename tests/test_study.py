@@ -1,0 +1,675 @@
+"""A study from data to guarantee, on rows so few that it takes a moment."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dptune import _measure
+from dptune._course import Progress
+from dptune.config import SCORES, Preparation
+from dptune.data import Data
+from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.errors import (
+    BudgetExceeded,
+    DptuneError,
+    FolderProblem,
+    InvalidInput,
+    LedgerExists,
+    LedgerNotFound,
+    WrongDataset,
+)
+from dptune.ledger import Ledger
+from dptune.plan import TrainPlan
+from dptune.predictor import load
+from dptune.preprocess import Preprocessing
+from dptune.privacy import Budget, FullBatchRun, NoisyCount, Parallel, PrivateMean, SampledRun
+from dptune.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore
+from dptune.search.methods import METHODS
+from dptune.search.paper_line import PaperLine
+from dptune.search.space import Space
+from dptune.search.unit_noise import UnitNoise
+from dptune.study import StudyResult, resume, tune
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+BUDGET = Budget(2.0, 1e-5)
+SPACE = Space(steps=(5, 20))
+
+
+def make_rows(count: int = 400, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(count, 4))
+    labels = (features[:, 0] + 0.3 * rng.normal(size=count) > 0.1).astype(int)
+    return features, labels
+
+
+def make_data(count: int = 400, **facts: Any) -> Data:
+    features, labels = make_rows(count)
+    return Data(features, labels, **{"test": make_rows(50, 1), "public": make_rows(100, 2)} | facts)
+
+
+def study(out: Path | None, data: Data | None = None, **asked: Any) -> StudyResult:
+    asked = {"budget": BUDGET, "space": SPACE} | asked
+    return tune(None, make_data() if data is None else data, out=out, **asked)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Everything a folder holds, apart from the ledger."""
+    files = (file for file in folder.rglob("*") if file.is_file() and file.suffix != ".db")
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+@dataclass
+class Spied:
+    """What the engine really did with private rows."""
+
+    runs: list[tuple[TrainPlan, Any]] = field(default_factory=list)  # with the rows
+    evaluations: list[tuple[Any, Any]] = field(default_factory=list)  # rows, weights by class
+    exact: list[Any] = field(default_factory=list)
+
+
+@pytest.fixture
+def spied(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spied]:
+    spied = Spied()
+    fit_many, evaluate_many = LinearEngine.fit_many, LinearEngine.evaluate_many
+
+    def fit(
+        self: LinearEngine, plans: Sequence[TrainPlan], rows: Any, *args: Any, **more: Any
+    ) -> Any:
+        if rows.count > 1:  # not the rehearsal
+            spied.runs += [(plan, rows) for plan in plans]
+        return fit_many(self, plans, rows, *args, **more)
+
+    def evaluate(self: LinearEngine, models: Any, rows: Any, **more: Any) -> Any:
+        found = evaluate_many(self, models, rows, **more)
+        spied.evaluations.append((rows, more.get("row_weights")))
+        spied.exact += found
+        return found
+
+    monkeypatch.setattr(LinearEngine, "fit_many", fit)
+    monkeypatch.setattr(LinearEngine, "evaluate_many", evaluate)
+    yield spied
+
+
+def test_a_study_gives_a_model_its_trials_and_one_guarantee(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    result = study(out)
+    assert [trial.stage for trial in result.trials] == ["sweep"] * 3
+    assert all(trial.score is not None and not trial.lost for trial in result.trials)
+    assert result.final.stage == "final run"
+    assert result.census is not None and len(result.census.classes) == 2
+    assert result.test_rows == 50 and result.test_accuracy is not None
+    assert result.guarantee.covers_search and result.guarantee.covers_selection
+    assert 0.999 * BUDGET.epsilon < result.guarantee.epsilon <= BUDGET.epsilon
+    assert result.folder == out
+    features, _ = make_rows(30, 5)
+    loaded = load(out)
+    assert (loaded.predict(features) == result.model.predict(features)).all()
+    assert loaded.guarantee == result.guarantee and loaded.trials == result.trials
+    assert json.loads((out / "result.json").read_text()) == json.loads(json.dumps(result.to_dict()))
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert study(None).folder is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_paid_is_what_the_guarantee_says_and_fits_the_budget(tmp_path: Path) -> None:
+    result = study(tmp_path / "run")
+    state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
+    assert {payment.state for payment in state.counted} == {"committed"}
+    paid = math.fsum(payment.price.mu_squared for payment in state.counted)
+    assert paid == result.guarantee.mu**2 or math.isclose(
+        paid, result.guarantee.mu**2, rel_tol=1e-15
+    )
+    assert paid <= BUDGET.mu_squared()
+    assert paid > 0.999 * BUDGET.mu_squared()
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_goes_with_every_score(method: str, score: str, tmp_path: Path) -> None:
+    result = study(tmp_path / "run", search=METHODS[method](), score=SCORES[score]())
+    promise = result.guarantee
+    assert promise.covers_selection is (score != "unpaid")
+    assert promise.covers_search
+    assert promise.epsilon <= BUDGET.epsilon
+    assert torch.isfinite(result.model.model.weights).all()
+    compared = method in ("linear-scaling", "paper-line")
+    assert ("their noisy scores" in promise.releases) == (
+        compared and score in ("noisy", "held-out")
+    )
+    assert all(trial.score is not None for trial in result.trials)
+    assert bool(result.trials) == compared
+    unpaid = [caveat for caveat in promise.caveats if "nobody paid for" in caveat]
+    assert bool(unpaid) == (score == "unpaid")
+    assert ("the rows that score the trials" in promise.public_facts) == (score == "public")
+
+
+def test_a_finished_study_is_only_read_again(tmp_path: Path, spied: Spied) -> None:
+    out, data = tmp_path / "run", make_data()
+    first = study(out, data)
+    before, entries = contents(out), Ledger.open(str(out / "ledger.db")).state().entries
+    spied.runs.clear()
+    again = resume(out, data)
+    assert spied.runs == []
+    assert contents(out) == before
+    assert Ledger.open(str(out / "ledger.db")).state().entries == entries
+    assert again.guarantee == first.guarantee and again.notes == first.notes
+
+
+def test_held_out_rows_score_trials_that_never_saw_them(tmp_path: Path, spied: Spied) -> None:
+    data = make_data(test=None)
+    result = study(tmp_path / "run", data, score=HeldOutScore(every=10))
+    train = [rows for plan, rows in spied.runs if rows.count == 360]
+    ((held, _),) = spied.evaluations
+    assert len(train) == 3 and held.count == 40
+    seen = {tuple(row) for row in train[0].features[:, 0].tolist()}
+    assert not seen & {tuple(row) for row in held.features[:, 0].tolist()}
+    assert all(plan.rows == 360 for plan, rows in spied.runs if rows.count == 360)
+    # The final run has all rows, and its divisor is their public number.
+    assert {(plan.rows, rows.count) for plan, rows in spied.runs[3:]} == {(400, 400)}
+    state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
+    (sweep,) = (payment.event for payment in state.counted if "sweep" in payment.purpose)
+    assert isinstance(sweep, Parallel)
+    trials, scores = sweep.parts
+    assert [part.noise_multiplier for part in trials.parts] == [
+        plan.noise_multiplier for plan, _ in spied.runs[:3]
+    ]
+    assert isinstance(scores, NoisyCount) and scores.centered and scores.counts == 3
+    assert "which rows are held out (one in 10)" in result.guarantee.public_facts
+
+
+def test_trials_are_not_compared_on_test_rows(tmp_path: Path) -> None:
+    rows = make_rows(50, 1)
+    with pytest.raises(InvalidInput, match="the public rows are the test rows"):
+        study(tmp_path / "run", make_data(test=rows, public=rows), score=PublicScore())
+    with pytest.raises(InvalidInput, match="needs public rows"):
+        study(tmp_path / "run", make_data(public=None), score=PublicScore())
+    assert not (tmp_path / "run").exists()
+
+
+def test_test_rows_are_looked_at_once_and_after_everything(tmp_path: Path, spied: Spied) -> None:
+    study(tmp_path / "run")
+    assert [rows.count for rows, _ in spied.evaluations] == [400, 50]
+
+
+def test_a_private_mean_is_paid_for_and_subtracted(tmp_path: Path, spied: Spied) -> None:
+    features, labels = make_rows()
+    data = Data(features + 3, labels)
+    result = study(tmp_path / "run", data, preparation=Preparation(center_share=0.2))
+    state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
+    (mean,) = (payment for payment in state.counted if "private mean" in payment.purpose)
+    assert isinstance(mean.event, PrivateMean)
+    assert mean.price.mu_squared == pytest.approx(0.2 * BUDGET.mu_squared())
+    centre = result.model.preprocessing.center
+    assert centre is not None and np.linalg.norm(centre - 0.5) < 0.2  # unit rows about (1,1,1,1)/2
+    _, rows = spied.runs[-1]
+    assert abs(float(rows.features.mean())) < 0.1
+    assert "a noisy mean of the rows" in result.guarantee.releases
+    assert "noisy counts of rows by class and by length" in result.guarantee.releases
+    assert result.guarantee.epsilon <= BUDGET.epsilon
+    kept = load(tmp_path / "run")
+    assert (kept.predict(features) == result.model.predict(features)).all()
+
+
+def test_columns_are_standardised_by_public_rows_only(tmp_path: Path) -> None:
+    public, labels = make_rows(100, 2)
+    data = make_data(public=(public * [1, 10, 100, 1000] + 5, labels))
+    result = study(tmp_path / "run", data, preparation=Preparation(standardize=True))
+    scale = result.model.preprocessing.scale
+    assert scale is not None and scale == pytest.approx(public.std(0) * [1, 10, 100, 1000])
+    assert "the rows that standardise the columns" in result.guarantee.public_facts
+    with pytest.raises(InvalidInput, match="standardised by public rows"):
+        study(None, make_data(public=None), preparation=Preparation(standardize=True))
+
+
+def test_rows_of_any_length_have_their_lengths_counted(tmp_path: Path) -> None:
+    features, labels = make_rows()
+    preparation = Preparation(unit_rows=False)
+    result = study(tmp_path / "run", Data(1000 * features, labels), preparation=preparation)
+    state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
+    (census,) = (p.event for p in state.counted if p.purpose.startswith("census"))
+    assert isinstance(census, NoisyCount) and census.counts == 2  # a row is in both histograms
+    assert result.census is not None and result.census.noise == census.noise
+
+
+def test_values_are_learned_and_compared_by_their_loss(tmp_path: Path, spied: Spied) -> None:
+    features, _ = make_rows()
+    data = Data(features, 3 * features[:, 0] + 7, task="values", target_range=(0, 14))
+    result = study(tmp_path / "run", data)
+    predicted = result.model.predict(features)
+    assert predicted.dtype == np.float64
+    assert result.test_accuracy is None and result.census is None
+    assert all(trial.score is not None for trial in result.trials)
+    kept = load(tmp_path / "run")
+    assert (kept.predict(features) == predicted).all() and kept.target_range == (0, 14)
+    with pytest.raises(InvalidInput, match="no probabilities"):
+        kept.predict_proba(features)
+    with pytest.raises(InvalidInput, match="compared by their loss"):
+        study(None, data, score=NoisyScore())
+    loss = study(None, data, preparation=Preparation(unit_rows=False))
+    assert "noisy counts of rows by length" in loss.guarantee.releases
+
+
+def test_sampled_runs_have_their_failure_probability_accounted(tmp_path: Path) -> None:
+    result = study(tmp_path / "run", recipe={"sampling_rate": 0.3})
+    state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
+    runs = [p for p in state.counted if isinstance(p.event, SampledRun)]
+    assert len(runs) == 4  # three trials and a final run in one leg
+    slack = math.fsum(payment.price.slack for payment in runs)
+    assert slack == pytest.approx(4 * 1e-3 * BUDGET.delta)
+    assert result.guarantee.slack == slack
+    assert state.spent.mu_squared <= BUDGET.mu_squared(slack)
+    assert "Poisson sampling at rate 0.3" in result.guarantee.sampler
+    assert result.guarantee.epsilon <= BUDGET.epsilon
+    with pytest.raises(InvalidInput, match="full-batch runs only"):
+        study(None, recipe={"sampling_rate": 0.3}, score=HeldOutScore())
+
+
+def test_a_searched_sampling_rate_is_paid_with_slack_too(tmp_path: Path, spied: Spied) -> None:
+    search = PaperLine(sampling_rate=(0.2, 0.5), trials=2)
+    result = study(tmp_path / "run", search=search)
+    state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
+    paid = [p.event for p in state.counted if isinstance(p.event, SampledRun)]
+    assert paid == [plan.event for plan, _ in spied.runs]
+    assert len({event.sampling_rate for event in paid}) > 2
+    assert result.guarantee.slack == pytest.approx(5 * 1e-3 * BUDGET.delta)
+    assert result.guarantee.epsilon <= BUDGET.epsilon
+
+
+def test_an_earlier_search_serves_another_final_run(tmp_path: Path, spied: Spied) -> None:
+    address = str(tmp_path / "ledger.db")
+    data = make_data()
+    Ledger.create(address, Budget(5.0, 1e-5), dataset="people", fingerprint=data.fingerprint)
+    first = study(tmp_path / "first", data, ledger=address)
+    spied.runs.clear()
+    second = study(tmp_path / "second", data, ledger=address, reuse=tmp_path / "first")
+    assert len(spied.runs) == 5  # the legs of a final run, no trial
+    assert second.trials == first.trials and second.census == first.census
+    state = Ledger.open(address).state()
+    search = [p for p in state.counted if "final run" not in p.purpose][:5]
+    mine = [p for p in state.counted if p.number > max(q.number for q in search)][-5:]
+    together = math.fsum(p.price.mu_squared for p in [*search, *mine])
+    assert second.guarantee.mu**2 == pytest.approx(together, rel=1e-14)
+    # The budget was for the final run; the search comes on top, and the guarantee covers both.
+    assert second.guarantee.epsilon > BUDGET.epsilon
+    assert "5 other payments" in " ".join(second.guarantee.caveats)  # the first final run's legs
+    assert resume(tmp_path / "second", data).guarantee == second.guarantee
+
+
+def test_a_search_is_not_reused_where_the_promise_would_be_wrong(tmp_path: Path) -> None:
+    address, data = str(tmp_path / "ledger.db"), make_data()
+    large = Budget(8.0, 1e-5)
+    Ledger.create(address, large, dataset="people", fingerprint=data.fingerprint)
+    ledger = Ledger.open(address)
+    study(tmp_path / "unpaid", data, ledger=address, score=UnpaidScore())
+    study(tmp_path / "paid", data, ledger=address)
+    study(tmp_path / "own", data)
+    again = {"budget": Budget(0.5, 1e-5), "ledger": address, "reuse": tmp_path / "paid"}
+    study(tmp_path / "reused", data, **again)
+    entries = ledger.state().entries
+    wrong = {
+        "is UnpaidScore": {"reuse": tmp_path / "unpaid"},  # its selection was not paid for
+        "no search of its own": {"reuse": tmp_path / "reused"},  # its search was another's
+        "paid from another ledger": {"reuse": tmp_path / "own"},
+        "the search in": {"search": PaperLine(epsilons=(0.01, 0.02))},
+        "the preparation in": {"preparation": Preparation(unit_rows=False)},
+        "holds no run": {"reuse": tmp_path / "nowhere"},
+    }
+    for message, asked in wrong.items():
+        with pytest.raises(InvalidInput, match=message):
+            study(tmp_path / "wrong", data, **again | asked)
+        assert not (tmp_path / "wrong").exists()
+    with pytest.raises(InvalidInput, match="paid from another ledger"):
+        study(tmp_path / "wrong", data, **again | {"ledger": ""})
+    assert ledger.state().entries == entries
+
+
+def test_where_the_space_ends_a_note_says_so(tmp_path: Path) -> None:
+    result = study(tmp_path / "run", space=Space(learning_rate=(1e-4, 1e-3), steps=(5, 6)))
+    assert any("the space ends at learning rate" in note for note in result.notes)
+    assert set(result.notes) <= set(result.guarantee.caveats)
+
+
+def test_three_rows_give_a_model_and_a_plain_word(tmp_path: Path) -> None:
+    data = Data(np.eye(3, 10), [0, 1, 1])
+    result = study(tmp_path / "run", data, budget=Budget(1.0, 1e-5))
+    assert any("nothing can be learned" in note for note in result.notes)
+    assert any("nothing can be learned" in caveat for caveat in result.guarantee.caveats)
+    assert not any("nothing can be learned" in note for note in study(None).notes)
+
+
+def test_public_facts_are_named_one_by_one(tmp_path: Path) -> None:
+    facts = study(None, make_data(rows=500)).guarantee.public_facts
+    assert facts == (
+        "the number of rows (500), as declared",
+        "the number of columns (4), taken from the data",
+        "the classes (2), taken from the data",
+        "the test rows, whose accuracy is shown exactly",
+    )
+
+
+def unbalanced_data() -> Data:
+    features, _ = make_rows(900)
+    return Data(features, (np.arange(900) % 9 == 0).astype(int))
+
+
+def test_rare_classes_weigh_in_scores_and_no_row_counts_more_than_one(
+    tmp_path: Path, spied: Spied
+) -> None:
+    result = study(tmp_path / "run", unbalanced_data(), budget=Budget(50.0, 1e-5))
+    assert result.census is not None
+    weights = result.census.weights
+    assert weights is not None and max(weights) == 1.0 and 0 < weights[0] < 0.3
+    ((_, used),) = spied.evaluations
+    assert used.tolist() == list(weights)
+
+
+def test_a_row_moves_weighted_scores_by_no_more_than_was_paid_for() -> None:
+    """Over all single rows, whatever their class and whichever models get them right."""
+    features, labels = make_rows(60)
+    engine = LinearEngine(outputs=2)
+    rng = np.random.default_rng(3)
+    models = [
+        LinearModel(torch.tensor(rng.normal(size=(2, 4)), dtype=torch.float32), None, "softmax")
+        for _ in range(3)
+    ]
+    census = _measure.Census((55.0, 5.0), 1.0)
+    assert census.weights is not None
+    bound = math.sqrt(2 / 3) * (1 + 1e-12)  # of three centred counts that a row moves by at most 1
+    for measure in ("correct", "loss"):
+        score = NoisyScore(measure=measure, loss_bound=2.0)
+        everything = exact_scores(engine, models, features, labels, score, census)
+        for row in range(60):
+            kept = np.arange(60) != row
+            without = exact_scores(engine, models, features[kept], labels[kept], score, census)
+            moved = everything - without
+            assert np.linalg.norm(moved - moved.mean()) <= bound
+
+
+def exact_scores(
+    engine: LinearEngine, models: Any, features: Any, labels: Any, score: NoisyScore, census: Any
+) -> Any:
+    weights = torch.tensor(census.weights) if score.measure == "correct" else None
+    bound = score.loss_bound if score.measure == "loss" else None
+    data = Data(features, labels, classes=[0, 1])
+    rows = data._rows("train", Preprocessing(), "cpu", "float32")
+    found = engine.evaluate_many(models, rows, loss_bound=bound, row_weights=weights)
+    return np.array([_measure._worth(evaluation, score) for evaluation in found])
+
+
+def test_whoever_watches_is_told_only_what_was_paid_for(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    study(tmp_path / "run", watch=told.append)
+    assert [progress.doing for progress in told][-1] == "done"
+    assert any(progress.doing.startswith("sweep: comparing 3") for progress in told)
+    shares = [progress.spent for progress in told]
+    assert shares == sorted(shares) and shares[0] > 0 and shares[-1] <= 1
+    assert all(math.isfinite(share) for share in shares)
+
+
+# What cannot be done is refused before anything is paid.
+
+X, Y = make_rows()
+BAD: dict[str, tuple[Callable[[], Any], str]] = {
+    "shapes": (lambda: study(None, Data(X, Y[:-1])), "399 for 400 rows"),
+    "no table": (lambda: study(None, Data(X[:, 0], Y)), "must be a table"),
+    "nan": (lambda: study(None, Data(np.where(X > 2, np.nan, X), Y)), "not finite"),
+    "one class": (lambda: study(None, Data(X, np.zeros(400, int))), "all rows have the same label"),
+    "epsilon": (lambda: study(None, budget=Budget(0.0, 1e-5)), "epsilon must be"),
+    "negative": (lambda: study(None, budget=Budget(-1.0, 1e-5)), "epsilon must be"),
+    "delta": (lambda: study(None, budget=Budget(1.0, 1.0)), "delta must lie"),
+    "device": (lambda: study(None, device="abacus"), "device must be"),
+    "precision": (lambda: study(None, precision="float8"), "precision must be"),
+    "recipe": (lambda: study(None, recipe={"momentun": 0.5}), "no setting momentun"),
+    "searched": (lambda: study(None, recipe={"steps": 5}), "no setting steps"),
+    "copies": (lambda: study(None, recipe={"augmentations": 2}), "2 copies of each row"),
+    "seed": (lambda: study(None, seed=-1), "seed must be"),
+    "held out": (
+        lambda: study(None, Data([[1.0], [2.0]], [0, 1], rows=1), score=HeldOutScore()),
+        "held out of two or more",
+    ),
+    "engine": (lambda: tune(LinearEngine(outputs=3), make_data(), budget=BUDGET), "2 outputs"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_named(what: str) -> None:
+    attempt, message = BAD[what]
+    with pytest.raises(InvalidInput, match=message):
+        attempt()
+
+
+def test_what_the_engine_refuses_costs_nothing(tmp_path: Path, ledger: Ledger) -> None:
+    before = ledger.state().entries
+    data = make_data(fingerprint="digest of the rows")
+    for asked in ({"recipe": {"augmentations": 3}}, {"recipe": {"clip_norm": None}}):
+        with pytest.raises(DptuneError):
+            study(tmp_path / "run", data, ledger=ledger.address, **asked)
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(InvalidInput, match="round float32 products"):
+            study(tmp_path / "run", data, ledger=ledger.address, budget=Budget(0.5, 1e-5))
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert ledger.state().entries == before
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_ledger_of_other_rows_pays_for_nothing(tmp_path: Path, ledger: Ledger) -> None:
+    before = ledger.state().entries
+    with pytest.raises(WrongDataset, match="not a declared version"):
+        study(tmp_path / "run", ledger=ledger.address)
+    with pytest.raises(LedgerNotFound):
+        study(tmp_path / "run", ledger=str(tmp_path / "nowhere.db"))
+    assert ledger.state().entries == before
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_study_that_does_not_fit_holds_nothing(tmp_path: Path, ledger: Ledger) -> None:
+    data = make_data(fingerprint="digest of the rows")
+    with pytest.raises(BudgetExceeded):
+        study(tmp_path / "run", data, ledger=ledger.address)  # 2.0 of 1.0
+    assert ledger.spent().mu_squared == 0
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(InvalidInput, match="does not fit in a budget"):
+        study(tmp_path / "run", data, search=PaperLine(), budget=Budget(0.05, 1e-5))
+    with pytest.raises(BudgetExceeded, match="leaves nothing for the final run"):
+        study(tmp_path / "run", data, search=PaperLine(trials=50), budget=Budget(0.11, 1e-5))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_holds_a_run_is_left_alone(tmp_path: Path) -> None:
+    study(tmp_path / "run", search=UnitNoise())
+    before = contents(tmp_path / "run")
+    with pytest.raises(InvalidInput, match="holds a run already"):
+        study(tmp_path / "run")
+    assert contents(tmp_path / "run") == before
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="cannot be made"):
+        study(tmp_path / "file")
+    with pytest.raises(InvalidInput, match="holds no run"):
+        resume(tmp_path / "nowhere")
+
+
+def test_a_ledger_that_lies_in_the_folder_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
+    """Else whoever starts a study where another ledger lies would forget what was spent."""
+    out, data = tmp_path / "run", make_data()
+    study(out, data, search=UnitNoise())
+    (out / "run.toml").unlink()
+    before = (out / "ledger.db").read_bytes()
+    with pytest.raises(LedgerExists):
+        study(out, data)
+    assert (out / "ledger.db").read_bytes() == before
+    # One that nothing was paid from is taken, with the budget it has, and left where it is.
+    other = tmp_path / "other"
+    other.mkdir()
+    small = Budget(0.5, 1e-5)
+    Ledger.create(str(other / "ledger.db"), small, dataset="d", fingerprint=data.fingerprint)
+    with pytest.raises(BudgetExceeded):
+        study(other, data)
+    assert Ledger.open(str(other / "ledger.db")).spent().mu_squared == 0
+    assert study(other, data, budget=small).guarantee.epsilon <= 0.5
+
+
+def test_a_finished_study_can_be_resumed_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make_data()
+    monkeypatch.chdir(tmp_path)
+    Ledger.create("ledger.db", BUDGET, dataset="people", fingerprint=data.fingerprint)
+    first = study(Path("run"), data, ledger="ledger.db")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert resume(tmp_path / "run", data).guarantee == first.guarantee
+
+
+def test_rows_that_a_program_passed_must_be_passed_again(tmp_path: Path) -> None:
+    study(tmp_path / "run", search=UnitNoise())
+    with pytest.raises(InvalidInput, match="must be passed again"):
+        resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["models/trial-2.safetensors", "models/final.safetensors", "trials.jsonl", "census.json"],
+)
+@pytest.mark.parametrize("damage", ["cut", "emptied", "replaced"])
+def test_a_damaged_file_is_named_and_the_study_goes_on_without_it(
+    file: str, damage: str, tmp_path: Path
+) -> None:
+    out, data = tmp_path / "run", make_data()
+    stopped = stop_after(out, data, "final run: leg 3")
+    ledger = Ledger.open(str(out / "ledger.db"))
+    if file.endswith("trial-2.safetensors"):  # it is needed as long as there are no scores
+        shutil.rmtree(out)
+        stopped = stop_after(out, data, "sweep: comparing")
+        ledger = Ledger.open(str(out / "ledger.db"))
+    assert stopped
+    spent = ledger.spent()
+    whole = (out / file).read_bytes()
+    broken = {"cut": whole[: len(whole) * 2 // 3 - 9], "emptied": b"", "replaced": b'{"odd": 1}\n'}
+    (out / file).write_bytes(broken[damage])
+    if file == "trials.jsonl" and damage == "emptied":  # no trials yet is no damage
+        (out / file).write_bytes(b"\xff\xfe")
+    if file.endswith("trial-2.safetensors"):
+        # Its scores were begun, so it is not looked at again: the study goes on.
+        assert resume(out, data).guarantee.epsilon <= BUDGET.epsilon
+        return
+    with pytest.raises(FolderProblem, match=r"is damaged .* remove it"):
+        resume(out, data)
+    assert ledger.spent() == spent
+    (out / file).unlink()
+    result = resume(out, data)
+    assert torch.isfinite(result.model.model.weights).all()
+    assert result.guarantee.epsilon <= BUDGET.epsilon
+    assert ledger.spent().mu_squared <= BUDGET.mu_squared()
+
+
+def stop_after(out: Path, data: Data, doing: str, **asked: Any) -> bool:
+    """Begin a study and break it off when it says that it is `doing` this."""
+
+    class Stop(Exception):
+        pass
+
+    def watch(progress: Progress) -> None:
+        if progress.doing.startswith(doing):
+            raise Stop
+
+    with pytest.raises(Stop):
+        study(out, data, watch=watch, **asked)
+    return True
+
+
+def test_a_damaged_model_file_is_named(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    first = study(out, data)
+    model, guarantee = out / "model.safetensors", out / "guarantee.json"
+    for file in (model, guarantee):
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(FolderProblem, match=rf"{file.name} is damaged"):
+            load(out)
+        file.unlink()
+        with pytest.raises(InvalidInput, match="dptune resume"):
+            load(out)
+        resume(out, data)
+        assert file.read_bytes() == whole
+    assert load(out).guarantee == first.guarantee
+
+
+def test_legs_that_were_cut_off_are_told_even_after_several_crashes(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    stop_after(out, data, "final run: leg 2")
+
+    def watch(progress: Progress) -> None:
+        if progress.doing.startswith("final run: leg 4"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        resume(out, data, watch=watch)
+    result = resume(out, data)
+    (note,) = (note for note in result.notes if "cut off" in note)
+    assert note.startswith("2 of 5 legs")
+    state = Ledger.open(str(out / "ledger.db")).state()
+    left = [p.purpose.split(" (")[0] for p in state.counted if p.state == "started"]
+    assert left == ["final run, leg 2", "final run, leg 4"]  # what is lost is not called done
+    assert resume(out, data).notes == result.notes
+
+
+def test_trials_and_scores_that_were_cut_off_are_lost_and_the_study_goes_on(
+    tmp_path: Path, spied: Spied
+) -> None:
+    data = make_data()
+    stop_after(tmp_path / "trials", data, "sweep: training")
+    result = resume(tmp_path / "trials", data)
+    assert [trial.lost for trial in result.trials] == [True] * 3
+    assert result.guarantee.mu**2 <= BUDGET.mu_squared()  # lost is paid all the same
+    assert math.isclose(result.guarantee.mu**2, BUDGET.mu_squared(), rel_tol=1e-9)
+    assert len(spied.runs) == 5
+    stop_after(tmp_path / "scores", data, "sweep: comparing")
+    result = resume(tmp_path / "scores", data)
+    assert [trial.score for trial in result.trials] == [None] * 3
+    stop_after(tmp_path / "census", data, "counting rows")
+    assert resume(tmp_path / "census", data).census is None
+    asked = {"preparation": Preparation(center_share=0.1)}
+    stop_after(tmp_path / "mean", data, "private mean", **asked)
+    assert resume(tmp_path / "mean", data).model.preprocessing.center is None
+    asked = {"score": HeldOutScore()}
+    stop_after(tmp_path / "held", data, "sweep: comparing", **asked)
+    result = resume(tmp_path / "held", data)
+    assert [trial.score for trial in result.trials] == [None] * 3
+
+
+def test_a_study_whose_every_run_was_cut_off_says_so(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    stop_after(out, data, "final run: leg 1", search=UnitNoise(), recipe={"schedule": "cosine"})
+    with pytest.raises(FolderProblem, match="every run of this study was cut off"):
+        resume(out, data)
+
+
+def test_a_lost_final_run_leaves_the_best_trial(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    stop_after(out, data, "final run: leg 1", recipe={"optimizer": "adam"})
+    result = resume(out, data)
+    best = max(result.trials, key=lambda trial: trial.score or 0.0)
+    assert result.final.number == best.number
+    assert any("lost as a whole" in note for note in result.notes)
+
+
+def test_full_batch_runs_are_paid_exactly_and_settled(tmp_path: Path, spied: Spied) -> None:
+    study(tmp_path / "run")
+    state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
+    paid = [p.event for p in state.counted if isinstance(p.event, FullBatchRun)]
+    assert paid == [plan.event for plan, _ in spied.runs]
+    assert all(plan.clip_norm == 1.0 and plan.rows == 400 for plan, _ in spied.runs)

@@ -1,0 +1,444 @@
+"""Studies die at any moment, are copied, meet full disks and each other; nothing is paid or run
+twice, and what was on disk stays."""
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dptune._course import Progress
+from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
+from dptune.ledger import Ledger
+from dptune.predictor import load
+from dptune.privacy import Budget
+from dptune.search.paper_line import PaperLine
+from dptune.study import resume
+from test_study import BUDGET, contents, make_data, stop_after, study
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+KILLS = 50
+LEGS_AND_TRIALS = 8
+
+# A process that has everything imported, and forks a study for every line it reads: the folder of
+# the run, the journal, the ledger. Each study notes every run of the engine before it happens, and
+# the first numbers of every noise stream.
+SERVER = """
+import hashlib, os, sys, time, traceback
+sys.path.insert(0, sys.argv[1])
+import torch
+torch.set_num_threads(1)
+from dptune.data import Data
+from dptune.engines.linear import LinearEngine
+from dptune.engines.randomness import Stream
+from dptune.study import resume
+from test_study import make_data, study
+
+data = make_data()
+
+def work(folder, journal, ledger):
+    notes = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    note = lambda *words: os.write(notes, (" ".join(map(str, words)) + "\\n").encode())
+    fit_many, open_rows, normal = LinearEngine.fit_many, Data.open, Stream.normal_
+    paid = []
+
+    def opened(self, receipt, *args, **more):
+        paid.append(receipt.payment)
+        return open_rows(self, receipt, *args, **more)
+
+    def fit(self, plans, rows, randomness, start=None):
+        if rows.count > 1:  # not the rehearsal
+            for streams in randomness:
+                note("run", f"trial-{streams.trial}" if streams.trial else f"payment-{paid[-1]}")
+            time.sleep(0.01)
+        models = fit_many(self, plans, rows, randomness, start)
+        time.sleep(0.01)
+        return models
+
+    def drawn(self, out):
+        out = normal(self, out)
+        if not hasattr(self, "noted"):
+            self.noted = True
+            note("noise", hashlib.sha256(out.numpy().tobytes()).hexdigest())
+        return out
+
+    LinearEngine.fit_many, Data.open, Stream.normal_ = fit, opened, drawn
+    if os.path.exists(f"{folder}/run.toml"):
+        resume(folder, data)
+    else:
+        study(folder, data, ledger=ledger)
+
+print("ready", flush=True)
+while line := sys.stdin.readline():
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work(*line.rstrip("\\n").split("\\t"))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    print(pid, flush=True)
+    sys.stdin.readline()  # until then a dead study stays a zombie, and its number is nobody else's
+    print(os.waitpid(pid, 0)[1], flush=True)
+"""
+
+
+class Server:
+    """Runs studies in processes that may be killed."""
+
+    def __init__(self) -> None:
+        tests = str(Path(__file__).parent)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, tests],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, out: Path, journal: Path, kill_after: float | None = None) -> int:
+        """Begin or resume the study in `out`; its exit status, negative where it was killed."""
+        pid = self.begin(out, journal)
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(pid, signal.SIGKILL)
+        return self.end()
+
+    def begin(self, out: Path, journal: Path, ledger: str = "") -> int:
+        self._tell(f"{out}\t{journal}\t{ledger}")
+        return int(self._line())
+
+    def end(self) -> int:
+        self._tell("end")
+        return os.waitstatus_to_exitcode(int(self._line()))
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def _line(self) -> str:
+        assert self._process.stdout and self._process.stderr
+        line = self._process.stdout.readline()
+        if not line:
+            pytest.fail(self._process.stderr.read())
+        return line
+
+    def __enter__(self) -> "Server":
+        assert self._line() == "ready\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+class Watched:
+    """One study that is killed again and again, and what must be true of it in the end."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.out, self.journal = folder / "run", folder / "journal"
+        self.models: dict[str, bytes] = {}
+        self.records: dict[int, dict[str, Any]] = {}
+
+    def note_what_is_there(self) -> str:
+        """After a kill; says where it hit."""
+        if not (self.out / "run.toml").exists():
+            return "beginning"
+        self.models |= {
+            name: content
+            for name, content in contents(self.out).items()
+            if name.startswith("models/trial-") or name == "census.json"
+        }
+        if (self.out / "trials.jsonl").exists():
+            for line in (self.out / "trials.jsonl").read_text().splitlines():
+                record = json.loads(line)
+                self.records[record["number"]] = record
+        states = Counter(payment.state for payment in self.payments())
+        if states.total() < LEGS_AND_TRIALS + 2:
+            return "reservation"
+        if states["reserved"] == 0:
+            return "end"
+        return "run" if states["started"] else "between"
+
+    def payments(self) -> Any:
+        return Ledger.open(str(self.out / "ledger.db")).state().counted
+
+    def check(self) -> list[str]:
+        """Everything that must be true in the end; the hashes of all noise that was drawn."""
+        address = str(self.out / "ledger.db")
+        state = Ledger.open(address).state()
+        assert state.spent.mu_squared <= BUDGET.mu_squared()
+        labels = Counter(payment.purpose for payment in state.counted)
+        assert len(labels) == LEGS_AND_TRIALS + 2 and set(labels.values()) == {1}
+        assert_nothing_moved_twice(address)
+        # What was there stays, to the byte; only scores are added, and only once.
+        now = contents(self.out)
+        assert {name: now[name] for name in self.models} == self.models
+        found = [json.loads(line) for line in now["trials.jsonl"].decode().splitlines()]
+        for number, before in self.records.items():
+            (after,) = (record for record in found if record["number"] == number)
+            if before["score"] is None:
+                after = {**after, "score": None, "score_noise": None}
+            assert after == before
+        notes = [line.split() for line in self.journal.read_text().splitlines()]
+        runs = Counter(what for kind, what in notes if kind == "run")
+        assert set(runs.values()) == {1}  # no payment was run twice
+        begun = [p for p in state.counted if p.state != "reserved"]
+        assert len(runs) <= len(begun)
+        trained = load(self.out)
+        assert torch.isfinite(trained.model.weights).all()
+        assert trained.guarantee.epsilon <= BUDGET.epsilon
+        assert trained.guarantee.mu**2 == pytest.approx(state.spent.mu_squared, rel=1e-14)
+        lost = {record["number"] for record in found if record["lost"]}
+        assert lost.isdisjoint(int(name.split("-")[1][0]) for name in self.models if "-" in name)
+        return [what for kind, what in notes if kind == "noise"]
+
+
+def assert_nothing_moved_twice(address: str) -> None:
+    """By the raw entries, not by the replay that would refuse them."""
+    with sqlite3.connect(address) as connection:
+        moves = connection.execute(
+            "SELECT kind, payment FROM entries WHERE kind IN ('start', 'commit', 'exchange')"
+        ).fetchall()
+    connection.close()
+    assert moves and max(Counter(moves).values()) == 1
+
+
+def test_a_study_killed_at_any_moment_is_resumed_without_paying_or_running_twice(
+    tmp_path: Path, server: Server
+) -> None:
+    rng = random.Random(20240229)
+    whole = Watched(tmp_path / "whole")
+    began = time.monotonic()
+    assert server.run(whole.out, whole.journal) == 0
+    duration = time.monotonic() - began
+    noise, kills, places = whole.check(), 0, Counter[str]()
+    number = 0
+    while kills < KILLS:
+        # By turns: one kill somewhere in a study, and kill after kill until one comes too late.
+        watched, number = Watched(tmp_path / f"study-{number}"), number + 1
+        again = number % 2 == 0
+        while kills < KILLS:
+            moment = rng.uniform(0, duration if not again else 0.4 * duration)
+            if server.run(watched.out, watched.journal, moment) != -signal.SIGKILL:
+                break
+            kills += 1
+            places[watched.note_what_is_there()] += 1
+            if not again:
+                break
+        status = server.run(watched.out, watched.journal)
+        assert status == 0, f"the last resume of {watched.out} failed after kills at {places}"
+        noise += watched.check()
+    assert kills == KILLS and len(places) >= 3, places
+    assert len(set(noise)) == len(noise) > LEGS_AND_TRIALS  # no stream of noise was used twice
+
+
+def journal_of(path: Path) -> Counter[str]:
+    lines = [line.split() for line in path.read_text().splitlines()]
+    return Counter(what for kind, what in lines if kind == "run")
+
+
+def make_ledger(tmp_path: Path, budget: Budget = BUDGET) -> str:
+    address = str(tmp_path / "ledger.db")
+    Ledger.create(address, budget, dataset="people", fingerprint=make_data().fingerprint)
+    return address
+
+
+def test_a_copy_of_a_run_folder_runs_nothing_that_the_ledger_says_was_begun(
+    tmp_path: Path, server: Server
+) -> None:
+    address, data = make_ledger(tmp_path), make_data()
+    out, copy = tmp_path / "run", tmp_path / "copy"
+
+    def watch(progress: Progress) -> None:
+        if progress.doing.startswith("final run: leg 2"):
+            shutil.copytree(out, copy)
+        if progress.doing.startswith("final run: leg 3"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        study(out, data, ledger=address, watch=watch)
+    journal = tmp_path / "journal"
+    assert server.run(out, journal) == 0
+    assert server.run(copy, journal) == 0
+    runs = journal_of(journal)
+    assert set(runs.values()) == {1} and len(runs) == 2  # legs 4 and 5, by the first to resume
+    assert_nothing_moved_twice(address)
+    # The copy has leg 1, says what it lacks, and promises for everything that was paid.
+    copied, kept = load(copy), load(out)
+    assert "4 of 5 legs" in " ".join(copied.guarantee.caveats)
+    assert copied.guarantee.epsilon == kept.guarantee.epsilon <= BUDGET.epsilon
+
+
+def test_a_run_folder_and_its_copy_resumed_at_the_same_time_share_the_payments(
+    tmp_path: Path,
+) -> None:
+    address, data = make_ledger(tmp_path), make_data()
+    out, copy = tmp_path / "run", tmp_path / "copy"
+    stop_after(out, data, "counting rows", ledger=address)
+    shutil.copytree(out, copy)
+    journal = tmp_path / "journal"
+    with Server() as one, Server() as other:
+        one.begin(out, journal)
+        other.begin(copy, journal)
+        assert one.end() == 0 and other.end() == 0
+    runs = journal_of(journal)
+    assert set(runs.values()) == {1} and len(runs) == LEGS_AND_TRIALS
+    assert_nothing_moved_twice(address)
+    assert Ledger.open(address).spent().mu_squared <= BUDGET.mu_squared()
+    for folder in (out, copy):
+        assert load(folder).guarantee.epsilon <= BUDGET.epsilon
+
+
+def test_a_study_at_work_is_not_resumed_beside_itself(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    refused: list[str] = []
+
+    def watch(progress: Progress) -> None:
+        if progress.doing.startswith("sweep: training"):
+            with pytest.raises(InvalidInput, match="at work in another process") as error:
+                resume(out, data)
+            refused.append(str(error.value))
+
+    result = study(out, data, watch=watch)
+    assert len(refused) == 1
+    assert not any(trial.lost for trial in result.trials)
+
+
+def test_a_second_study_is_refused_what_the_first_holds(tmp_path: Path) -> None:
+    """The first has reserved everything, the second comes while it trains."""
+    address, data = make_ledger(tmp_path, Budget(2.5, 1e-5)), make_data()
+    begun, go_on = threading.Event(), threading.Event()
+    results: list[Any] = []
+
+    def watch(_: Progress) -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    def first() -> None:
+        results.append(study(tmp_path / "first", data, ledger=address, watch=watch))
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    try:
+        assert begun.wait(60)
+        held = Ledger.open(address).spent()
+        with pytest.raises(BudgetExceeded, match="nothing was spent"):
+            study(tmp_path / "second", data, ledger=address)
+        assert Ledger.open(address).spent() == held
+    finally:
+        go_on.set()
+        thread.join()
+    assert not (tmp_path / "second").exists()
+    assert results[0].guarantee.epsilon <= BUDGET.epsilon
+    state = Ledger.open(address).state()
+    assert {payment.state for payment in state.counted} == {"committed"}
+    assert state.spent.mu_squared <= held.mu_squared
+
+
+def test_studies_that_begin_at_the_same_moment_never_overspend_together(tmp_path: Path) -> None:
+    address, journal = make_ledger(tmp_path, Budget(2.5, 1e-5)), tmp_path / "journal"
+    folders = [tmp_path / name for name in ("one", "other")]
+    with Server() as one, Server() as other:
+        one.begin(folders[0], journal, address)
+        other.begin(folders[1], journal, address)
+        ended = [one.end(), other.end()]
+    state = Ledger.open(address).state()
+    assert accounted(state) <= Budget(2.5, 1e-5).mu_squared()
+    assert ended.count(0) <= 1  # both do not fit, so one at most came through
+    for folder, status in zip(folders, ended, strict=True):
+        assert folder.exists() == (status == 0)
+    assert len(state.counted) == (LEGS_AND_TRIALS + 2) * ended.count(0)
+
+
+def accounted(state: Any) -> float:
+    return sum(payment.price.mu_squared for payment in state.counted)
+
+
+def test_a_full_disk_at_any_write_costs_what_was_begun_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, written, fails_at = make_data(), 0, -1
+    fsync = os.fsync
+
+    def full(file: int) -> None:
+        nonlocal written
+        written += 1
+        if written == fails_at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", full)
+    study(tmp_path / "whole", data)
+    writes = written
+    assert writes > 12
+    resumed = 0
+    for fails_at in range(1, writes + 1):
+        written, out = 0, tmp_path / f"full-{fails_at}"
+        with pytest.raises(
+            FolderProblem, match=r"could not be written: No space left .* make room"
+        ):
+            study(out, data)
+        if not out.exists():  # it had not begun
+            continue
+        assert not list(out.rglob("*.new"))
+        spent = Ledger.open(str(out / "ledger.db")).spent()
+        result = resume(out, data)
+        resumed += 1
+        assert result.guarantee.epsilon <= BUDGET.epsilon
+        assert torch.isfinite(result.model.model.weights).all()
+        after = Ledger.open(str(out / "ledger.db")).spent()
+        assert after.mu_squared <= spent.mu_squared <= BUDGET.mu_squared()
+        assert_nothing_moved_twice(str(out / "ledger.db"))
+    assert resumed >= writes - 2  # environment.json and run.toml come before the beginning
+
+
+def test_a_reservation_that_was_cut_off_is_completed_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, data = make_ledger(tmp_path, Budget(2.5, 1e-5)), make_data()
+    reserve, calls = Ledger.reserve, 0
+
+    def dies(self: Ledger, *args: Any, **more: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 4:
+            raise KeyboardInterrupt
+        return reserve(self, *args, **more)
+
+    monkeypatch.setattr(Ledger, "reserve", dies)
+    for name in ("first", "second"):
+        calls = 0
+        with pytest.raises(KeyboardInterrupt):
+            study(tmp_path / name, data, ledger=address)
+    monkeypatch.undo()
+    assert resume(tmp_path / "first", data).guarantee.epsilon <= BUDGET.epsilon
+    held = Ledger.open(address).spent()
+    with pytest.raises(BudgetExceeded):
+        resume(tmp_path / "second", data)
+    assert Ledger.open(address).spent() == held
+    search = PaperLine()  # another study of the same rows, in what the ledger has left
+    with pytest.raises(BudgetExceeded):
+        study(tmp_path / "third", data, ledger=address, search=search)

@@ -1,0 +1,483 @@
+"""What would make the promise false: prices that do not match what runs, exact numbers that leave,
+changed settings, other rows, an older ledger."""
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from dptune import _measure, accounting
+from dptune._course import Progress
+from dptune._payments import Payments
+from dptune.config import SCORES, Config, Preparation, parse, seal
+from dptune.data import Data
+from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
+from dptune.ledger import Ledger
+from dptune.preprocess import Preprocessing
+from dptune.privacy import Budget, FullBatchRun, Price, PrivateMean, total
+from dptune.score import UnpaidScore
+from dptune.search.methods import METHODS
+from dptune.search.space import Setting, Space
+from dptune.study import _guarantee, outline, resume, tune
+from test_study import (
+    BUDGET,
+    SPACE,
+    Spied,
+    contents,
+    make_data,
+    make_rows,
+    spied,  # noqa: F401
+    stop_after,
+    study,
+)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+    """The noise that counts really got, and what they were before."""
+    seen: dict[str, list[Any]] = {"scores": [], "census": [], "exact": []}
+    released, histograms, normal = _measure.released, _measure.histograms, _measure.fresh_normal
+
+    def scores(exact: Any, noise: float, *more: Any) -> Any:
+        seen["scores"].append((len(exact), noise))
+        seen["exact"] += list(exact)
+        return released(exact, noise, *more)
+
+    def count(rows: Any, classes: int) -> Any:
+        found = histograms(rows, classes)
+        seen["exact"] += found[0].tolist()
+        seen["before"] = [found[0].copy(), found[1].copy()]
+        return found
+
+    def drawn(shape: tuple[int, ...]) -> Any:
+        numbers = normal(shape)
+        seen["census"].append(numbers)
+        return numbers
+
+    monkeypatch.setattr(_measure, "released", scores)
+    monkeypatch.setattr(_measure, "histograms", count)
+    monkeypatch.setattr(_measure, "fresh_normal", drawn)
+    return seen
+
+
+def epsilon_by_bisection(mu: float, delta: float) -> float:
+    """From the textbook profile of the Gaussian mechanism, with scipy's normal distribution."""
+
+    def excess(epsilon: float) -> float:
+        first = norm.cdf(mu / 2 - epsilon / mu)
+        return float(first - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta)
+
+    return float(brentq(excess, 0, 100, xtol=1e-14))
+
+
+def test_epsilon_has_independent_derivations_from_what_really_ran(
+    tmp_path: Path,
+    spied: Spied,  # noqa: F811
+    counted: dict[str, list[Any]],
+) -> None:
+    from dp_accounting import dp_event, pld, rdp
+
+    result = study(tmp_path / "run")
+    assert result.census is not None
+    # The noise on the census, from what came out, what was counted and what was drawn.
+    moved = np.array(result.census.classes) - counted["before"][0]
+    (census_noise,) = {round(ratio, 6) for ratio in moved / counted["census"][0]}
+    ((trials, score_noise),) = counted["scores"]
+    # By hand: prices add as mu^2.
+    mu_squared = sum(
+        Fraction(plan.steps) / Fraction(plan.noise_multiplier) ** 2 for plan, _ in spied.runs
+    )
+    mu_squared += 1 / Fraction(result.census.noise) ** 2
+    # Three centred counts: a row that one or two of three get right moves them by sqrt(2/3).
+    assert trials == 3 and census_noise == pytest.approx(result.census.noise, abs=1e-6)
+    mu_squared += Fraction(2, 3) / Fraction(score_noise) ** 2
+    assert float(mu_squared) <= BUDGET.mu_squared()
+    by_hand = epsilon_by_bisection(math.sqrt(mu_squared), BUDGET.delta)
+    promised = result.guarantee.epsilon
+    assert by_hand <= promised <= BUDGET.epsilon
+    assert promised == pytest.approx(by_hand, rel=1e-9)
+    # By accountants that somebody else wrote, from the same events.
+    events = [
+        dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(plan.noise_multiplier), plan.steps)
+        for plan, _ in spied.runs
+    ]
+    events.append(dp_event.GaussianDpEvent(result.census.noise))
+    events.append(dp_event.GaussianDpEvent(score_noise / math.sqrt(2 / 3)))
+    composed = dp_event.ComposedDpEvent(events)
+    by_losses = pld.PLDAccountant(value_discretization_interval=1e-3).compose(composed)
+    assert by_losses.get_epsilon(BUDGET.delta) == pytest.approx(promised, rel=2e-3)
+    by_renyi = rdp.RdpAccountant([1 + x / 10 for x in range(1, 1000)]).compose(composed)
+    assert promised <= by_renyi.get_epsilon(BUDGET.delta) <= 1.2 * promised
+
+
+def numbers_in(text: str) -> set[float]:
+    return {float(found) for found in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)}
+
+
+@pytest.mark.parametrize("score", ["noisy", "held-out"])
+def test_no_exact_number_about_private_rows_leaves(
+    score: str,
+    tmp_path: Path,
+    spied: Spied,  # noqa: F811
+    counted: dict[str, list[Any]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    features, labels = make_rows(1397)
+    told: list[Progress] = []
+    data = Data(features, labels, rows=1500)  # not the true number, which is nobody's business
+    result = study(tmp_path / "run", data, score=SCORES[score](), watch=told.append)
+    private = {*map(float, counted["exact"]), 1397.0}
+    for found in spied.exact:
+        private |= {float(found.correct), found.weighted_correct, found.loss, float(found.rows)}
+        private |= {found.correct / count for count in (found.rows, 1397, 1500)}
+    private |= {float(np.sum(labels == kind)) for kind in (0, 1)}
+    private = {number for number in private if number != round(number, 2) or number > 1}
+    assert len(private) > 8  # round shares, such as 0.9, are also somebody's momentum
+    files = {name: c.decode(errors="ignore") for name, c in contents(tmp_path / "run").items()}
+    printed = capsys.readouterr()
+    shown = [repr(result), repr(told), str(result.to_dict()), printed.out, printed.err]
+    ours = (name for name in files if name != "environment.json" and "safetensors" not in name)
+    readable = [files[name] for name in ours]
+    for text in [*readable, *shown]:
+        assert private & numbers_in(text.replace(str(tmp_path), "")) == set()
+    assert printed.out == printed.err == ""
+    # A digest of the rows would confirm a guess of them.
+    assert not any(data.fingerprint in text for text in files.values())
+    # All that training knows of the number of rows is what was declared.
+    declared = {1500} if score == "noisy" else {1500, 1350}
+    assert {plan.rows for plan, _ in spied.runs} == declared
+
+
+def test_what_is_planned_written_and_noted_does_not_depend_on_the_rows(tmp_path: Path) -> None:
+    """Two data sets of one public description: all that differs is noise and what it covers."""
+    planned = []
+    for seed in (0, 7):
+        features, labels = make_rows(30 + seed, seed)
+        data = Data(features, labels, rows=500, classes=[0, 1])
+        out = tmp_path / str(seed)
+        result = study(out, data)
+        plain = parse((out / "run.toml").read_text(), "run.toml")
+        plain.pop("study")
+        payments = outline(data, make_config()).payments()
+        planned.append((plain, payments, result.guarantee.public_facts))
+    assert planned[0] == planned[1]
+
+
+def make_config(**asked: Any) -> Config:
+    values: dict[str, Any] = {
+        "study": "x",
+        "budget": BUDGET,
+        "search": METHODS["linear-scaling"](),
+        "score": SCORES["noisy"](),
+        "space": SPACE,
+        "recipe": {},
+        "preparation": Preparation(),
+        "source": {},
+    }
+    return Config(**values | asked)
+
+
+def test_noise_is_fresh_though_the_seed_is_the_same(tmp_path: Path) -> None:
+    data = make_data()
+    first, second = (study(tmp_path / name, data, seed=5) for name in ("first", "second"))
+    assert first.census and second.census and first.census.classes != second.census.classes
+    for trial in (1, 2, 3):
+        name = f"models/trial-{trial}.safetensors"
+        assert contents(tmp_path / "first")[name] != contents(tmp_path / "second")[name]
+    assert not np.array_equal(first.model.model.weights, second.model.model.weights)
+
+
+@settings(max_examples=60)
+@given(
+    epsilon=st.floats(0.2, 20),
+    log_delta=st.floats(-12, -3),
+    method=st.sampled_from(sorted(METHODS)),
+    score=st.sampled_from(sorted(SCORES)),
+    share=st.sampled_from([0.0, 0.1, 0.5]),
+    steps=st.tuples(st.integers(1, 20), st.integers(20, 300)),
+    data=st.data(),
+)
+def test_prices_fit_the_budget_and_every_setting_fits_its_price(
+    epsilon: float,
+    log_delta: float,
+    method: str,
+    score: str,
+    share: float,
+    steps: tuple[int, int],
+    data: Any,
+) -> None:
+    """Not even by a rounding: exchanged for what is run, a payment never gets dearer."""
+    config = make_config(
+        budget=Budget(epsilon, 10**log_delta),
+        search=METHODS[method](),
+        score=SCORES[score](),
+        space=Space(steps=steps),
+        preparation=Preparation(center_share=share),
+    )
+    try:
+        planned = outline(make_data(), config)
+    except BudgetExceeded:
+        assume(False)
+    prices = {label: accounting.price(event) for label, event in planned.payments()}
+    assert len(prices) == len(planned.payments())
+    paid = total(prices.values())
+    assert paid.mu_squared <= config.budget.mu_squared()
+    assert paid.mu_squared > 0.99 * config.budget.mu_squared() or method != "unit-noise"
+    setting = Setting(0.1, data.draw(st.integers(*steps)))
+    for number, plan in enumerate(planned.leg_plans(setting), start=1):
+        run = accounting.price(plan.event).mu_squared
+        assert run <= prices[f"final run, leg {number}"].mu_squared <= run * (1 + 1e-9)
+    assert sum(plan.steps for plan in planned.leg_plans(setting)) == setting.steps
+    for sweep, trials in planned.sweeps():
+        event = planned.plan(setting, sweep).event
+        if not planned.holds_out:
+            assert accounting.price(event).mu_squared <= prices[f"trial {trials[0]}"].mu_squared
+
+
+def test_free_steps_read_no_rows_and_only_the_last_leg_takes_them() -> None:
+    planned = outline(make_data(), make_config(recipe={"free_steps": 3}))
+    plans = planned.leg_plans(Setting(0.1, 13))
+    assert [plan.free_steps for plan in plans] == [0, 0, 0, 0, 3]
+    assert sum(plan.steps for plan in plans) == 13
+
+
+@pytest.mark.parametrize(
+    "recipe", [{"optimizer": "adam"}, {"averaging": "ema"}, {"schedule": "cosine"}]
+)
+def test_what_cannot_be_continued_is_paid_in_one_leg(recipe: dict[str, Any]) -> None:
+    assert outline(make_data(), make_config(recipe=recipe)).legs == 1
+
+
+def test_one_row_is_in_one_cell_of_each_histogram() -> None:
+    features, labels = make_rows(40)
+    scaled = features * np.geomspace(1e-30, 1e30, 40)[:, None]
+    scaled[0] = 0
+
+    def histograms(kept: Any) -> Any:
+        data = Data(scaled[kept], labels[kept], classes=[0, 1])
+        rows = data._rows("train", Preprocessing(unit_rows=False), "cpu", "float32")
+        return np.concatenate(_measure.histograms(rows, 2))
+
+    everything = histograms(slice(None))
+    assert everything.sum() == 2 * 40
+    for row in range(40):
+        moved = everything - histograms(np.arange(40) != row)
+        assert sorted(moved[moved != 0]) == [1, 1]  # so two counts were paid for
+
+
+def test_an_unpaid_score_is_named_in_every_statement(tmp_path: Path) -> None:
+    study(tmp_path / "run", score=UnpaidScore())
+    assert "choosing among trials is NOT covered" in (tmp_path / "run/guarantee.txt").read_text()
+    plain = json.loads((tmp_path / "run" / "guarantee.json").read_text())
+    assert plain["covers_selection"] is False
+    assert any("not for release" in caveat for caveat in plain["caveats"])
+
+
+def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
+    """The budget rounds an epsilon down only where the payments fit in it."""
+    data, planned = make_data(), outline(make_data(), make_config(budget=Budget(0.5, 1e-5)))
+    spent = Price(BUDGET.mu_squared())
+    event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
+    assert _guarantee(planned, data, [event], spent, 0, ()).epsilon == pytest.approx(2.0)
+
+
+# Whatever was changed between the beginning and a resume.
+
+EDITS: dict[str, Callable[[str], str]] = {
+    "a larger epsilon": lambda text: text.replace("epsilon = 2.0", "epsilon = 8.0"),
+    "a smaller epsilon": lambda text: text.replace("epsilon = 2.0", "epsilon = 0.1"),
+    "another delta": lambda text: text.replace("delta = 1e-05", "delta = 1e-3"),
+    "a score that nobody pays for": lambda text: text.replace('kind = "noisy"', 'kind = "public"'),
+    "less noise on scores": lambda text: text.replace("share = 0.005", "share = 0.5"),
+    "another search": lambda text: text.replace("linear-scaling", "unit-noise"),
+    "another seed": lambda text: text.replace("seed = 0", "seed = 1"),
+    "another number of rows": lambda text: text.replace("rows (400)", "rows (4)"),
+    "another clipping norm": lambda text: text.replace("[recipe]", "[recipe]\nclip_norm = 2.0"),
+    "a private mean": lambda text: text.replace("center_share = 0.0", "center_share = 0.4"),
+    "longer runs": lambda text: text.replace("    20,", "    2000,"),
+    "another study": lambda text: re.sub(r'study = "....', 'study = "0000', text),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_changed_run_toml_is_refused(edit: str, tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    stop_after(out, data, "sweep: compared")
+    entries = Ledger.open(str(out / "ledger.db")).state().entries
+    text = (out / "run.toml").read_text()
+    changed = EDITS[edit](text)
+    assert changed != text
+    (out / "run.toml").write_text(changed)
+    with pytest.raises(FolderProblem):
+        resume(out, data)
+    # Nor does it help to forge the seal: then the results are another study's, unpaid by this one.
+    plain = parse(changed, "run.toml")
+    forged = re.sub(r'study = "([0-9a-f]{8})-\w+"', rf'study = "\1-{seal(plain)}"', changed)
+    (out / "run.toml").write_text(forged)
+    if forged != text:
+        with pytest.raises((FolderProblem, InvalidInput)):
+            resume(out, data)
+    assert Ledger.open(str(out / "ledger.db")).state().entries == entries
+    (out / "run.toml").write_text(text)
+    assert resume(out, data).guarantee.epsilon <= BUDGET.epsilon
+
+
+@pytest.mark.parametrize("text", ["", "study = 1\n", "[budget]\nepsilon = 'much'\n", "[[[", "\x00"])
+def test_a_run_toml_that_says_nothing_is_refused(text: str, tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    stop_after(out, data, "sweep: training")
+    (out / "run.toml").write_text(text)
+    with pytest.raises(FolderProblem, match="put it back as it was"):
+        resume(out, data)
+
+
+def test_where_things_lie_may_change(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    address = str(tmp_path / "ledger.db")
+    Ledger.create(address, BUDGET, dataset="people", fingerprint=data.fingerprint)
+    stop_after(out, data, "sweep: training", ledger=address)
+    shutil.move(address, tmp_path / "moved.db")
+    text = (out / "run.toml").read_text().replace("ledger.db", "moved.db")
+    (out / "run.toml").write_text(text.replace("float32", "float64"))
+    moved = shutil.move(out, tmp_path / "elsewhere")
+    assert resume(moved, data).guarantee.epsilon <= BUDGET.epsilon
+
+
+def test_other_rows_are_refused_and_nothing_is_begun(tmp_path: Path) -> None:
+    """Else one data set's ledger would pay for another's rows, which nobody then accounts for."""
+    out, data = tmp_path / "run", make_data()
+    stop_after(out, data, "sweep: training")
+    ledger = Ledger.open(str(out / "ledger.db"))
+    entries = ledger.state().entries
+    features, labels = make_rows()
+    features[17, 2] += 1e-9
+    with pytest.raises(WrongDataset, match="not those that payment"):
+        resume(out, Data(features, labels))
+    ledger.declare(Data(features, labels).fingerprint, reason="mended")
+    with pytest.raises(WrongDataset, match="not those that payment"):
+        resume(out, Data(features, labels))
+    assert ledger.state().entries == entries + 1
+    for facts in ({"rows": 1000}, {"classes": [0, 1, 2]}):
+        with pytest.raises(InvalidInput, match="other public facts"):
+            resume(out, make_data(**facts))
+    assert ledger.state().entries == entries + 1
+    assert resume(out, data).guarantee.epsilon <= BUDGET.epsilon
+
+
+@pytest.mark.parametrize(
+    "doing", ["counting", "sweep: training", "sweep: comp", "final run: leg 2"]
+)
+def test_an_older_copy_of_the_ledger_is_noticed(doing: str, tmp_path: Path) -> None:
+    """It would let everything that the results cost be spent again."""
+    out, data = tmp_path / "run", make_data()
+
+    def watch(progress: Progress) -> None:
+        if progress.doing.startswith(doing) and not (tmp_path / "older.db").exists():
+            shutil.copy(out / "ledger.db", tmp_path / "older.db")
+        if progress.doing.startswith("final run: leg 4"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        study(out, data, watch=watch)
+    newest = (out / "ledger.db").read_bytes()
+    shutil.copy(tmp_path / "older.db", out / "ledger.db")
+    with pytest.raises(FolderProblem, match="an older copy of the ledger was put back"):
+        resume(out, data)
+    (out / "ledger.db").write_bytes(newest)
+    assert resume(out, data).guarantee.epsilon <= BUDGET.epsilon
+
+
+def test_only_what_costs_no_more_is_begun_in_the_place_of_what_was_held(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    payments = Payments(ledger, "s", "digest of the rows")
+    held = PrivateMean(noise_multiplier=10.0)
+    payments.reserve([("mean", held), ("census", held), ("scores", held)], 0.0)
+    with pytest.raises(InvalidInput, match="costs no more"):
+        payments.begin("mean", replace(held, noise_multiplier=9.999))
+    assert payments.used().mu_squared == 0
+    receipt = payments.begin("mean", replace(held, noise_multiplier=11.0))
+    assert receipt is not None and receipt.event.noise_multiplier == 11.0
+    assert payments.begin("mean", held) is None
+    assert [event.noise_multiplier for event in payments.events()] == [10.0, 10.0, 11.0]
+    with pytest.raises(FolderProblem, match="holds no payment for 'other'"):
+        payments.begin("other", held)
+    with pytest.raises(FolderProblem, match="never began"):
+        payments.must_be_begun(["mean", "census"])
+    payments.must_be_begun(["mean"])
+
+
+def test_of_two_who_begin_a_payment_at_once_one_gets_it(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payments = Payments(ledger, "s", "digest of the rows")
+    held = PrivateMean(noise_multiplier=10.0)
+    payments.reserve([("one", held), ("other", held)], 0.0)
+    receipt_of = Ledger.receipt
+
+    def after_somebody_else(self: Ledger, payment: int) -> Any:
+        receipt = receipt_of(self, payment)
+        self.start(receipt)
+        return receipt
+
+    monkeypatch.setattr(Ledger, "receipt", after_somebody_else)
+    assert payments.begin("one", held) is None
+    assert payments.begin("other", replace(held, noise_multiplier=20.0)) is None
+
+
+def test_payments_made_twice_under_one_label_all_count(ledger: Ledger) -> None:
+    payments = Payments(ledger, "s", "digest of the rows")
+    held = PrivateMean(noise_multiplier=10.0)
+    for _ in range(2):
+        purpose = "mean (study s)"
+        ledger.reserve(held, purpose=purpose, fingerprint="digest of the rows")
+    assert payments.spent().mu_squared == pytest.approx(0.02)
+    assert len(payments.events()) == 2 and payments.others() == 0
+
+
+def test_a_reservation_that_fails_half_way_is_given_back(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payments = Payments(ledger, "s", "digest of the rows")
+    reserve = Ledger.reserve
+
+    def locked(self: Ledger, event: Any, **more: Any) -> Any:
+        if more["purpose"].startswith("second"):
+            raise LedgerLocked("busy")
+        return reserve(self, event, **more)
+
+    monkeypatch.setattr(Ledger, "reserve", locked)
+    held = PrivateMean(noise_multiplier=10.0)
+    with pytest.raises(LedgerLocked):
+        payments.reserve([("first", held), ("second", held)], 0.0)
+    assert ledger.spent().mu_squared == 0
+
+
+def test_a_study_does_not_promise_for_others_in_the_same_ledger(tmp_path: Path) -> None:
+    data, address = make_data(), str(tmp_path / "ledger.db")
+    Ledger.create(address, Budget(4.0, 1e-5), dataset="people", fingerprint=data.fingerprint)
+    study(tmp_path / "first", data, ledger=address)
+    result = tune(
+        None,
+        data,
+        budget=Budget(1.0, 1e-5),
+        search=METHODS["random-search"](),
+        space=SPACE,
+        ledger=address,
+    )
+    assert any("10 other payments" in caveat for caveat in result.guarantee.caveats)
+    assert result.guarantee.epsilon <= 1.0
