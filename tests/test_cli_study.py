@@ -379,3 +379,29 @@ def test_an_interrupted_study_says_how_to_go_on(run: Run, monkeypatch: pytest.Mo
 def test_help_reads_well(verb: str, run: Run) -> None:
     code, out, _ = run(verb, "--help")
     assert code == 0 and "--json" in out and "Example: dptune" in out
+
+
+def test_without_a_delta_the_ledgers_is_used(run: Run) -> None:
+    opened = ("ledger", "open", "ill.db", "--dataset", "ill", "--data", "ill.csv")
+    assert run(*opened, "--epsilon", "1", "--delta", "1e-6")[0] == 0
+    code, out, _ = run(*QUICK, "--ledger", "ill.db", "--dry-run", "--json")
+    assert code == 0
+    assert json.loads(out)["budget"]["delta"] == 1e-6
+    code, out, _ = run(*QUICK, "--ledger", "ill.db", "--dry-run")
+    assert "No delta was given: 1e-06 is the ledger's" in out
+
+
+def test_methods_are_compared_from_the_command_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    features = random.normal(size=(300, 5))
+    labels = (features[:, 0] > 0).astype(int)
+    np.savez("small.npz", X_train=features, y_train=labels, X_test=features, y_test=labels)
+    asked = ("bench", "compare", "--data", "small.npz", "--methods", "unit-noise,random-search")
+    code, out, _ = run(*asked, "--repeats", "2", "--out", "compared")
+    assert (code, "small: epsilon 1 at delta 1e-05" in out) == (0, True)
+    assert Path("compared/compare.md").read_text().count("\n") == 4
+    code, out, _ = run(*asked, "--repeats", "2", "--out", "compared", "--json")
+    assert [row["method"] for row in json.loads(out)["rows"]] == ["unit-noise", "random-search"]
+    assert run(*asked, "--epsilon", "one")[0] == 2

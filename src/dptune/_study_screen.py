@@ -174,4 +174,5 @@ def _files(record: Record, picture: Path) -> None:
 
 def _about_delta(planned: Outline) -> Text:
     delta, rows = planned.config.budget.delta, planned.count
-    return Text(f"No delta was given: {delta:g} is one in ten times the {rows:,} rows (--delta).")
+    why = "the ledger's" if planned.config.ledger else f"one in ten times the {rows:,} rows"
+    return Text(f"No delta was given: {delta:g} is {why} (--delta).")
