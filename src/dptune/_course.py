@@ -228,7 +228,8 @@ class Course:
             trials = [scored.get(trial.number, trial) for trial in trials]
             self.folder.write_trials(trials)
             self._tell(f"{stage.name}: compared", trials, census)
-        if stage.score and not self.outline.holds_out:
+        found = any(trial.score is not None for trial in trials if trial.number in numbers)
+        if found and stage.score and not self.outline.holds_out:
             self.payments.settle(label)
         return trials
 

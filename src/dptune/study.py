@@ -176,7 +176,8 @@ def resume(
     """
     folder = RunFolder.open(out)
     config = read_config(folder)
-    return _run(None, data or _load_again(config), config, folder, executor, watch)
+    with folder.locked():
+        return _run(None, data or _load_again(config), config, folder, executor, watch)
 
 
 def read_config(folder: RunFolder) -> Config:
@@ -299,22 +300,11 @@ def _begin(
     except DptuneError:
         folder.discard(*written)
         raise
-    return _run(engine, data, config, folder, executor, watch)
+    with folder.locked():
+        return _run(engine, data, config, folder, executor, watch)
 
 
 def _run(
-    engine: LinearEngine | None,
-    data: Data,
-    config: Config,
-    folder: RunFolder,
-    executor: Executor | None,
-    watch: Watch | None,
-) -> StudyResult:
-    with folder.locked():
-        return _run_alone(engine, data, config, folder, executor, watch)
-
-
-def _run_alone(
     engine: LinearEngine | None,
     data: Data,
     config: Config,
