@@ -160,3 +160,20 @@ def test_what_cannot_be_written_down_is_refused() -> None:
 def test_a_private_mean_has_at_most_half_of_the_budget(share: Any) -> None:
     with pytest.raises(InvalidInput, match="center_share must be"):
         Preparation(center_share=share)
+
+
+@pytest.mark.parametrize(
+    ("address", "written"),
+    [
+        ("postgresql://ann:secret@db:5432/x?sslmode=require", "postgresql://ann@db:5432/x?sslmode=require"),
+        ("postgresql://ann@db/x", "postgresql://ann@db/x"),
+        ("postgresql:///x", "postgresql:///x"),
+        ("postgresql://db/x?user=ann&password=secret", "postgresql://db/x?user=ann"),
+        ("postgresql://db/x?password=secret", "postgresql://db/x"),
+        ("/tmp/ledger.db", "/tmp/ledger.db"),
+    ],
+)  # fmt: skip
+def test_a_ledgers_password_is_not_written_down(address: str, written: str) -> None:
+    asked = make_config(ledger=address)
+    assert asked.ledger_without_password == written
+    assert "secret" not in asked.to_toml()

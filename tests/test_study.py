@@ -341,8 +341,9 @@ def test_where_the_space_ends_a_note_says_so(tmp_path: Path) -> None:
     assert set(result.notes) <= set(result.guarantee.caveats)
 
 
-def test_three_rows_give_a_model_and_a_plain_word(tmp_path: Path) -> None:
-    data = Data(np.eye(3, 10), [0, 1, 1])
+@pytest.mark.parametrize("columns", [2, 10])
+def test_three_rows_give_a_model_and_a_plain_word(tmp_path: Path, columns: int) -> None:
+    data = Data(np.eye(3, columns), [0, 1, 1])
     result = study(tmp_path / "run", data, budget=Budget(1.0, 1e-5))
     assert any("nothing can be learned" in note for note in result.notes)
     assert any("nothing can be learned" in caveat for caveat in result.guarantee.caveats)
@@ -673,3 +674,24 @@ def test_full_batch_runs_are_paid_exactly_and_settled(tmp_path: Path, spied: Spi
     paid = [p.event for p in state.counted if isinstance(p.event, FullBatchRun)]
     assert paid == [plan.event for plan, _ in spied.runs]
     assert all(plan.clip_norm == 1.0 and plan.rows == 400 for plan, _ in spied.runs)
+
+
+def test_the_private_rows_are_not_taken_for_public_ones() -> None:
+    for asked in ({"score": PublicScore()}, {"preparation": Preparation(standardize=True)}):
+        with pytest.raises(InvalidInput, match="the public rows are the private rows"):
+            study(None, make_data(public=make_rows()), **asked)
+
+
+def test_a_study_without_a_folder_gives_back_what_it_did_not_begin(tmp_path: Path) -> None:
+    data, address = make_data(), str(tmp_path / "ledger.db")
+    ledger = Ledger.create(address, BUDGET, dataset="data", fingerprint=data.fingerprint)
+
+    def interrupt(progress: Any) -> None:
+        if progress.doing.startswith("sweep: comparing"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        study(None, data, ledger=address, watch=interrupt)
+    left = {p.purpose.partition(" (")[0]: p.state for p in ledger.state().payments if p.counts}
+    assert set(left.values()) == {"started", "committed"}
+    assert not any(label.startswith("final run") for label in left)

@@ -21,6 +21,7 @@ from scipy.stats import norm
 from dptune import _measure, accounting
 from dptune._course import Progress
 from dptune._payments import Payments
+from dptune._statement import state
 from dptune.config import SCORES, Config, Preparation, parse, seal
 from dptune.data import Data
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
@@ -30,7 +31,7 @@ from dptune.privacy import Budget, FullBatchRun, Price, PrivateMean, total
 from dptune.score import UnpaidScore
 from dptune.search.methods import METHODS
 from dptune.search.space import Setting, Space
-from dptune.study import _guarantee, outline, resume, tune
+from dptune.study import outline, resume, tune
 from test_study import (
     BUDGET,
     SPACE,
@@ -292,7 +293,7 @@ def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
     data, planned = make_data(), outline(make_data(), make_config(budget=Budget(0.5, 1e-5)))
     spent = Price(BUDGET.mu_squared())
     event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
-    assert _guarantee(planned, data, [event], spent, 0, ()).epsilon == pytest.approx(2.0)
+    assert state(planned, data, [event], spent, 0, ()).epsilon == pytest.approx(2.0)
 
 
 # Whatever was changed between the beginning and a resume.

@@ -40,6 +40,13 @@ class Payments:
                 raise
             new.append(receipt)
 
+    def give_back(self) -> None:
+        """Void what was held and never begun."""
+        for payment in self._mine().values():
+            if payment.state == "reserved":
+                receipt = self.ledger.receipt(payment.number)
+                self.ledger.void(receipt, reason="the study ended before it began this")
+
     def begin(self, label: str, event: Event) -> Receipt | None:
         """The receipt to open rows with, for exactly `event`, which may cost no more than was held.
 

@@ -20,7 +20,7 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,13 @@ class RunFolder:
                 "python": sys.version.split()[0],
                 "platform": platform.platform(),
                 "device": torch.cuda.get_device_name() if device.startswith("cuda") else "cpu",
-                "packages": {name: version(name) for name in _PACKAGES},
+                "packages": {name: _version(name) for name in _PACKAGES},
             },
         )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a folder of sources
+        return "not installed"

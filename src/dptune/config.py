@@ -6,6 +6,7 @@ A run folder holds the resolved configuration; the same file, or a part of it, c
 
 import hashlib
 import json
+import re
 import secrets
 import tomllib
 from collections.abc import Callable, Mapping
@@ -105,6 +106,12 @@ class Config:
             rows=rows, steps=1, learning_rate=1.0, noise_multiplier=1.0, **dict(self.recipe)
         )
 
+    @property
+    def ledger_without_password(self) -> str:
+        """What may be written down; a resume finds the password where PostgreSQL's own tools do."""
+        bare = re.sub(r"(://[^:/@]*):[^/@]*@", r"\1@", self.ledger)
+        return re.sub(r"(?<=[?&])password=[^&]*&?", "", bare).rstrip("?&")
+
     def to_toml(self) -> str:
         plain = {
             "study": self.study,
@@ -120,7 +127,7 @@ class Config:
                 "seed": self.seed,
                 "device": self.device,
                 "precision": self.precision,
-                "ledger": self.ledger,
+                "ledger": self.ledger_without_password,
                 "reuse": self.reuse,
             },
         }

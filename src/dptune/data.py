@@ -176,6 +176,7 @@ class Data:
                 "a public score needs public rows; give them with public=(features, labels), or "
                 "pay for noisy scores."
             )
+        self._must_not_be_private(public)
         if test is not None and np.array_equal(public.features, test.features):
             raise InvalidInput(
                 "the public rows are the test rows: choosing by the rows that report the result "
@@ -189,7 +190,14 @@ class Data:
                 "columns are standardised by public rows, and there are none; give them with "
                 "public=(features, labels)."
             )
+        self._must_not_be_private(self._parts["public"])
         return self._parts["public"].features
+
+    def _must_not_be_private(self, public: _Part) -> None:
+        if np.array_equal(public.features, self._parts["train"].features):
+            raise InvalidInput(
+                "the public rows are the private rows; what is public must be other data."
+            )
 
     def held_out(self, every: int) -> tuple["Data", "Data"]:
         """(the rest, every `every`-th row), by row number alone: one row is in one part only, so

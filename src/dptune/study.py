@@ -3,12 +3,11 @@
     outline   what everything will cost, before a row is read          _outline.py
     reserve   all of it, in the ledger                                 _payments.py
     course    census, sweeps, scores, the final run                    _course.py
-    state     one guarantee for all of it                              here
+    state     one guarantee for all of it                              _statement.py
 
 Killed at any moment, a study can be resumed without spending anything twice.
 """
 
-import math
 import os
 import tempfile
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from dptune import accounting
 from dptune._course import Course, Progress, Watch, read_census
 from dptune._outline import Outline
 from dptune._payments import Payments
+from dptune._statement import hopelessness, state
 from dptune.artifacts import RunFolder
 from dptune.config import Config, Preparation, build, parse, score_from, seal, search_from
 from dptune.data import Data
@@ -43,10 +43,6 @@ from dptune.trial import Trial
 _OWN_LEDGER = "ledger.db"
 _AS_IT_WAS = (
     "What was paid for is what it said at first: put it back as it was, or begin a new study."
-)
-_FLOATING_POINT = (
-    "noise is drawn in floating point: the promise is about real numbers, and an attacker who "
-    "studies the last bits of an output is not covered"
 )
 
 
@@ -160,7 +156,12 @@ def tune(
         return _begin(engine, data, config, Path(out), executor, watch)
     with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:
         folder = Path(scratch) / "run"
-        return replace(_begin(engine, data, config, folder, executor, watch), folder=None)
+        try:
+            return replace(_begin(engine, data, config, folder, executor, watch), folder=None)
+        except BaseException:  # nobody can resume it
+            if config.ledger:
+                _payments(config, RunFolder(folder), data).give_back()
+            raise
 
 
 def resume(
@@ -248,21 +249,21 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     others = 0
     if config.ledger:
         ledger = Ledger.open(config.ledger)
-        state = ledger.state()
-        together = total([*(payment.price for payment in state.counted), spent])
-        if not accounting.fits([*state.events, *events], together, state.budget):
+        now = ledger.state()
+        together = total([*(payment.price for payment in now.counted), spent])
+        if not accounting.fits([*now.events, *events], together, now.budget):
             raise BudgetExceeded(
                 f"the study needs epsilon {cost(accounting.epsilon(spent, config.budget.delta))} "
                 f"at delta {config.budget.delta:g}; {ledger.address} has enough left for one "
-                f"full-batch run of epsilon {allowance(state.remaining_epsilon)} at delta "
-                f"{state.budget.delta:g}. Ask for less."
+                f"full-batch run of epsilon {allowance(now.remaining_epsilon)} at delta "
+                f"{now.budget.delta:g}. Ask for less."
             )
-        others = len(state.counted)
+        others = len(now.counted)
     if config.reuse:
         earlier = _Earlier.read(config, data)
         events, spent = [*earlier.events, *events], total([earlier.spent, spent])
     caveat = ("a plan: true of a study that is run exactly like this",)
-    return planned, _guarantee(planned, data, events, spent, others, caveat)
+    return planned, state(planned, data, events, spent, others, caveat)
 
 
 def _slack(event: Event, planned: Outline) -> float:
@@ -341,14 +342,13 @@ def _run(
         events, spent = [*earlier.events, *events], total([earlier.spent, spent])
         others -= len(earlier.events)
     notes = tuple(note for trial in (*trials, final) for note in trial.notes)
-    if _is_hopeless(planned):
-        notes = (*notes, _HOPELESS.format(rows=data.count, epsilon=config.budget.epsilon))
+    notes += hopelessness(planned)
     model = TrainedModel(
-        model=fitted,
+        model=fitted.cpu(),
         preprocessing=preprocessing,
         classes=data.classes,
         target_range=data.target_range,
-        guarantee=_guarantee(planned, data, events, spent, others, notes),
+        guarantee=state(planned, data, events, spent, others, notes),
         trials=tuple(trials),
     )
     test = data.test_rows(preprocessing)
@@ -390,7 +390,7 @@ class _Earlier:
                 f"the study in {config.reuse} has no search of its own: it reused the one in "
                 f"{theirs.reuse}; reuse that."
             )
-        if theirs.ledger != config.ledger or not config.ledger:
+        if theirs.ledger != config.ledger_without_password or not config.ledger:
             raise InvalidInput(
                 f"the search in {config.reuse} was paid from another ledger; a search can be "
                 "reused where both studies pay from one ledger, named with ledger=."
@@ -410,73 +410,6 @@ class _Earlier:
             events=tuple(paid.events(but="final run")),
             spent=paid.spent(but="final run"),
         )
-
-
-_HOPELESS = (
-    "with {rows:,} rows and epsilon {epsilon:g} the noise outweighs everything the rows could say: "
-    "nothing can be learned, and the model is as good as random"
-)
-
-
-def _is_hopeless(planned: Outline) -> bool:
-    """Whether the noise of the final run drowns whatever all rows together could add up to."""
-    noise = math.sqrt(planned.columns * planned.outputs) / planned.schedule.final.mu
-    return planned.count < 0.3 * noise
-
-
-def _guarantee(
-    planned: Outline,
-    data: Data,
-    events: list[Event],
-    spent: Price,
-    others: int,
-    notes: tuple[str, ...],
-) -> Guarantee:
-    config = planned.config
-    releases = ["the final model"]
-    if planned.schedule.sweeps or config.reuse:
-        releases.append("the models and settings of all trials")
-        if config.score.kind in ("noisy", "held-out"):
-            releases.append("their noisy scores")
-    if planned.schedule.census:
-        counted = ["class"] * planned.has_classes + ["length"] * (not planned.facts.unit_rows)
-        releases.append(f"noisy counts of rows by {' and by '.join(counted)}")
-    if planned.mean:
-        releases.append("a noisy mean of the rows")
-    public = list(data.public_facts)
-    if planned.holds_out:
-        public.append(f"which rows are held out (one in {getattr(config.score, 'every')})")  # noqa: B009
-    if data.has_test_rows:
-        public.append("the test rows, whose accuracy is shown exactly")
-    if isinstance(config.score, PublicScore) and not isinstance(config.score, UnpaidScore):
-        public.append("the rows that score the trials")
-    if config.preparation.standardize:
-        public.append("the rows that standardise the columns")
-    caveats = [_FLOATING_POINT]
-    if others:
-        caveats.append(
-            f"{others} other payments were made for the same data set; the ledger states what all "
-            "of them promise together"
-        )
-    if isinstance(config.score, UnpaidScore):
-        caveats.append(
-            "trials were compared by exact scores on private rows that nobody paid for, as in the "
-            "paper: for reproduction, not for release"
-        )
-    promise = accounting.guarantee(
-        events,
-        config.budget.delta,
-        spent=spent,
-        covers_search=True,
-        covers_selection=config.score.covers_selection,
-        releases=tuple(releases),
-        public_facts=tuple(public),
-        caveats=tuple(caveats) + notes,
-    )
-    if not accounting.fits(events, spent, config.budget):  # an earlier search comes on top
-        return promise
-    # The prices fit, so neither does their epsilon exceed the budget by a rounding.
-    return replace(promise, epsilon=min(promise.epsilon, config.budget.epsilon))
 
 
 def _is_unused(address: str) -> bool:

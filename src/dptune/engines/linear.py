@@ -48,6 +48,11 @@ class LinearModel:
     loss: str
     velocity: Tensor | None = None
 
+    def cpu(self) -> "LinearModel":
+        """The same where every machine can load it."""
+        bias, velocity = (t if t is None else t.cpu() for t in (self.bias, self.velocity))
+        return LinearModel(self.weights.cpu(), bias, self.loss, velocity)
+
     def logits(self, features: Tensor) -> Tensor:
         """(rows, outputs)"""
         weights = self.weights.to(features.device, features.dtype)

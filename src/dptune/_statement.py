@@ -1,0 +1,84 @@
+"""What a study may promise: its events, what it takes as public, and what it must admit."""
+
+import math
+from dataclasses import replace
+
+from dptune import accounting
+from dptune._outline import Outline
+from dptune.data import Data
+from dptune.privacy import Event, Guarantee, Price
+from dptune.score import PublicScore, UnpaidScore
+
+_FLOATING_POINT = (
+    "noise is drawn in floating point: the promise is about real numbers, and an attacker who "
+    "studies the last bits of an output is not covered"
+)
+
+
+def hopelessness(planned: Outline) -> tuple[str, ...]:
+    """A note where the noise of the final run drowns whatever all rows could add up to."""
+    weights = planned.columns * planned.outputs
+    if planned.schedule.final.mu * planned.count >= max(3.0, 0.5 * math.sqrt(weights)):
+        return ()
+    return (
+        f"with {planned.count:,} rows and epsilon {planned.config.budget.epsilon:g} the noise "
+        "outweighs everything the rows could say: nothing can be learned, and the model is as "
+        "good as random",
+    )
+
+
+def state(
+    planned: Outline,
+    data: Data,
+    events: list[Event],
+    spent: Price,
+    others: int,
+    notes: tuple[str, ...],
+) -> Guarantee:
+    """What a study may promise for all of `events`; `others` payments from its ledger are not among
+    them."""
+    config = planned.config
+    releases = ["the final model"]
+    if planned.schedule.sweeps or config.reuse:
+        releases.append("the models and settings of all trials")
+        if config.score.kind in ("noisy", "held-out"):
+            releases.append("their noisy scores")
+    if planned.schedule.census:
+        counted = ["class"] * planned.has_classes + ["length"] * (not planned.facts.unit_rows)
+        releases.append(f"noisy counts of rows by {' and by '.join(counted)}")
+    if planned.mean:
+        releases.append("a noisy mean of the rows")
+    public = list(data.public_facts)
+    if planned.holds_out:
+        public.append(f"which rows are held out (one in {getattr(config.score, 'every')})")  # noqa: B009
+    if data.has_test_rows:
+        public.append("the test rows, whose accuracy is shown exactly")
+    if isinstance(config.score, PublicScore) and not isinstance(config.score, UnpaidScore):
+        public.append("the rows that score the trials")
+    if config.preparation.standardize:
+        public.append("the rows that standardise the columns")
+    caveats = [_FLOATING_POINT]
+    if others:
+        caveats.append(
+            f"{others} other payments were made for the same data set; the ledger states what all "
+            "of them promise together"
+        )
+    if isinstance(config.score, UnpaidScore):
+        caveats.append(
+            "trials were compared by exact scores on private rows that nobody paid for, as in the "
+            "paper: for reproduction, not for release"
+        )
+    promise = accounting.guarantee(
+        events,
+        config.budget.delta,
+        spent=spent,
+        covers_search=True,
+        covers_selection=config.score.covers_selection,
+        releases=tuple(releases),
+        public_facts=tuple(public),
+        caveats=tuple(caveats) + notes,
+    )
+    if not accounting.fits(events, spent, config.budget):  # an earlier search comes on top
+        return promise
+    # The prices fit, so neither does their epsilon exceed the budget by a rounding.
+    return replace(promise, epsilon=min(promise.epsilon, config.budget.epsilon))
