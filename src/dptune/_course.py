@@ -126,8 +126,8 @@ class Course:
     ) -> list[Trial]:
         """`trials`, with those of this sweep trained and compared."""
         train, scoring = self.data, self.data
-        if self.outline.holds_out:
-            train, scoring = self.data.held_out(getattr(self.outline.config.score, "every"))  # noqa: B009
+        if self.outline.held_out_every is not None:
+            train, scoring = self.data.held_out(self.outline.held_out_every)
         trials, receipt = self._train(stage, numbers, trials, train, preprocessing, census)
         compared = self._compare(stage, numbers, trials, scoring, preprocessing, census, receipt)
         for number in filter(self._has_model, numbers):

@@ -89,8 +89,14 @@ class Outline:
         return min(LEGS, self.config.space.steps[0]) if continuable else 1
 
     @property
+    def held_out_every(self) -> int | None:
+        """One in how many rows only scores trials; None where all rows train them."""
+        score = self.config.score
+        return score.every if isinstance(score, HeldOutScore) else None
+
+    @property
     def holds_out(self) -> bool:
-        return isinstance(self.config.score, HeldOutScore)
+        return self.held_out_every is not None
 
     def sweeps(self) -> list[tuple[Stage, range]]:
         """Every sweep with the numbers of its trials, from 1."""

@@ -49,8 +49,8 @@ def state(
     if planned.mean:
         releases.append("a noisy mean of the rows")
     public = list(data.public_facts)
-    if planned.holds_out:
-        public.append(f"which rows are held out (one in {getattr(config.score, 'every')})")  # noqa: B009
+    if planned.held_out_every is not None:
+        public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:
         public.append("the test rows, whose accuracy is shown exactly")
     if isinstance(config.score, PublicScore) and not isinstance(config.score, UnpaidScore):

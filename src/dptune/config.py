@@ -179,20 +179,21 @@ def seal(plain: Mapping[str, Any]) -> str:
 
 def search_from(options: Mapping[str, Any]) -> SearchMethod:
     """A search method from its name and options."""
-    given = dict(options)
-    method = given.pop("method", "linear-scaling")
-    _validate.one_of(tuple(METHODS), method=method)
-    found: SearchMethod = build(METHODS[method], given, f"method {method}")
+    found: SearchMethod = _one_of(METHODS, options, "method", "linear-scaling")
     return found
 
 
 def score_from(options: Mapping[str, Any]) -> Score:
     """A score from its kind and options."""
-    given = dict(options)
-    kind = given.pop("kind", "noisy")
-    _validate.one_of(tuple(SCORES), score=kind)
-    found: Score = build(SCORES[kind], given, f"score {kind}")
+    found: Score = _one_of(SCORES, options, "kind", "noisy")
     return found
+
+
+def _one_of(known: Mapping[str, Any], options: Mapping[str, Any], key: str, usual: str) -> Any:
+    given = dict(options)
+    name = given.pop(key, usual)
+    _validate.one_of(tuple(known), **{key: name})
+    return build(known[name], given, name)
 
 
 def build(kind: Callable[..., Built], options: Mapping[str, Any], name: str) -> Built:
