@@ -9,15 +9,14 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from dptune import _validate
+from dptune._arrays import as_class_labels, as_table, as_values
 from dptune.engines.rows import MemoryRows
 from dptune.errors import InvalidInput
 from dptune.fingerprint import fingerprint_arrays
@@ -25,7 +24,6 @@ from dptune.preprocess import Preprocessing
 from dptune.privacy import Receipt
 
 TASKS = {"classes": "softmax", "values": "squared"}
-_MISSING = "{} are missing in some rows (empty, NaN or infinite); remove those rows first."
 _Cache = WeakKeyDictionary[Preprocessing, dict[tuple[str, str, str], MemoryRows]]
 
 
@@ -66,8 +64,8 @@ class Data:
         _validate.text(name=name)
         _validate.one_of(tuple(TASKS), task=task)
         self.name, self.loss = name, TASKS[task]
-        table = _table(features, "the features")
-        found = (_class_labels if task == "classes" else _values)(labels, "the labels")
+        table = as_table(features, "the features")
+        found = (as_class_labels if task == "classes" else as_values)(labels, "the labels")
         _must_fit(found, table, "the labels")
         self.columns = table.shape[1]
         self.count = len(table) if rows is None else _validate.whole(1, rows=rows)
@@ -255,13 +253,13 @@ class Data:
             raise InvalidInput(
                 f"{which} must be a pair (features, labels); got {type(pair).__name__}."
             )
-        features = _table(pair[0], f"the {which} features")
+        features = as_table(pair[0], f"the {which} features")
         if features.shape[1] != self.columns:
             raise InvalidInput(
                 f"the {which} features have {features.shape[1]} columns, the private ones "
                 f"{self.columns}; they need the same."
             )
-        read, what = _class_labels if self.classes else _values, f"the {which} labels"
+        read, what = as_class_labels if self.classes else as_values, f"the {which} labels"
         labels = read(pair[1], what)
         _must_fit(labels, features, what)
         return _Part(features, self._targets(labels, what))
@@ -269,7 +267,7 @@ class Data:
 
 def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
     """Labels as names, from their numbers."""
-    labels = _class_labels(numbers, "the labels")
+    labels = as_class_labels(numbers, "the labels")
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(names):
         raise InvalidInput(
             f"{len(names)} classes have names, so labels must be numbers from 0 to "
@@ -321,7 +319,7 @@ def _list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tu
         raise InvalidInput(
             f"classes must be a list of labels, in order; got {type(declared).__name__}."
         )
-    classes = tuple(_class_labels(list(declared), "the classes").tolist())
+    classes = tuple(as_class_labels(list(declared), "the classes").tolist())
     if len(set(classes)) != len(classes) or len(classes) < 2:
         raise InvalidInput(f"classes must be two or more different labels; got {_some(classes)}.")
     return classes
@@ -341,140 +339,3 @@ def _range(declared: tuple[float, float] | None, values: NDArray[Any]) -> tuple[
             "target_range=(low, high)."
         )
     raise InvalidInput(f"target_range must be (low, high) with low < high; got {declared!r}.")
-
-
-def _array(values: Any, what: str) -> NDArray[Any]:
-    """As NumPy has it, without a copy where there need not be one."""
-    from scipy.sparse import issparse
-
-    if values is None:
-        raise InvalidInput(f"{what} are missing; got None.")
-    if issparse(values) or (isinstance(values, torch.Tensor) and values.layout != torch.strided):
-        raise InvalidInput(
-            f"{what} are sparse, which engines cannot take; make them dense (.toarray()), or "
-            "project them on fewer columns first."
-        )
-    if np.ma.is_masked(values):
-        raise InvalidInput(f"{what} have masked values; fill them or remove those rows first.")
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-        values = values.float() if values.dtype == torch.bfloat16 else values  # unknown to NumPy
-    elif hasattr(values, "to_numpy"):
-        values = values.to_numpy()
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError, RuntimeError):
-        raise InvalidInput(
-            f"{what} cannot be made an array: {type(values).__name__} with rows of different "
-            "lengths, or not of numbers."
-        ) from None
-
-
-def _table(values: Any, what: str) -> NDArray[Any]:
-    """Features: a table of finite numbers, in the type they came in."""
-    array = _array(values, what)
-    if array.ndim != 2 or 0 in array.shape:
-        raise InvalidInput(
-            f"{what} must be a table of shape (rows, columns); got shape {array.shape}."
-        )
-    if array.dtype.kind == "O":  # pandas, where columns differ in type
-        array = _numbers(array, what)
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise InvalidInput(
-            f"{what} must be numbers of up to 64 bits; found {array.dtype}. Turn such columns into "
-            "numbers, or leave them out."
-        )
-    if not bool(np.isfinite(array).all()):
-        raise InvalidInput(
-            f"{what} hold values that are missing or not finite (NaN, infinity); remove or fill "
-            "them first."
-        )
-    return array
-
-
-def _numbers(array: NDArray[Any], what: str) -> NDArray[Any]:
-    try:
-        if not any(isinstance(value, str | bytes) for value in array.ravel().tolist()):
-            return array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise InvalidInput(
-        f"{what} must be numbers; found text, or values that are missing or no numbers. Turn such "
-        "columns into numbers, or leave them out."
-    )
-
-
-def _column(values: Any, what: str) -> NDArray[Any]:
-    """Labels, one a row and none missing: booleans, whole numbers, other numbers or text."""
-    if isinstance(values, list | tuple):
-        # Because NumPy would turn [1, "a"] into text.
-        values = np.fromiter(values, dtype=object, count=len(values))
-    array = _array(values, what)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1 or len(array) == 0:
-        raise InvalidInput(f"{what} must be one a row; got shape {array.shape}.")
-    if array.dtype.kind == "O":
-        array = _of_one_kind(array, what)
-    if (array.dtype.kind == "U" and bool((array == "").any())) or (
-        array.dtype.kind == "f" and not bool(np.isfinite(array).all())
-    ):
-        raise InvalidInput(_MISSING.format(what))
-    return array
-
-
-def _of_one_kind(array: NDArray[Any], what: str) -> NDArray[Any]:
-    kinds = {_kind(value) for value in array.tolist()}
-    if "missing" in kinds:
-        raise InvalidInput(_MISSING.format(what))
-    try:
-        if len(kinds) == 1:
-            (kind,) = kinds
-            return array.astype({"bool": bool, "int": np.int64, "text": str, "float": float}[kind])
-        if kinds == {"int", "float"}:
-            return array.astype(np.float64)
-    except (KeyError, OverflowError):
-        pass
-    raise InvalidInput(
-        f"{what} must be all whole numbers, all text or all booleans; found "
-        f"{' and '.join(sorted(kinds))}."
-    )
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, bool | np.bool_):
-        return "bool"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, Integral):
-        return "int"
-    if isinstance(value, Real):
-        return "float" if math.isfinite(value) else "missing"
-    # pandas has two more words for None.
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return "missing"
-    return type(value).__name__
-
-
-def _class_labels(values: Any, what: str) -> NDArray[Any]:
-    labels = _column(values, what)
-    if labels.dtype.kind == "f":
-        if bool((labels != np.round(labels)).any()) or bool((np.abs(labels) > 2**53).any()):
-            raise InvalidInput(
-                f"{what} must name classes, and found numbers that are not whole; to predict "
-                "values, say task='values'."
-            )
-        return labels.astype(np.int64)
-    if labels.dtype.kind not in "biuU":
-        raise InvalidInput(f"{what} must be whole numbers, text or booleans; found {labels.dtype}.")
-    return labels
-
-
-def _values(values: Any, what: str) -> NDArray[Any]:
-    numbers = _column(values, what)
-    if numbers.dtype.kind not in "iuf":
-        raise InvalidInput(
-            f"{what} must be numbers for task='values'; found {numbers.dtype}. To predict "
-            "classes, say task='classes'."
-        )
-    return numbers.astype(np.float64)

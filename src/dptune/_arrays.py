@@ -1,0 +1,151 @@
+"""Whatever holds numbers or labels, as NumPy arrays that were checked: nothing missing, nothing
+infinite, one kind of label."""
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dptune.errors import InvalidInput
+
+_MISSING = "{} are missing in some rows (empty, NaN or infinite); remove those rows first."
+
+
+def _array(values: Any, what: str) -> NDArray[Any]:
+    """As NumPy has it, without a copy where there need not be one."""
+    from scipy.sparse import issparse
+
+    if values is None:
+        raise InvalidInput(f"{what} are missing; got None.")
+    if issparse(values) or (isinstance(values, torch.Tensor) and values.layout != torch.strided):
+        raise InvalidInput(
+            f"{what} are sparse, which engines cannot take; make them dense (.toarray()), or "
+            "project them on fewer columns first."
+        )
+    if np.ma.is_masked(values):
+        raise InvalidInput(f"{what} have masked values; fill them or remove those rows first.")
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        values = values.float() if values.dtype == torch.bfloat16 else values  # unknown to NumPy
+    elif hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidInput(
+            f"{what} cannot be made an array: {type(values).__name__} with rows of different "
+            "lengths, or not of numbers."
+        ) from None
+
+
+def as_table(values: Any, what: str) -> NDArray[Any]:
+    """Features: a table of finite numbers, in the type they came in."""
+    array = _array(values, what)
+    if array.ndim != 2 or 0 in array.shape:
+        raise InvalidInput(
+            f"{what} must be a table of shape (rows, columns); got shape {array.shape}."
+        )
+    if array.dtype.kind == "O":  # pandas, where columns differ in type
+        array = _numbers(array, what)
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise InvalidInput(
+            f"{what} must be numbers of up to 64 bits; found {array.dtype}. Turn such columns into "
+            "numbers, or leave them out."
+        )
+    if not bool(np.isfinite(array).all()):
+        raise InvalidInput(
+            f"{what} hold values that are missing or not finite (NaN, infinity); remove or fill "
+            "them first."
+        )
+    return array
+
+
+def _numbers(array: NDArray[Any], what: str) -> NDArray[Any]:
+    try:
+        if not any(isinstance(value, str | bytes) for value in array.ravel().tolist()):
+            return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InvalidInput(
+        f"{what} must be numbers; found text, or values that are missing or no numbers. Turn such "
+        "columns into numbers, or leave them out."
+    )
+
+
+def _column(values: Any, what: str) -> NDArray[Any]:
+    """Labels, one a row and none missing: booleans, whole numbers, other numbers or text."""
+    if isinstance(values, list | tuple):
+        # Because NumPy would turn [1, "a"] into text.
+        values = np.fromiter(values, dtype=object, count=len(values))
+    array = _array(values, what)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or len(array) == 0:
+        raise InvalidInput(f"{what} must be one a row; got shape {array.shape}.")
+    if array.dtype.kind == "O":
+        array = _of_one_kind(array, what)
+    if (array.dtype.kind == "U" and bool((array == "").any())) or (
+        array.dtype.kind == "f" and not bool(np.isfinite(array).all())
+    ):
+        raise InvalidInput(_MISSING.format(what))
+    return array
+
+
+def _of_one_kind(array: NDArray[Any], what: str) -> NDArray[Any]:
+    kinds = {_kind(value) for value in array.tolist()}
+    if "missing" in kinds:
+        raise InvalidInput(_MISSING.format(what))
+    try:
+        if len(kinds) == 1:
+            (kind,) = kinds
+            return array.astype({"bool": bool, "int": np.int64, "text": str, "float": float}[kind])
+        if kinds == {"int", "float"}:
+            return array.astype(np.float64)
+    except (KeyError, OverflowError):
+        pass
+    raise InvalidInput(
+        f"{what} must be all whole numbers, all text or all booleans; found "
+        f"{' and '.join(sorted(kinds))}."
+    )
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, Integral):
+        return "int"
+    if isinstance(value, Real):
+        return "float" if math.isfinite(value) else "missing"
+    # pandas has two more words for None.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return "missing"
+    return type(value).__name__
+
+
+def as_class_labels(values: Any, what: str) -> NDArray[Any]:
+    labels = _column(values, what)
+    if labels.dtype.kind == "f":
+        if bool((labels != np.round(labels)).any()) or bool((np.abs(labels) > 2**53).any()):
+            raise InvalidInput(
+                f"{what} must name classes, and found numbers that are not whole; to predict "
+                "values, say task='values'."
+            )
+        return labels.astype(np.int64)
+    if labels.dtype.kind not in "biuU":
+        raise InvalidInput(f"{what} must be whole numbers, text or booleans; found {labels.dtype}.")
+    return labels
+
+
+def as_values(values: Any, what: str) -> NDArray[Any]:
+    numbers = _column(values, what)
+    if numbers.dtype.kind not in "iuf":
+        raise InvalidInput(
+            f"{what} must be numbers for task='values'; found {numbers.dtype}. To predict "
+            "classes, say task='classes'."
+        )
+    return numbers.astype(np.float64)
