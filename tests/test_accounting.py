@@ -240,7 +240,7 @@ def test_random_stopping_in_the_currency_dominates_its_epsilon_and_delta() -> No
     event = RandomStopping(trial=BASE, expected_trials=10)
     slack = 1e-6
     paid = accounting.price(event, slack=slack)
-    epsilon = accounting.rdp_epsilon([event], slack)
+    epsilon = accounting.sealed_bound(event, slack).epsilon
     # (epsilon, slack)-DP allows hit = slack + (1 - slack) * randomised response's at every test.
     for other in np.linspace(0, 1.5 * epsilon, 40):
         response = max(0.0, float(expit(epsilon)) - math.exp(other) * float(expit(-epsilon)))
@@ -340,7 +340,9 @@ def test_the_statement_names_the_accountant_it_used() -> None:
 
     sealed = RandomStopping(trial=SAMPLED, expected_trials=10)
     alone, composed = say([sealed]), say([sealed, BASE], adaptive=False)
-    assert alone.epsilon == accounting.rdp_epsilon([sealed], DELTA)
+    assert alone.epsilon == accounting.sealed_bound(sealed, DELTA).epsilon
+    assert alone.epsilon == pytest.approx(2.8712, abs=1e-4)
+    assert alone.epsilon < accounting.rdp_epsilon([sealed], DELTA)
     assert alone.sampler == "Poisson sampling at rate 0.01"
     assert any("stay secret" in note for note in alone.caveats)
     assert any("loose" in note for note in composed.caveats)
@@ -353,15 +355,27 @@ def test_the_statement_of_nothing_is_epsilon_zero() -> None:
     assert nothing.sampler == "no rows were used"
 
 
-def test_replace_one_of_a_sealed_search_is_group_privacy_of_two() -> None:
-    sealed = RandomStopping(trial=BASE, expected_trials=10)
+def test_replace_one_of_a_sealed_search_of_sampled_trials_is_group_privacy_of_two() -> None:
+    sealed = RandomStopping(trial=SAMPLED, expected_trials=10)
     stated = say([sealed]).replace_one_epsilon
     half = stated / 2
-    # (half, d)-DP twice is (2 half, d (1 + e^half))-DP.
-    shares = np.geomspace(1e-12, DELTA, 200)
-    deltas = [d for d in shares if accounting.rdp_epsilon([sealed], d) <= half]
-    assert min(deltas) * (1 + math.exp(half)) <= DELTA
-    assert stated > 2 * accounting.rdp_epsilon([sealed], DELTA)
+    # (half, d)-DP twice is (2 half, d (1 + e^half))-DP; this is the largest such d.
+    share = DELTA / (1 + math.exp(half))
+    assert accounting.sealed_bound(sealed, share).epsilon <= half
+    assert stated > 2 * accounting.sealed_bound(sealed, DELTA).epsilon
+    assert stated < 3 * accounting.sealed_bound(sealed, DELTA).epsilon
+
+
+def test_replace_one_of_a_sealed_search_doubles_the_mu_of_its_trials() -> None:
+    """And no more: the bound once more, maximised on a grid, for trials of twice the mu."""
+    sealed = RandomStopping(trial=BASE, expected_trials=10)
+    stated = say([sealed]).replace_one_epsilon
+    z = np.linspace(-6, 6, 200_001)
+    gains = 2 * np.log((0.1 + 0.9 * norm.cdf(0.2 - z)) / (0.1 + 0.9 * norm.cdf(-z)))
+    one_trial = dp_accounting.get_epsilon_gaussian(1 / 0.2, DELTA / 10)
+    assert stated == pytest.approx(one_trial + gains.max(), rel=1e-6)
+    half = accounting.sealed_bound(sealed, DELTA / 3).epsilon  # group privacy costs more
+    assert stated < 2 * half
 
 
 # --- Inputs that once gave a wrong price ------------------------------------------------------
@@ -421,7 +435,7 @@ def test_very_unequal_runs_compose_quickly_and_from_above() -> None:
     [
         RandomStopping(trial=FullBatchRun(steps=1, noise_multiplier=0.02), expected_trials=5),
         RandomStopping(
-            trial=PrivateMean(noise_multiplier=1e8), expected_trials=10, distribution="poisson"
+            trial=PrivateMean(noise_multiplier=1e-8), expected_trials=10, distribution="poisson"
         ),
     ],
 )

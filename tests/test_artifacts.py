@@ -105,14 +105,21 @@ def test_one_process_at_a_time(folder: RunFolder) -> None:
 
 def test_what_did_not_begin_leaves_nothing_but_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "mine.txt").write_text("keep")
+    (tmp_path / "run" / "ledger.db").write_text("keep")
     folder = RunFolder.create(tmp_path / "run")
     folder.write("run.toml", "")
     folder.discard("run.toml", "environment.json")
-    assert [file.name for file in (tmp_path / "run").iterdir()] == ["mine.txt"]
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["ledger.db"]
     fresh = RunFolder.create(tmp_path / "deep" / "run")
     fresh.discard()
     assert not (tmp_path / "deep" / "run").exists()
+
+
+def test_a_folder_with_other_files_is_no_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "private.csv").write_text("1")
+    with pytest.raises(InvalidInput, match=r"holds other files \(private.csv\)"):
+        RunFolder.create(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["private.csv"]
 
 
 def test_the_environment_names_versions(folder: RunFolder) -> None:

@@ -55,6 +55,7 @@ ASKED: list[dict[str, Any]] = [
     {"recipe": {"sampling_rate": 0.1, "optimizer": "adam", "bias": True, "clip_norm": 1e-3}},
     {"recipe": {"sampling_rate": None, "momentum": np.float32(0.5), "free_steps": np.int64(2)}},
     {"preparation": Preparation(unit_rows=False, standardize=True, center_share=0.1)},
+    {"preparation": Preparation(ranges=((18, 90), (-1 / 3, 1e300)))},
     {"space": Space(learning_rate=(1e-7, 1 / 3), steps=(1, 10**6)), "precision": "bfloat16"},
     {"ledger": "postgresql://somebody@/x?host=/tmp", "reuse": "/a b/ü", "device": "cuda:1"},
     {"source": {"source": 'a "b".csv', "label": "y", "classes": ["a", "b"], "rows": 3}},
@@ -93,6 +94,8 @@ def test_a_study_has_a_name_of_its_own_that_seals_what_was_asked() -> None:
     assert first.study.endswith(seal(parse(first.to_toml(), "run.toml")))
     for asked in ({"budget": Budget(1.0, 2e-5)}, {"seed": 1}, {"reuse": "/x"}, {"facts": ("f",)}):
         assert make_config(**asked).study.split("-")[1] != first.study.split("-")[1]
+    ranges = {"preparation": Preparation(ranges=((0, 1),))}
+    assert make_config(**ranges).study.split("-")[1] != first.study.split("-")[1]
     for free in ({"ledger": "/x"}, {"device": "cuda"}, {"source": {"source": "demo"}}):
         assert make_config(**free).study.split("-")[1] == first.study.split("-")[1]
 
@@ -130,7 +133,7 @@ def test_a_misspelt_option_of_a_method_or_score_is_named() -> None:
         search_from({"method": "grid"})
     with pytest.raises(InvalidInput, match="no setting trails"):
         search_from({"method": "paper-line", "trails": 4})
-    with pytest.raises(InvalidInput, match="score must be one of"):
+    with pytest.raises(InvalidInput, match="kind must be one of"):
         score_from({"kind": "exact"})
     with pytest.raises(InvalidInput, match="no setting share"):
         score_from({"kind": "public", "share": 0.1})

@@ -170,6 +170,7 @@ def test_no_public_attribute_holds_rows() -> None:
     assert not any(isinstance(value, np.ndarray | torch.Tensor) for value in public.values())
     assert sorted(public) == [
         "classes",
+        "column_names",
         "columns",
         "count",
         "fingerprint",
@@ -263,6 +264,39 @@ def test_other_rows_that_do_not_fit_are_refused(which: str, pair: Any, message: 
     with pytest.raises(InvalidInput, match=message) as caught:
         make(**{which: pair})
     assert which in str(caught.value)
+
+
+# Names of columns
+
+
+def test_a_frame_brings_the_names_of_its_columns() -> None:
+    frame = pd.DataFrame(FEATURES, columns=["age", "dose"])
+    data = make(features=frame)
+    assert data.column_names == ("age", "dose")
+    assert data.public_facts[2] == "the names of the columns, taken from the data"
+    assert [part.column_names for part in data.held_out(2)] == [("age", "dose")] * 2
+    assert make(column_names=["x", "y"]).column_names == ("x", "y")
+
+
+@pytest.mark.parametrize("columns", [[0, 1], ["a", 1], ["a", "a"], [("a", "b"), ("a", "c")]])
+def test_names_that_find_no_column_are_none(columns: Any) -> None:
+    assert make(features=pd.DataFrame(FEATURES, columns=columns)).column_names == ()
+    assert make().column_names == ()
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "a"], ["a", 1], "ab"])
+def test_declared_names_must_be_one_a_column(names: Any) -> None:
+    with pytest.raises(InvalidInput, match="column_names must be 2 different names"):
+        make(column_names=names)
+
+
+@pytest.mark.parametrize("which", ["test", "public"])
+def test_other_frames_are_matched_by_name(which: str) -> None:
+    frame = pd.DataFrame(FEATURES, columns=["a", "b"])
+    data = make(features=frame, **{which: (frame[["b", "a"]] * 2, LABELS)})
+    np.testing.assert_array_equal(data._parts[which].features, FEATURES * 2)
+    with pytest.raises(InvalidInput, match=f"the table of {which} rows lacks the columns b and"):
+        make(features=frame, **{which: (frame.rename(columns={"b": "c"}), LABELS)})
 
 
 # Values
@@ -360,7 +394,7 @@ def test_features_that_are_no_table_of_numbers_are_refused(features: Any, messag
         ([2**70, 1, 0], "found int"),
         (np.array([1, 2, 3], dtype="datetime64[s]"), "whole numbers, text or booleans"),
         ([1j, 2j, 3j], "complex"),
-        ([4, 4, 4], "same label"),
+        ([4, 4, 4], r"same label.* with classes in \[data\] of a --config file \(classes= in"),
     ],
 )
 def test_labels_that_name_no_classes_are_refused(labels: Any, message: str) -> None:

@@ -146,7 +146,7 @@ def test_an_npz_of_other_contents_is_refused(
 
 def test_a_label_column_makes_no_sense_for_an_npz(tmp_path: Path) -> None:
     path = save_npz(tmp_path / "a.npz", X_train=FEATURES, y_train=[0, 1, 0])
-    with pytest.raises(InvalidInput, match="leave label out"):
+    with pytest.raises(InvalidInput, match="leave out --label"):
         load_data(path, label="y")
 
 
@@ -230,8 +230,10 @@ def test_the_kind_of_labels_in_a_csv_is_what_they_look_like(
     ("text", "label", "message"),
     [
         (CSV, "kind", "no column of labels 'kind'; found the columns a, label, b"),
+        (CSV, "kind", r"with --label \(label= in Python\)"),
         ("a,b\n1,2\n", None, "no column of labels 'label'; found the columns a, b"),
-        ("5.1,3.5,0\n4.9,3.0,1\n", None, "line of column names missing"),
+        ("a;label\n1,5;x\n2,5;y\n", None, "separated by commas"),
+        ("a\tlabel\n1\tx\n2\ty\n", None, "separated by commas"),
         (CSV, "a", "the column 'label' .* must be numbers.* found string"),
         ("a,label\n,1\n2,2\n", None, "the column 'a' .* has missing values"),
         ("a,label\n1,1\n2,\n", None, "the column 'label' .* has missing values"),
@@ -259,6 +261,31 @@ def test_a_message_about_a_torn_line_does_not_quote_it(tmp_path: Path) -> None:
         load_data(save_csv(tmp_path / "a.csv", "a,label\n1,2\nsecret77\n"))
     assert "secret77" not in str(caught.value)
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("label", [None, "0"])
+@pytest.mark.parametrize(
+    "text", ["5.125,secret77,0\n4.9,3.0,1\n", "secret77,-1e3\nb,2\n", "secret77;5.125\nb;2\n"]
+)
+def test_a_first_line_of_data_is_noticed_and_not_quoted(
+    tmp_path: Path, text: str, label: str | None
+) -> None:
+    path = save_csv(tmp_path / "a.csv", text)
+    for read in (lambda: load_data(path, label=label), lambda: read_features(path, 2, label)):
+        with pytest.raises(InvalidInput, match=r"Add a line with names|commas") as caught:
+            read()
+        assert not any(cell in str(caught.value) for cell in ("secret77", "5.125", "-1e3"))
+
+
+@pytest.mark.parametrize("text", ["größe,label\n1,x\n2,y\n", "a,label\n1,müde\n2,wach\n"])
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_text_that_is_not_utf_8_is_refused(tmp_path: Path, text: str, encoding: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode(encoding))
+    with pytest.raises(InvalidInput, match="save the file as UTF-8"):
+        load_data(path)
+    path.write_bytes(text.encode("utf-8-sig"))
+    assert load_data(path).count == 2
 
 
 def test_a_parquet_keeps_types(tmp_path: Path) -> None:
@@ -339,6 +366,33 @@ def test_new_rows_may_come_with_or_without_labels(tmp_path: Path) -> None:
         read_features(named, 2)
     with pytest.raises(InvalidInput, match="columns"):
         read_features(plain, 0)
+
+
+def test_columns_of_new_rows_are_found_by_name(tmp_path: Path) -> None:
+    data = load_data(save_csv(tmp_path / "a.csv"))
+    assert data.column_names == ("a", "b")
+    turned = save_csv(tmp_path / "b.csv", "b,label,a\n2,x,1\n4,y,3\n6.5,x,5\n")
+    np.testing.assert_array_equal(read_features(turned, data.column_names), FEATURES)
+    np.testing.assert_array_equal(read_features(turned, 2), FEATURES[:, ::-1])
+    for text, message in (
+        ("a,label\n1,x\n", r"b\.csv' lacks the columns b; .* trained on: a, b\."),
+        ("a,c,label\n1,2,x\n", "lacks the columns b and has besides the columns c;"),
+        ("a,b,c\n1,2,3\n", "b.csv' has besides the columns c;"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            read_features(save_csv(turned, text), data.column_names)
+    np.save(tmp_path / "c.npy", FEATURES)  # without names, only the number of columns is checked
+    np.testing.assert_array_equal(read_features(tmp_path / "c.npy", ("a", "b")), FEATURES)
+    with pytest.raises(InvalidInput, match="the model takes 4 columns"):
+        read_features(tmp_path / "c.npy", tuple("abcd"))
+
+
+def test_every_number_of_a_list_has_a_name(tmp_path: Path) -> None:
+    path = save_parquet(tmp_path / "a.parquet", v=[[1, 2], [3, 4]], a=[5, 6], label=[0, 1])
+    assert load_data(path).column_names == ("v[0]", "v[1]", "a")
+    turned = save_folder(tmp_path / "d", a=[5, 6], v=[[1, 2], [3, 4]])
+    found = read_features(turned, ("v[0]", "v[1]", "a"))
+    np.testing.assert_array_equal(found, [[1, 2, 5], [3, 4, 6]])
 
 
 # Saved folders and the hub

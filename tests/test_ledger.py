@@ -306,7 +306,7 @@ def test_a_run_without_noise_to_speak_of_is_refused(ledger: Ledger) -> None:
 def test_a_sealed_search_alone_is_reported_by_its_own_profile(ledger: Ledger) -> None:
     sealed = RandomStopping(trial=SMALL, expected_trials=3)
     ledger.reserve(sealed, purpose="sealed search", fingerprint=ROWS)
-    profile = accounting.rdp_epsilon([sealed], 1e-5)
+    profile = accounting.sealed_bound(sealed, 1e-5).epsilon
     assert ledger.state().guarantee().epsilon == ledger.state().spent_epsilon == profile
     with pytest.raises(BudgetExceeded):  # in company its price is loose, and uses everything
         pay(ledger)

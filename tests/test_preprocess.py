@@ -135,8 +135,8 @@ def test_in_words_names_what_is_done() -> None:
     assert Preprocessing(unit_rows=False).in_words() == "features as given"
     assert Preprocessing().in_words() == "rows scaled to unit length"
     assert FULL.in_words() == (
-        "columns standardised with numbers from public rows, rows scaled to unit length, a private "
-        "mean subtracted"
+        "columns shifted and scaled by public numbers, rows scaled to unit length, a private mean "
+        "subtracted"
     )
 
 

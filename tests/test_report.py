@@ -1,6 +1,8 @@
 """Pictures, model cards and the live view: what they say, on tiny studies."""
 
+import io
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from dptune import (
     HeldOutScore,
     LinearScaling,
     PaperLine,
+    Preparation,
     PublicScore,
     RandomSearch,
     Space,
@@ -101,7 +104,7 @@ def test_the_landscape_is_labelled(folders: dict[str, Path]) -> None:
         "fitted curve",
         "top expected by the law (±1 sd)",
         "top after the scores (±1 sd)",
-        "score of a trial (±1 sd)",
+        "score of a trial (±1 sd: paid noise\nand how much equal trials differ)",
         "final run: r = ",
         "share of the budget (% of mu squared)",
         "3 × sweep",
@@ -119,6 +122,50 @@ def test_each_kind_of_study_has_its_own_words(folders: dict[str, Path]) -> None:
     assert "best of its sweep" in shown["paper-line"]
     for name in ("unit-noise", "random-search"):
         assert "no trials: what was chosen" in shown[name] and "sweep" not in shown[name]
+
+
+def cut_off(out: Path, doing: str, **asked: Any) -> Path:
+    """A study that was killed when it said that it was `doing` this, and resumed."""
+    data = Data(*rows(0, 400))
+
+    def watch(progress: Progress) -> None:
+        if progress.doing.startswith(doing):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dptune.tune(None, data, budget=Budget(2.0, 1e-4), out=out, watch=watch, **asked)
+    dptune.resume(out, data)
+    return out
+
+
+@pytest.mark.parametrize("doing", ["sweep: training", "sweep: comparing"])
+def test_where_no_trial_was_scored_the_picture_says_so(doing: str, tmp_path: Path) -> None:
+    record = Record.read(cut_off(tmp_path / "run", doing))
+    figure = draw(record)
+    assert "no trial was scored" in texts(figure) and "score of a trial" not in texts(figure)
+    low, high = figure.axes[0].get_xlim()
+    assert low < record.final.plan.total_step_size < high
+    assert len(figure.axes[0].get_xticks()) > 1 and not len(figure.axes[0].get_yticks())
+
+
+@pytest.mark.parametrize(
+    "space", [Space(), Space(steps=(5, 10)), Space(learning_rate=(1.0, 1.0), steps=(5, 5))]
+)
+@pytest.mark.parametrize("search", [LinearScaling(), RandomSearch()])
+def test_labels_of_ticks_do_not_run_together(search: Any, space: Space, tmp_path: Path) -> None:
+    data, out = Data(*rows(0, 400)), tmp_path / "run"
+    dptune.tune(None, data, budget=Budget(2.0, 1e-4), search=search, space=space, out=out)
+    figure = draw(Record.read(out))
+    figure.savefig(io.BytesIO(), format="png")  # lays everything out
+    left = figure.axes[0]
+    for axis in (left.xaxis, *(above.xaxis for above in left.child_axes)):  # type: ignore[attr-defined]
+        boxes = sorted(
+            (label.get_window_extent() for label in axis.get_ticklabels() if label.get_text()),
+            key=lambda box: box.x0,
+        )
+        assert boxes
+        for one, next_one in pairwise(boxes):
+            assert one.x1 < next_one.x0
 
 
 def test_the_top_of_the_landscape_is_where_the_final_run_went(folders: dict[str, Path]) -> None:
@@ -151,6 +198,22 @@ def test_a_card_tells_data_trials_settings_and_promise(folders: dict[str, Path])
         assert f"## {heading}\n" in card
     assert "- the number of rows (400), taken from the data" in card
     assert "None: the method chooses without looking" in model_card(folders["unit-noise"])
+
+
+def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_path: Path) -> None:
+    assert "| features | rows scaled to unit length |" in model_card(folders["unit-noise"])
+    data = Data(*rows(0, 400), public=rows(2, 100))
+    asked = Preparation(standardize=True, center_share=0.1)
+    out = tmp_path / "run"
+    dptune.tune(
+        None, data, budget=Budget(2.0, 1e-4), search=UnitNoise(), preparation=asked, out=out
+    )
+    card = model_card(out)
+    assert (
+        "| features | columns shifted and scaled by public numbers, rows scaled to unit length, a "
+        "private mean subtracted |"
+    ) in card
+    assert "- the rows that standardise the columns" in card and "as declared |" not in card
 
 
 def test_a_card_never_tells_the_ledger_s_password(folders: dict[str, Path], tmp_path: Path) -> None:

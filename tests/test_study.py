@@ -22,7 +22,6 @@ from dptune.errors import (
     DptuneError,
     FolderProblem,
     InvalidInput,
-    LedgerExists,
     LedgerNotFound,
     WrongDataset,
 )
@@ -509,7 +508,7 @@ def test_a_ledger_that_lies_in_the_folder_is_neither_replaced_nor_removed(tmp_pa
     study(out, data, search=UnitNoise())
     (out / "run.toml").unlink()
     before = (out / "ledger.db").read_bytes()
-    with pytest.raises(LedgerExists):
+    with pytest.raises(InvalidInput, match="holds other files"):
         study(out, data)
     assert (out / "ledger.db").read_bytes() == before
     # One that nothing was paid from is taken, with the budget it has, and left where it is.
@@ -621,7 +620,9 @@ def test_legs_that_were_cut_off_are_told_even_after_several_crashes(tmp_path: Pa
         resume(out, data, watch=watch)
     result = resume(out, data)
     (note,) = (note for note in result.notes if "cut off" in note)
-    assert note.startswith("2 of 5 legs")
+    assert note.startswith("legs of the final run that were cut off: 2 of 5")
+    assert result.final.plan.steps == 12  # of 20
+    assert math.isclose(result.final.mu**2, 0.6 * 0.979 * BUDGET.mu_squared(), rel_tol=1e-6)
     state = Ledger.open(str(out / "ledger.db")).state()
     left = [p.purpose.split(" (")[0] for p in state.counted if p.state == "started"]
     assert left == ["final run, leg 2", "final run, leg 4"]  # what is lost is not called done
@@ -636,13 +637,20 @@ def test_trials_and_scores_that_were_cut_off_are_lost_and_the_study_goes_on(
     result = resume(tmp_path / "trials", data)
     assert [trial.lost for trial in result.trials] == [True] * 3
     assert result.guarantee.mu**2 <= BUDGET.mu_squared()  # lost is paid all the same
-    assert math.isclose(result.guarantee.mu**2, BUDGET.mu_squared(), rel_tol=1e-9)
+    # Scores that nobody could need any more were given back.
+    assert math.isclose(result.guarantee.mu**2, 0.995 * BUDGET.mu_squared(), rel_tol=1e-9)
+    assert "their noisy scores" not in result.guarantee.releases
+    assert any(note.startswith("trials that were cut off: 3 of 3") for note in result.notes)
+    assert any(note.startswith("no trial has a score") for note in result.notes)
     assert len(spied.runs) == 5
     stop_after(tmp_path / "scores", data, "sweep: comparing")
     result = resume(tmp_path / "scores", data)
     assert [trial.score for trial in result.trials] == [None] * 3
     stop_after(tmp_path / "census", data, "counting rows")
-    assert resume(tmp_path / "census", data).census is None
+    result = resume(tmp_path / "census", data)
+    assert result.census is None
+    assert "the counts of rows were cut off: paid for, and lost to the search" in result.notes
+    assert not any("counts of rows" in released for released in result.guarantee.releases)
     asked = {"preparation": Preparation(center_share=0.1)}
     stop_after(tmp_path / "mean", data, "private mean", **asked)
     assert resume(tmp_path / "mean", data).model.preprocessing.center is None

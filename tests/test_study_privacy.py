@@ -293,7 +293,8 @@ def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
     data, planned = make_data(), outline(make_data(), make_config(budget=Budget(0.5, 1e-5)))
     spent = Price(BUDGET.mu_squared())
     event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
-    assert state(planned, data, [event], spent, 0, ()).epsilon == pytest.approx(2.0)
+    promise = state(planned, data, [event], spent, 0, (), counted=True, scored=True)
+    assert promise.epsilon == pytest.approx(2.0)
 
 
 # Whatever was changed between the beginning and a resume.

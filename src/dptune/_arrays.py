@@ -2,6 +2,8 @@
 infinite, one kind of label."""
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -75,6 +77,37 @@ def _numbers(array: NDArray[Any], what: str) -> NDArray[Any]:
     )
 
 
+def names_of(values: Any) -> tuple[str, ...]:
+    """The names of the columns of what has `.columns`, as pandas; empty unless all are text."""
+    columns = getattr(values, "columns", ())
+    names = tuple(columns) if isinstance(columns, Iterable) else ()
+    # str, because NumPy has text of its own kind.
+    return tuple(map(str, names)) if all(isinstance(name, str) for name in names) else ()
+
+
+def places(wanted: Sequence[str], found: Sequence[str], what: str) -> list[int]:
+    """Where each wanted column is among those found, which must be the same in any order."""
+    missing = list(Counter(wanted) - Counter(found))
+    more = list(Counter(found) - Counter(wanted))  # a name that occurs twice among them
+    if missing or more:
+        problems = [
+            f"{verb} the columns {listed(names)}"
+            for verb, names in (("lacks", missing), ("has besides", more))
+            if names
+        ]
+        raise InvalidInput(
+            f"{what} {' and '.join(problems)}; columns are matched by name, so give those that the "
+            f"model was trained on: {listed(wanted)}."
+        )
+    numbers = {name: number for number, name in enumerate(found)}
+    return [numbers[name] for name in wanted]
+
+
+def listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:20])
+    return shown if len(names) <= 20 else f"{shown}, ... ({len(names)} in all)"
+
+
 def _column(values: Any, what: str) -> NDArray[Any]:
     """Labels, one a row and none missing: booleans, whole numbers, other numbers or text."""
     if isinstance(values, list | tuple):
@@ -133,7 +166,7 @@ def as_class_labels(values: Any, what: str) -> NDArray[Any]:
         if bool((labels != np.round(labels)).any()) or bool((np.abs(labels) > 2**53).any()):
             raise InvalidInput(
                 f"{what} must name classes, and found numbers that are not whole; to predict "
-                "values, say task='values'."
+                "values, say task='values' (in [data] of a --config file, or in Python)."
             )
         return labels.astype(np.int64)
     if labels.dtype.kind not in "biuU":
@@ -146,6 +179,6 @@ def as_values(values: Any, what: str) -> NDArray[Any]:
     if numbers.dtype.kind not in "iuf":
         raise InvalidInput(
             f"{what} must be numbers for task='values'; found {numbers.dtype}. To predict "
-            "classes, say task='classes'."
+            "classes, say task='classes' (in [data] of a --config file, or in Python)."
         )
     return numbers.astype(np.float64)

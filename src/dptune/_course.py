@@ -6,6 +6,7 @@ no result may have touched rows, so it stays paid and is never run again.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -23,7 +24,7 @@ from dptune.engines.rows import MemoryRows
 from dptune.errors import FolderProblem
 from dptune.executors import Executor
 from dptune.plan import TrainPlan
-from dptune.preprocess import Preprocessing, private_mean, standardization
+from dptune.preprocess import Preprocessing, from_ranges, private_mean, standardization
 from dptune.privacy import Receipt
 from dptune.score import UnpaidScore
 from dptune.search.base import Census, Schedule, Situation, Stage
@@ -76,9 +77,12 @@ class Course:
     def prepare(self) -> Preprocessing:
         """How features are prepared: by public numbers, and a private mean where one is paid."""
         asked = self.outline.config.preparation
-        plain = Preprocessing(unit_rows=asked.unit_rows)
+        plain = Preprocessing()
         if asked.standardize:
-            plain = replace(standardization(self.data.public_features()), unit_rows=asked.unit_rows)
+            plain = standardization(self.data.public_features())
+        elif asked.ranges:
+            plain = from_ranges(asked.ranges)
+        plain = replace(plain, unit_rows=asked.unit_rows)
         if self.outline.mean is None:
             return plain
         stored = self.folder.read_tensors(_MEAN)
@@ -275,14 +279,15 @@ class Course:
         notes = list(setting.notes)
         if lost := len(plans) - len(done):
             notes.append(
-                f"{lost} of {len(plans)} legs of the final run were cut off: paid for, and lost to "
-                "the model"
+                f"legs of the final run that were cut off: {lost} of {len(plans)}; paid for, and "
+                "lost to the model"
             )
+        steps = sum(plans[leg - 1].steps for leg in done) or setting.steps
         record = Trial(
             number=len(trials) + 1,
             stage=stage.name,
-            plan=self.outline.plan(setting, stage),
-            mu=stage.mu,
+            plan=replace(self.outline.plan(setting, stage), steps=steps),
+            mu=stage.mu * math.sqrt(len(done) / len(plans)),
             notes=tuple(notes),
         )
         if model is None:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
+from dptune._arrays import listed
 from dptune.errors import InvalidInput, MissingExtra
 
 DEFAULT_LABEL = "label"
@@ -39,8 +40,8 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
 class Part:
-    """Some rows. `columns` are the names of the features, `classes` those of numbered labels;
-    a table's labels may be missing in some rows as long as nobody needs them."""
+    """Some rows. `columns` are the names of the features, one each, `classes` those of numbered
+    labels; a table's labels may be missing in some rows as long as nobody needs them."""
 
     features: NDArray[Any]
     labels: NDArray[Any] | None
@@ -60,11 +61,6 @@ class Source:
     parts: Mapping[str, Callable[[], Part]]
     contents: str
     columns: Sequence[str] | None = None  # of a table that names them, the labels' included
-
-
-def listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:20])
-    return shown if len(names) <= 20 else f"{shown}, ... ({len(names)} in all)"
 
 
 @contextmanager
@@ -151,14 +147,52 @@ def _column_number(label: str | None, columns: int) -> int:
     if 0 <= number < columns:
         return number
     raise InvalidInput(
-        f"label must be the number of a column of the .npy table, from 0 to {columns - 1}; got "
-        f"{label!r}."
+        "--label (label= in Python) must be the number of a column of the .npy table, from 0 to "
+        f"{columns - 1}; got {label!r}."
     )
 
 
 def _from_csv(path: Path, label: str | None) -> Source:
     with reading(path):
-        return _from_table(csv.read_csv(path), path, label or DEFAULT_LABEL)
+        _must_be_separated_by_commas(path)
+        table = csv.read_csv(path)
+        # Checked before any message shows the names: a first line of data is private.
+        if any(_is_number(name) for name in table.column_names):
+            raise InvalidInput(
+                f"the first line of {str(path)!r} must name the columns, and looks like data: it "
+                "has numbers. Add a line with names; a name cannot be a number."
+            )
+        if any(pa.types.is_binary(kind) for kind in table.schema.types):
+            raise _not_utf8(path)
+        return _from_table(table, path, label or DEFAULT_LABEL)
+
+
+def _must_be_separated_by_commas(path: Path) -> None:
+    """By the first line alone: with decimal commas, the others seem torn and cannot be read."""
+    with path.open("rb") as file:
+        try:
+            head = file.readline().decode()
+        except UnicodeDecodeError:
+            raise _not_utf8(path) from None
+    if "," not in head and (";" in head or "\t" in head):
+        raise InvalidInput(
+            f"the columns of {str(path)!r} must be separated by commas; its first line has none, "
+            "but semicolons or tabs. Save it again with commas (and a point in numbers)."
+        )
+
+
+def _not_utf8(path: Path) -> InvalidInput:
+    return InvalidInput(
+        f"the text in {str(path)!r} is not UTF-8, so it cannot be read; save the file as UTF-8."
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _from_parquet(path: Path, label: str | None) -> Source:
@@ -169,8 +203,6 @@ def _from_parquet(path: Path, label: str | None) -> Source:
 def _from_table(table: Any, path: Path, label: str) -> Source:
     names = table.column_names
     contents = f"the columns {listed(names)}"
-    if all(re.fullmatch(r"[-+.\deE]+", name) for name in names):
-        contents += " (is the line of column names missing?)"
     return Source({"train": partial(_table_part, table, str(path), label)}, contents, names)
 
 
@@ -242,11 +274,21 @@ def _table_part(table: Any, where: str, label: str, classes: tuple[str, ...] = (
     if not features:
         raise InvalidInput(f"{where!r} has no columns besides {label!r}; features are needed.")
     blocks = [_numbers(table.column(name), name, where) for name in features]
+    columns = [
+        each
+        for name, block in zip(features, blocks, strict=True)
+        for each in _each_name(name, table.column(name).type, block.shape[1])
+    ]
     labels, gaps = None, False
     if label in names:
         column = table.column(label)
         labels, gaps = column.to_numpy(), column.null_count > 0
-    return Part(np.concatenate(blocks, axis=1), labels, tuple(features), classes, gaps)
+    return Part(np.concatenate(blocks, axis=1), labels, tuple(columns), classes, gaps)
+
+
+def _each_name(name: str, kind: Any, width: int) -> list[str]:
+    """A column of lists is as many features."""
+    return [f"{name}[{number}]" for number in range(width)] if _is_list(kind) else [name]
 
 
 def _numbers(column: Any, name: str, where: str) -> NDArray[Any]:
@@ -272,7 +314,8 @@ def _numbers(column: Any, name: str, where: str) -> NDArray[Any]:
     if not number:
         raise InvalidInput(
             f"the column {name!r} of {where!r} must be numbers, or lists of numbers; found {kind}. "
-            f"Leave it out or turn it into numbers; if it holds the labels, say label={name!r}."
+            f"Leave it out or turn it into numbers; if it holds the labels, say --label {name!r} "
+            f"(label={name!r} in Python)."
         )
     return np.asarray(column.to_numpy()).reshape(rows, width)
 

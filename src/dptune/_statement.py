@@ -34,18 +34,21 @@ def state(
     spent: Price,
     others: int,
     notes: tuple[str, ...],
+    *,
+    counted: bool,
+    scored: bool,
 ) -> Guarantee:
     """What a study may promise for all of `events`; `others` payments from its ledger are not among
-    them."""
+    them. `counted` and `scored`: whether there are counts of rows and scores to release."""
     config = planned.config
     releases = ["the final model"]
     if planned.schedule.sweeps or config.reuse:
         releases.append("the models and settings of all trials")
-        if config.score.kind in ("noisy", "held-out"):
+        if scored and config.score.kind in ("noisy", "held-out"):
             releases.append("their noisy scores")
-    if planned.schedule.census:
-        counted = ["class"] * planned.has_classes + ["length"] * (not planned.facts.unit_rows)
-        releases.append(f"noisy counts of rows by {' and by '.join(counted)}")
+    if counted:
+        by = ["class"] * planned.has_classes + ["length"] * (not planned.facts.unit_rows)
+        releases.append(f"noisy counts of rows by {' and by '.join(by)}")
     if planned.mean:
         releases.append("a noisy mean of the rows")
     public = list(data.public_facts)
@@ -57,13 +60,20 @@ def state(
         public.append("the rows that score the trials")
     if config.preparation.standardize:
         public.append("the rows that standardise the columns")
+    public += ["the ranges of the columns, as declared"] * bool(config.preparation.ranges)
     caveats = [_FLOATING_POINT]
+    if config.budget.delta * planned.count > 1:
+        caveats.append(
+            f"delta is above one in {planned.count:,}, the number of rows: publishing a whole row "
+            "now and then would keep this promise; take a smaller one"
+        )
     if others:
         caveats.append(
             f"{others} other payments were made for the same data set; the ledger states what all "
             "of them promise together"
         )
     if isinstance(config.score, UnpaidScore):
+        releases = []
         caveats.append(
             "trials were compared by exact scores on private rows that nobody paid for, as in the "
             "paper: for reproduction, not for release"

@@ -155,7 +155,7 @@ def _files(record: Record, picture: Path) -> None:
     folder = shlex.quote(str(record.folder.path))
     ledger = record.ledger
     own = (
-        "" if record.outline.config.ledger else " (its own: another study of these rows adds to it)"
+        "" if record.outline.config.ledger else " (its own; studies that share rows share --ledger)"
     )
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)

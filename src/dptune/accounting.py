@@ -8,21 +8,25 @@ composed with a failure of probability `slack`, that is, for every epsilon and i
 Such prices add, also when later events are chosen from earlier outputs, as long as each price was
 fixed before its event ran (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023). Where nothing
 at all was chosen from outputs, `direct_epsilon` composes privacy loss distributions, which is
-tighter for sampled runs. Renyi DP is here for comparison and for random stopping.
+tighter for sampled runs. Renyi DP is here for comparison, and for sealed searches where it is
+tighter than `dptune.sealed`'s own bound.
 
 >>> round(price(FullBatchRun(steps=100, noise_multiplier=37.3063)).mu, 6)
 0.268051
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import erfinv, expit, ndtr, ndtri
 
-from dptune import _validate, gdp, sampled
+from dptune import _validate, gdp, rounding, sampled, sealed
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Budget,
@@ -41,7 +45,7 @@ from dptune.privacy import (
 )
 
 if TYPE_CHECKING:
-    from dp_accounting import dp_event
+    from dp_accounting import dp_event, rdp
 
 # A price found by search is below its target by at most this much, relative.
 _CALIBRATION_TOLERANCE = 1e-4
@@ -51,7 +55,6 @@ _LOG_NOISE_FLOOR = math.log(0.1)
 _RDP_ORDERS = [1 + x / 10 for x in range(1, 100)] + [
     float(round(11 * 1.12**k)) for k in range(67) if 11 * 1.12**k < 20_000
 ]
-_SHAPES = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}
 
 
 def default_slack(delta: float) -> float:
@@ -95,10 +98,9 @@ def epsilon(spent: Price, delta: float) -> float:
 
 def epsilon_of(events: Sequence[Event], spent: Price, delta: float) -> float:
     """The epsilon of `events`, for which `spent` was paid: by the sum of prices or, for a sealed
-    search that is alone, by its own profile."""
-    if _sealed_alone(events):
-        return rdp_epsilon(events, delta)
-    return epsilon(spent, delta)
+    search that is alone, by its own bound."""
+    search = _sealed_alone(events)
+    return sealed_bound(search, delta).epsilon if search else epsilon(spent, delta)
 
 
 def fits(events: Sequence[Event], spent: Price, budget: Budget) -> bool:
@@ -107,12 +109,103 @@ def fits(events: Sequence[Event], spent: Price, budget: Budget) -> bool:
         return False
     if spent.mu_squared <= budget.mu_squared(spent.slack):
         return True
-    return _sealed_alone(events) and rdp_epsilon(events, budget.delta) <= budget.epsilon
+    search = _sealed_alone(events)
+    return search is not None and sealed_bound(search, budget.delta).epsilon <= budget.epsilon
 
 
-def _sealed_alone(events: Sequence[Event]) -> bool:
-    parts = _flatten(events)
-    return len(parts) == 1 and isinstance(parts[0], RandomStopping)
+def _sealed_alone(events: Sequence[Event]) -> RandomStopping | None:
+    match _flatten(events):
+        case [RandomStopping() as search]:
+            return search
+    return None
+
+
+@dataclass(frozen=True)
+class SealedBound:
+    """The least epsilon we can prove for a sealed search, how, and what the published bound is."""
+
+    epsilon: float
+    accountant: str
+    published: float  # infinite where Renyi DP gives none
+
+    @property
+    def remark(self) -> str:
+        published = "gives no bound here"
+        if math.isfinite(self.published):
+            published = f"would have been epsilon {rounding.cost(self.published)}"
+        return f"the published bound (Renyi DP, Papernot & Steinke 2022) {published}"
+
+
+@lru_cache(maxsize=256)  # a ledger asks again for every statement
+def sealed_bound(search: RandomStopping, delta: float) -> SealedBound:
+    """The tightest bound we know for a sealed search by itself: the ratio bound or Renyi DP.
+
+    Bounds by privacy profiles (Koskela, Redberg & Wang 2024) are never below the ratio bound, so
+    they are not asked.
+    """
+    delta = _validate.strictly_between(0, 1, delta=delta)
+    steps, mu = _steps_and_gaussian(_trial_parts(search))
+    if not steps:
+        return _gaussian_sealed_bound(search, mu, delta)
+    trials = _trial_count(search)
+    try:
+        # Cut tails are small against delta over the mean, the smallest delta that is read.
+        curve = sampled.trade_off(steps, gaussian_mu=mu, failure=delta / trials.mean)
+        trial = sealed.SampledTrial(curve)
+        by_ratio = sealed.ratio_epsilon(trials, trial, delta)
+    except UnpricedEvent:
+        trial, by_ratio = None, math.inf
+    try:
+        if trials.is_poisson and trial is None:
+            published = rdp_epsilon([search], delta)
+        else:
+            renyi = _renyi_curve(search.trial)
+            published = sealed.renyi_epsilon(trials, renyi, delta, trial=trial)
+    except UnpricedEvent:
+        published = math.inf
+    return _tighter(by_ratio, published)
+
+
+def _gaussian_sealed_bound(search: RandomStopping, mu: float, delta: float) -> SealedBound:
+    if mu > gdp.LARGEST_MU:
+        raise _hopeless()
+    trials = _trial_count(search)
+    by_ratio, published = (
+        sealed.gaussian_epsilon(trials, mu, delta, bound) for bound in ("ratio", "renyi")
+    )
+    return _tighter(by_ratio, published)
+
+
+def _tighter(by_ratio: float, published: float) -> SealedBound:
+    if by_ratio < math.inf and by_ratio <= published:
+        words = "the ratio of trade-off curves, for the best of a random number of trials"
+        return SealedBound(by_ratio, words, published)
+    if published == math.inf:
+        raise _hopeless()
+    words = "Renyi DP of a random number of trials (Papernot & Steinke 2022)"
+    return SealedBound(published, words, published)
+
+
+def _hopeless() -> UnpricedEvent:
+    return UnpricedEvent(
+        "a sealed search with so little noise, or at so small a delta, cannot be priced; add noise "
+        "to its trials, take fewer steps, or use a larger delta or slack."
+    )
+
+
+def _trial_count(search: RandomStopping) -> sealed.TrialCount:
+    return sealed.TrialCount.named(search.distribution, search.expected_trials, search.shape)
+
+
+def _trial_parts(search: RandomStopping) -> list[Event]:
+    parts = _flatten([search.trial])
+    for part in parts:
+        if isinstance(part, Parallel | RandomStopping):
+            raise UnpricedEvent(
+                f"a trial of a sealed search may not contain a {part.kind} event; describe each "
+                "trial as runs, counts and means, one after another."
+            )
+    return parts
 
 
 def replace_one_epsilon(spent: Price, delta: float) -> float:
@@ -144,18 +237,33 @@ def direct_epsilon(events: Iterable[Event], delta: float) -> float:
 
 
 def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
-    """Epsilon through Renyi DP: looser for Gaussian and sampled runs; prices random stopping."""
+    """Epsilon through dp-accounting's Renyi DP: looser than the other accountants here."""
+    delta = _validate.strictly_between(0, 1, delta=delta)
+    with _renyi_accountant(events) as accountant:
+        return float(accountant.get_epsilon(delta)) * (1 + 1e-12)
+
+
+@lru_cache(maxsize=64)  # the same at every delta, and slow
+def _renyi_curve(event: Event) -> sealed.RenyiCurve:
+    with _renyi_accountant([event]) as accountant:
+        values = np.asarray(accountant.rdp, dtype=float)
+        orders = np.asarray(accountant.orders, dtype=float)
+    # An order that did not converge is no bound.
+    return sealed.RenyiCurve(orders, np.where(np.isnan(values), math.inf, values))
+
+
+@contextmanager
+def _renyi_accountant(events: Iterable[Event]) -> Iterator["rdp.RdpAccountant"]:
     from absl import logging
     from dp_accounting import rdp  # slow to import
 
-    delta = _validate.strictly_between(0, 1, delta=delta)
     accountant = rdp.RdpAccountant(_RDP_ORDERS)
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)  # orders that do not converge are left out, not wrong
     try:
         for event in events:
             accountant.compose(_to_dp_event(event))
-        return float(accountant.get_epsilon(delta)) * (1 + 1e-12)
+        yield accountant
     except (ValueError, ArithmeticError) as error:
         raise UnpricedEvent(
             f"Renyi DP cannot price this within double precision ({error}); use more usual noise, "
@@ -217,17 +325,19 @@ def guarantee(
     """
     parts = _flatten(events)
     sharing = sum(needs_slack(part) for part in parts)
-    sealed = sum(isinstance(part, RandomStopping) for part in parts)
+    searches = sum(isinstance(part, RandomStopping) for part in parts)
     if spent is None:
         spent = total(price(part, slack=default_slack(delta)) for part in parts)
     notes = list(caveats)
     bound, replaced = epsilon_of(parts, spent, delta), replace_one_epsilon(spent, delta)
     if not sharing:
         accountant = "Gaussian DP, exact"
-    elif _sealed_alone(parts):
-        accountant = "Renyi DP of a random number of trials (Papernot & Steinke 2022)"
-        replaced = min(replaced, _replace_one_by_profile(parts, delta))
-    elif not adaptive and not sealed:
+    elif (search := _sealed_alone(parts)) is not None:
+        by = sealed_bound(search, delta)
+        accountant = by.accountant
+        notes.append(by.remark)
+        replaced = min(replaced, _replace_one_sealed(search, delta))
+    elif not adaptive and not searches:
         accountant = "one privacy loss distribution for all runs, composed directly"
         bound = direct_epsilon(parts, delta)
         notes.append(
@@ -235,12 +345,12 @@ def guarantee(
             "fixed before the first output was seen"
         )
     else:
-        kinds = ["each sampled run"] if sharing > sealed else []
-        kinds += ["each sealed search"] if sealed else []
+        kinds = ["each sampled run"] if sharing > searches else []
+        kinds += ["each sealed search"] if searches else []
         accountant = f"Gaussian DP that dominates {' and '.join(kinds)}"
-    if sealed:
+    if searches:
         notes.append("the number of trials and the losing trials of a sealed search stay secret")
-    if sealed and len(parts) > 1:
+    if searches and len(parts) > 1:
         notes.append("a sealed search in company counts by its (epsilon, delta): valid, but loose")
     return Guarantee(
         epsilon=bound,
@@ -258,14 +368,29 @@ def guarantee(
     )
 
 
-def _replace_one_by_profile(events: Sequence[Event], delta: float) -> float:
-    """Group privacy of two: 2 epsilon at delta1 (1 + e^epsilon), for a delta1 that keeps this
-    below delta."""
-    guess = 2 * rdp_epsilon(events, delta)
-    if guess > 200:
-        return math.inf
-    bound = rdp_epsilon(events, delta / (1 + math.exp(guess)))
-    return 2 * bound if bound <= guess else math.inf
+def _replace_one_sealed(search: RandomStopping, delta: float) -> float:
+    """An epsilon for two zero-out steps.
+
+    Trials that are mu-GDP are 2 mu-GDP then, and the search is bounded from that. Else it is group
+    privacy of the search: 2 epsilon at delta1 (1 + e^epsilon), for a delta1 that keeps this below
+    delta.
+    """
+    steps, mu = _steps_and_gaussian(_trial_parts(search))
+    if not steps:
+        over = 2 * mu > gdp.LARGEST_MU
+        return math.inf if over else _gaussian_sealed_bound(search, 2 * mu, delta).epsilon
+    guess, found = 2 * sealed_bound(search, delta).epsilon, math.inf
+    for _ in range(2):  # what was found is a better guess
+        if guess > 100:
+            break
+        try:
+            bound = sealed_bound(search, delta / (1 + math.exp(guess))).epsilon
+        except UnpricedEvent:
+            break
+        if bound > guess:
+            break
+        guess = found = bound
+    return 2 * found
 
 
 def describe_sampler(events: Iterable[Event]) -> str:
@@ -325,11 +450,18 @@ def _part_price(part: Event, slack: float) -> Price:
     if isinstance(part, RandomStopping):
         # (epsilon, slack)-DP is randomised response outside a failure; its one corner lies on
         # the curve of this mu.
-        mu = -2 * float(ndtri(expit(-rdp_epsilon([part], slack))))
+        mu = _corner_mu(sealed_bound(part, slack).epsilon)
         if not math.isfinite(mu):
-            raise UnpricedEvent("a sealed search with so little noise protects nobody; add noise.")
+            raise _hopeless()
         return Price(mu * mu * (1 + 1e-12), slack)
     return Price(_gaussian_mu_squared(part))
+
+
+def _corner_mu(epsilon: float) -> float:
+    """The mu with Phi(-mu/2) = 1 / (1 + e^epsilon)."""
+    if epsilon < 1:  # near one half the quantile would lose digits
+        return math.sqrt(8) * float(erfinv(math.tanh(epsilon / 2)))
+    return -2 * float(ndtri(expit(-epsilon)))
 
 
 def _step(run: SampledRun) -> sampled.Step:
@@ -357,8 +489,14 @@ def _to_dp_event(event: Event) -> "dp_event.DpEvent":
         case SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=rate):
             step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
             return dp_event.SelfComposedDpEvent(step, steps)
-        case RandomStopping(trial=trial, expected_trials=mean, distribution=distribution):
-            return dp_event.RepeatAndSelectDpEvent(_to_dp_event(trial), mean, _SHAPES[distribution])
+        case RandomStopping(trial=trial, expected_trials=mean):
+            shape = _trial_count(event).shape
+            if shape < 0:
+                raise UnpricedEvent(
+                    f"dp-accounting knows no sealed search of negative shape; got {shape:g}. Ask "
+                    "sealed_bound instead."
+                )
+            return dp_event.RepeatAndSelectDpEvent(_to_dp_event(trial), mean, shape)
     mu_squared = _gaussian_mu_squared(event)
     return dp_event.GaussianDpEvent(mu_squared**-0.5) if mu_squared else dp_event.NoOpDpEvent()
 

@@ -35,6 +35,9 @@ from dptune.trial import Trial
 
 _PACKAGES = ("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors")
 
+# What an attempt that was killed before it began may leave.
+_EARLY = {"models", "ledger.db", "ledger.db-journal", "environment.json"}
+
 
 class RunFolder:
     """One study on disk."""
@@ -51,6 +54,12 @@ class RunFolder:
             raise InvalidInput(
                 f"{folder.path} holds a run already; continue it with: dptune resume "
                 f"{folder.path}, or give another folder."
+            )
+        strangers = sorted(set(os.listdir(path)) - _EARLY) if os.path.isdir(path) else []
+        if strangers:
+            raise InvalidInput(
+                f"{folder.path} holds other files ({', '.join(strangers[:3])}), and what is in a "
+                "run folder may be published; give a new folder."
             )
         ours = (folder.path / "models", folder.path, *folder.path.parents)
         folder._made = tuple(path for path in ours if not os.path.exists(path))

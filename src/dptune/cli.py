@@ -222,7 +222,10 @@ def tune(
     ] = None,
     reuse: Annotated[
         str | None,
-        typer.Option(help="A run paid from the same ledger whose search serves this one too."),
+        typer.Option(
+            help="A run paid from the same ledger whose search serves this one too; its price "
+            "comes on top."
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be paid and promised; do nothing.")
@@ -300,7 +303,8 @@ def predict(
 
     model = dptune.load(folder)
     label = study.read_config(RunFolder.open(folder)).source.get("label")
-    predictions = model.predict(read_features(data, model.columns, label)).tolist()
+    features = read_features(data, model.column_names or model.columns, label)
+    predictions = model.predict(features).tolist()
     _write_column(out, "prediction", predictions, beside=data)
     _show(
         as_json,
@@ -428,7 +432,8 @@ def budget(
     as_json: AsJson = False,
 ) -> None:
     """Show a ledger: what is spent, what is left, every payment; verifies the whole chain."""
-    ledger = dptune.Ledger.open(where)
+    inside = Path(where) / "ledger.db"  # of a run folder with a ledger of its own
+    ledger = dptune.Ledger.open(str(inside) if inside.exists() else where)
     state = ledger.state()
     if contains is not None and contains not in state.hashes:
         raise LedgerCorrupt(

@@ -6,6 +6,7 @@ A run folder holds the resolved configuration; the same file, or a part of it, c
 
 import hashlib
 import json
+import math
 import re
 import secrets
 import tomllib
@@ -50,12 +51,14 @@ Built = TypeVar("Built")
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is done to features: rows scaled to unit length, columns standardised with public rows,
-    a private mean subtracted for `center_share` of mu^2."""
+    """What is done to features: columns mapped to [-1, 1] from declared `ranges`, each a (low,
+    high), or standardised with public rows; rows scaled to unit length; a private mean subtracted
+    for `center_share` of mu^2."""
 
     unit_rows: bool = True
     standardize: bool = False
     center_share: float = 0.0
+    ranges: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         share = _validate.non_negative(center_share=self.center_share, at_most=0.5)
@@ -64,7 +67,21 @@ class Preparation:
             unit_rows=_validate.flag(unit_rows=self.unit_rows),
             standardize=_validate.flag(standardize=self.standardize),
             center_share=share,
+            ranges=_ranges(self.ranges),
         )
+        if self.ranges and self.standardize:
+            raise InvalidInput(
+                "columns are brought to one scale by declared ranges or by public rows "
+                "(standardize), and both were asked for; leave one out."
+            )
+
+    def must_fit(self, columns: int) -> None:
+        """Refuse ranges that are not one a column."""
+        if self.ranges and len(self.ranges) != columns:
+            raise InvalidInput(
+                f"ranges has {len(self.ranges)} pairs, and the data have {columns} columns of "
+                "features; give one pair (low, high) a column, in their order, none for the label."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +227,28 @@ def build(kind: Callable[..., Built], options: Mapping[str, Any], name: str) -> 
 def default_delta(rows: int) -> float:
     """One in ten times the number of rows: far below the chance of publishing a row outright."""
     return 1.0 / (10 * rows)
+
+
+def _ranges(given: Any) -> tuple[tuple[float, float], ...]:
+    try:
+        pairs = [(_finite(low), _finite(high)) for low, high in given]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(
+            f"ranges must be pairs of finite numbers (low, high), one a column; got {given!r}."
+        ) from None
+    for number, (low, high) in enumerate(pairs, start=1):
+        if not high / 2 - low / 2 > 0:  # half the width is divided by, so it must not vanish
+            raise InvalidInput(
+                f"the range of column {number} goes from {low:g} to {high:g}; give the lower end "
+                "first, and a column that never changes any range around its value."
+            )
+    return tuple(pairs)
+
+
+def _finite(end: Any) -> float:
+    if isinstance(end, bool | str) or not math.isfinite(end):
+        raise ValueError
+    return float(end)
 
 
 def _must_know(plain: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

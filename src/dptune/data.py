@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import _validate
-from dptune._arrays import as_class_labels, as_table, as_values
+from dptune._arrays import as_class_labels, as_table, as_values, names_of, places
 from dptune.engines.rows import MemoryRows
 from dptune.errors import InvalidInput
 from dptune.fingerprint import fingerprint_arrays
@@ -24,6 +24,7 @@ from dptune.preprocess import Preprocessing
 from dptune.privacy import Receipt
 
 TASKS = {"classes": "softmax", "values": "squared"}
+_WITH_CLASSES = "with classes in [data] of a --config file (classes= in Python)"
 _Cache = WeakKeyDictionary[Preprocessing, dict[tuple[str, str, str], MemoryRows]]
 
 
@@ -45,6 +46,8 @@ class Data:
     Features are a table of numbers (NumPy, torch, lists, pandas); they are not copied, so leave
     them alone afterwards. `test` and `public` are (features, labels) pairs. `rows`, `classes` and
     `target_range` are public facts: what is not declared is taken from the data and named so.
+    `column_names` are those of the features, by default a frame's; they are stored with the model,
+    which finds its columns by them.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Data:
         classes: Sequence[Any] | None = None,
         rows: int | None = None,
         target_range: tuple[float, float] | None = None,
+        column_names: Sequence[str] = (),
         fingerprint: str | None = None,
     ) -> None:
         _validate.text(name=name)
@@ -68,6 +72,7 @@ class Data:
         found = (as_class_labels if task == "classes" else as_values)(labels, "the labels")
         _must_fit(found, table, "the labels")
         self.columns = table.shape[1]
+        self.column_names = _names(column_names, features, self.columns)
         self.count = len(table) if rows is None else _validate.whole(1, rows=rows)
         self.classes: tuple[Any, ...] = ()
         self.target_range: tuple[float, float] | None = None
@@ -75,6 +80,8 @@ class Data:
             f"the number of rows ({self.count:,}), {_origin(rows)}",
             f"the number of columns ({self.columns:,}), taken from the data",
         ]
+        if self.column_names:
+            facts.append("the names of the columns, taken from the data")
         if task == "classes":
             _must_be_left_out("target_range", target_range, task)
             self.classes = _list_of_classes(classes, found)
@@ -171,8 +178,8 @@ class Data:
         public, test = self._parts.get("public"), self._parts.get("test")
         if public is None:
             raise InvalidInput(
-                "a public score needs public rows; give them with public=(features, labels), or "
-                "pay for noisy scores."
+                "a public score needs public rows; give them with --public (public= in Python), "
+                "or pay for noisy scores."
             )
         self._must_not_be_private(public)
         if test is not None and np.array_equal(public.features, test.features):
@@ -186,7 +193,7 @@ class Data:
         if "public" not in self._parts:
             raise InvalidInput(
                 "columns are standardised by public rows, and there are none; give them with "
-                "public=(features, labels)."
+                "--public (public= in Python)."
             )
         self._must_not_be_private(self._parts["public"])
         return self._parts["public"].features
@@ -243,7 +250,7 @@ class Data:
         if unknown:
             raise InvalidInput(
                 f"{what} hold {_some(unknown)}, not among the classes ({_some(self.classes)}); "
-                "declare all of them with classes=."
+                f"declare all of them {_WITH_CLASSES}."
             )
         found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
         return found
@@ -253,7 +260,9 @@ class Data:
             raise InvalidInput(
                 f"{which} must be a pair (features, labels); got {type(pair).__name__}."
             )
-        features = as_table(pair[0], f"the {which} features")
+        features, names = as_table(pair[0], f"the {which} features"), names_of(pair[0])
+        if self.column_names and names and names != self.column_names:
+            features = features[:, places(self.column_names, names, f"the table of {which} rows")]
         if features.shape[1] != self.columns:
             raise InvalidInput(
                 f"the {which} features have {features.shape[1]} columns, the private ones "
@@ -306,13 +315,27 @@ def _some(values: Sequence[Any]) -> str:
     return shown if len(values) <= 5 else f"{shown}, ..."
 
 
+def _names(declared: Sequence[str], features: Any, columns: int) -> tuple[str, ...]:
+    names = tuple(declared)
+    if not names:
+        names = names_of(features)
+        # A name that occurs twice finds no column.
+        return names if len(set(names)) == len(names) else ()
+    text = not isinstance(declared, str) and all(isinstance(name, str) for name in names)
+    if not text or len(names) != columns or len(set(names)) != columns:
+        raise InvalidInput(
+            f"column_names must be {columns} different names, one a column; got {len(names)}."
+        )
+    return names
+
+
 def _list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[Any, ...]:
     if declared is None:
         classes = tuple(np.unique(labels).tolist())
         if len(classes) < 2:
             raise InvalidInput(
                 "all rows have the same label, so there is nothing to learn; if there are other "
-                "classes, declare all of them with classes=."
+                f"classes, declare all of them {_WITH_CLASSES}."
             )
         return classes
     if not isinstance(declared, Sequence | np.ndarray) or isinstance(declared, str):
@@ -336,6 +359,6 @@ def _range(declared: tuple[float, float] | None, values: NDArray[Any]) -> tuple[
     if declared is None:
         raise InvalidInput(
             "the targets have no range (all equal, or too far apart); declare one with "
-            "target_range=(low, high)."
+            "target_range in [data] of a --config file (target_range=(low, high) in Python)."
         )
     raise InvalidInput(f"target_range must be (low, high) with low < high; got {declared!r}.")

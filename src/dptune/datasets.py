@@ -13,6 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dptune import _validate
+from dptune._arrays import listed, places
 from dptune._readers import (
     DEFAULT_LABEL,
     NPZ_ARRAYS,
@@ -22,7 +23,6 @@ from dptune._readers import (
     Source,
     from_folder,
     from_hub,
-    listed,
     reading,
 )
 from dptune.data import Data, name_classes
@@ -52,7 +52,9 @@ def load_data(
     """
     opened = _open(source, label)
     if label is not None and _is_npz(source):
-        raise InvalidInput("the labels of an .npz file are its y_train; leave label out.")
+        raise InvalidInput(
+            "the labels of an .npz file are its y_train; leave out --label (label= in Python)."
+        )
     train = _labelled(source, opened, label, "train")
     others = {}
     if test is not None:
@@ -78,15 +80,20 @@ def load_data(
         classes=classes,
         rows=rows,
         target_range=target_range,
+        column_names=train.columns,
         fingerprint=None if _is_hub(source) else _identity(source),
         test=_pair(others.get("test"), by_name),
         public=_pair(others.get("public"), by_name),
     )
 
 
-def read_features(source: str | Path, columns: int, label: str | None = None) -> NDArray[Any]:
-    """New rows for a model of `columns` columns; a column of labels, if there, is left out."""
-    columns = _validate.whole(1, columns=columns)
+def read_features(
+    source: str | Path, columns: int | Sequence[str], label: str | None = None
+) -> NDArray[Any]:
+    """New rows for a model of `columns`: how many, or their names, which a source that names its
+    columns must have, in any order. A column of labels, if there, is left out."""
+    names = tuple(columns) if isinstance(columns, Sequence) else ()
+    columns = _validate.whole(1, columns=len(names) or columns)
     opened = _open(source, label)
     wanted = next((part for part in ("whole", "new", "test", "train") if part in opened.parts), "")
     if not wanted:
@@ -94,7 +101,10 @@ def read_features(source: str | Path, columns: int, label: str | None = None) ->
             f"{str(source)!r} holds no rows to predict (X in an .npz file, the split test of a "
             f"data set); found {opened.contents}."
         )
-    features = opened.parts[wanted]().features
+    part = opened.parts[wanted]()
+    if names and part.columns:
+        return part.features[:, places(names, part.columns, repr(str(source)))]
+    features = part.features
     if wanted == "whole" and features.shape[1] != columns:
         features = opened.parts["train"]().features
     if features.ndim != 2 or features.shape[1] != columns:
@@ -197,7 +207,7 @@ def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: st
     if opened.columns is not None and column not in opened.columns:
         raise InvalidInput(
             f"{str(source)!r} has no column of labels {column!r}; found {opened.contents}. Say "
-            "which it is with label=."
+            "which it is with --label (label= in Python)."
         )
     part = opened.parts[which]()
     if part.labels is None:

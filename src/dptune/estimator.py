@@ -82,7 +82,8 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features, labels = validate_data(fitted, X, y, ensure_min_samples=2)
         check_classification_targets(labels)
         declared = None if self.classes is None else np.unique(column_or_1d(self.classes)).tolist()
-        data = Data(features, labels, classes=declared)
+        names = tuple(getattr(fitted, "feature_names_in_", ()))
+        data = Data(features, labels, classes=declared, column_names=names)
         delta = default_delta(data.count) if self.delta is None else self.delta
         fitted.result_ = tune(
             None,

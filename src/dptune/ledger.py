@@ -120,6 +120,13 @@ class Ledger:
                 "these on their own."
             )
 
+    def must_know(self, fingerprint: str) -> None:
+        """Refuse rows that are not a declared version of the data set."""
+        with self._store.reading() as connection:
+            past = _chain.replay(connection, self.address)
+        if past.keyed(fingerprint) not in past.fingerprints:
+            raise WrongDataset(_wrong_dataset(past.state(), self.address))
+
     def declare(self, fingerprint: str, *, reason: str) -> bool:
         """Say that these rows are a version of this ledger's data set and share its budget.
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dptune._arrays import names_of, places
 from dptune.artifacts import RunFolder
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import InvalidInput
@@ -22,7 +23,11 @@ _AT_ONCE = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """Predicts labels for features as they were given to `tune`; carries its guarantee."""
+    """Predicts labels for features as they were given to `tune`; carries its guarantee.
+
+    A frame's columns are found by name, in any order, where the model knows names; of anything
+    else only their number is checked.
+    """
 
     model: LinearModel
     preprocessing: Preprocessing
@@ -30,6 +35,7 @@ class TrainedModel:
     target_range: tuple[float, float] | None
     guarantee: Guarantee
     trials: tuple[Trial, ...]
+    column_names: tuple[str, ...] = ()  # none where the private rows had none
 
     @property
     def columns(self) -> int:
@@ -58,7 +64,9 @@ class TrainedModel:
         return self._logits(features)
 
     def _logits(self, features: Any) -> NDArray[np.float32]:
-        table = np.asarray(features)
+        table, names = np.asarray(features), names_of(features)
+        if self.column_names and names:
+            table = table[:, places(self.column_names, names, "the table of features")]
         if table.ndim != 2 or table.shape[1] != self.columns:
             raise InvalidInput(
                 f"this model takes rows of {self.columns} features; got shape {table.shape}."
@@ -83,6 +91,7 @@ class TrainedModel:
             "unit_rows": self.preprocessing.unit_rows,
             "classes": self.classes,
             "target_range": self.target_range,
+            "column_names": self.column_names,
         }
         folder.write_guarantee(self.guarantee)
         folder.write_tensors(_FILE, tensors, facts=json.dumps(facts))
@@ -114,5 +123,6 @@ def load(path: str | Path) -> TrainedModel:
             target_range=None if span is None else (span[0], span[1]),
             guarantee=guarantee,
             trials=tuple(folder.read_trials()),
+            column_names=tuple(facts.get("column_names", ())),  # older models know none
         )
     return trained

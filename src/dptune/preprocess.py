@@ -4,7 +4,7 @@ Every step here is either a function of one row alone, or uses numbers that are 
 nothing else about the private rows enters.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ class Preprocessing:
         if (self.shift is None) != (self.scale is None):
             raise InvalidInput(
                 "shift and scale go together, and one of them is missing; make both from public "
-                "rows with standardization()."
+                "rows with standardization(), or from known ranges with from_ranges()."
             )
         for name in _ARRAYS:
             if getattr(self, name) is not None:
@@ -92,7 +92,7 @@ class Preprocessing:
         """One phrase for statements and model cards."""
         steps = []
         if self.shift is not None:
-            steps.append("columns standardised with numbers from public rows")
+            steps.append("columns shifted and scaled by public numbers")
         if self.unit_rows:
             steps.append("rows scaled to unit length")
         if self.center is not None:
@@ -110,6 +110,13 @@ def standardization(public_features: NDArray[Any]) -> Preprocessing:
     # Rounding gives a constant column a tiny deviation, which would blow it up.
     constant = (wide.max(0) == wide.min(0)) | (deviation == 0)
     return Preprocessing(shift=inside.mean(0) * largest, scale=np.where(constant, 1.0, deviation))
+
+
+def from_ranges(ranges: Sequence[tuple[float, float]]) -> Preprocessing:
+    """Columns mapped to [-1, 1] from DECLARED ranges, never those found in private rows. Values
+    outside are not clipped: they land outside [-1, 1], and scaling the row bounds them."""
+    low, high = np.array(ranges, dtype=np.float64).T / 2  # halves: no sum or difference overflows
+    return Preprocessing(shift=low + high, scale=high - low)
 
 
 def private_mean(

@@ -2,7 +2,7 @@
 
 An event describes what will touch private rows, and nothing else about it; the accountant turns it
 into a price. Events are stored in ledgers for years, so a kind is never removed, never changes its
-meaning and never gains a field that old records lack.
+meaning and never gains a field that old records lack, unless its absence means what it meant.
 """
 
 import json
@@ -169,7 +169,7 @@ def _must_be_event(value: object) -> None:
         raise InvalidInput(f"an event is made of dptune's events; got {value!r}.")
 
 
-STOPPING_DISTRIBUTIONS = ("geometric", "logarithmic", "poisson")
+STOPPING_DISTRIBUTIONS = ("geometric", "logarithmic", "poisson", "negative-binomial")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,19 +178,29 @@ class RandomStopping:
 
     `trial` is everything one trial does to the data, its score included. The number of trials is
     drawn from `distribution` with mean `expected_trials` (Papernot & Steinke 2022) and must stay
-    secret, like the losing trials.
+    secret, like the losing trials. Only a negative binomial has a `shape`; the other names fix
+    theirs, and records of them may lack the field.
     """
 
     kind: ClassVar[str] = "random-stopping"
     trial: "Event"
     expected_trials: float
     distribution: str = "geometric"
+    shape: float | None = None
 
     def __post_init__(self) -> None:
         _must_be_event(self.trial)
         _validate.one_of(STOPPING_DISTRIBUTIONS, distribution=self.distribution)
         trials = _validate.strictly_between(1, 1e9, expected_trials=self.expected_trials)
-        _validate.store(self, expected_trials=trials)
+        shape = self.shape
+        if self.distribution == "negative-binomial":
+            shape = _validate.strictly_between(-1, 1000, shape=shape)
+        elif shape is not None:
+            raise InvalidInput(
+                f"a {self.distribution} number of trials must have no shape of its own; got "
+                f"{shape!r}. Leave it out, or say negative-binomial."
+            )
+        _validate.store(self, expected_trials=trials, shape=shape)
 
 
 Event = (
@@ -208,7 +218,8 @@ def event_to_dict(event: Event) -> dict[str, Any]:
             value = [event_to_dict(part) for part in value]
         elif isinstance(value, Event):
             value = event_to_dict(value)
-        plain[field.name] = value
+        if value is not None:  # as if the field were not there, as in older records
+            plain[field.name] = value
     return plain
 
 
@@ -305,8 +316,13 @@ class Guarantee:
         if math.isinf(self.replace_one_epsilon):
             replaced = "not bounded by any finite number we know of"
         failure = f", outside a failure of probability {rounding.cost(self.slack)}"
+        promise = f"({epsilon}, {self.delta!r})-differential privacy for {self.unit}"
+        if self.covers_search and self.covers_selection is False:
+            promise = (
+                f"NONE: trials were chosen by unpaid scores. Had they been paid for: {promise}"
+            )
         sections = [
-            ("Promise", f"({epsilon}, {self.delta!r})-differential privacy for {self.unit}"),
+            ("Promise", promise),
             ("In plain words", self._in_plain_words()),
             ("Neighbours", self.neighbours),
             ("Replace-one", f"were a row exchanged for another, epsilon would be {replaced}"),

@@ -219,6 +219,7 @@ def outline(data: Data, config: Config) -> Outline:
         data.check_public_rows()
     if config.preparation.standardize:
         data.public_features()
+    config.preparation.must_fit(data.columns)
     if not data.classes and config.score.measure != "loss":
         raise InvalidInput(
             "values are not right or wrong, so trials are compared by their loss; use a score "
@@ -245,25 +246,42 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     """What a study would pay for and promise. Spends nothing and writes nothing."""
     planned = outline(data, config)
     events = [event for _, event in planned.payments()]
-    spent = total(accounting.price(e, slack=_slack(e, planned)) for e in events)
-    others = 0
-    if config.ledger:
-        ledger = Ledger.open(config.ledger)
-        now = ledger.state()
-        together = total([*(payment.price for payment in now.counted), spent])
-        if not accounting.fits([*now.events, *events], together, now.budget):
-            raise BudgetExceeded(
-                f"the study needs epsilon {cost(accounting.epsilon(spent, config.budget.delta))} "
-                f"at delta {config.budget.delta:g}; {ledger.address} has enough left for one "
-                f"full-batch run of epsilon {allowance(now.remaining_epsilon)} at delta "
-                f"{now.budget.delta:g}. Ask for less."
-            )
-        others = len(now.counted)
+    spent = _price(planned)
+    others = _must_fit(planned, data) if config.ledger else 0
+    counted, scored = planned.schedule.census is not None, bool(planned.schedule.sweeps)
     if config.reuse:
         earlier = _Earlier.read(config, data)
         events, spent = [*earlier.events, *events], total([earlier.spent, spent])
-    caveat = ("a plan: true of a study that is run exactly like this",)
-    return planned, state(planned, data, events, spent, others, caveat)
+        counted, scored = earlier.census is not None, True
+    caveats = ("a plan: true of a study that is run exactly like this", *hopelessness(planned))
+    return planned, state(
+        planned, data, events, spent, others, caveats, counted=counted, scored=scored
+    )
+
+
+def _price(planned: Outline) -> Price:
+    """Of everything that the study will pay for."""
+    return total(
+        accounting.price(event, slack=_slack(event, planned)) for _, event in planned.payments()
+    )
+
+
+def _must_fit(planned: Outline, data: Data) -> int:
+    """Refuse a study that its ledger does not or cannot pay for; the number of payments it holds."""
+    budget, spent = planned.config.budget, _price(planned)
+    ledger = Ledger.open(planned.config.ledger)
+    ledger.must_know(data.fingerprint)
+    now = ledger.state()
+    events = [*now.events, *(event for _, event in planned.payments())]
+    together = total([*(payment.price for payment in now.counted), spent])
+    if not accounting.fits(events, together, now.budget):
+        raise BudgetExceeded(
+            f"the study needs epsilon {cost(accounting.epsilon(spent, budget.delta))} at delta "
+            f"{budget.delta:g}; {ledger.address} has enough left for one full-batch run of epsilon "
+            f"{allowance(now.remaining_epsilon)} at delta {now.budget.delta:g}, and nothing was "
+            "spent. Ask for less."
+        )
+    return len(now.counted)
 
 
 def _slack(event: Event, planned: Outline) -> float:
@@ -282,7 +300,7 @@ def _begin(
     planned = outline(data, config)
     _rehearse(engine, data, planned)
     if config.ledger:
-        Ledger.open(config.ledger)
+        _must_fit(planned, data)
     if config.reuse:
         _Earlier.read(config, data)
     folder, written = RunFolder.create(out), ["environment.json", "run.toml"]
@@ -337,19 +355,30 @@ def _run(
         census, trials = earlier.census, list(earlier.trials)
         folder.write_trials(trials)
     fitted, final = course.final_run(trials, preprocessing, census)
+    payments.give_back()  # scores of trials that were lost
     events, spent, others = payments.events(), payments.spent(), payments.others()
     if earlier is not None:
         events, spent = [*earlier.events, *events], total([earlier.spent, spent])
         others -= len(earlier.events)
-    notes = tuple(note for trial in (*trials, final) for note in trial.notes)
-    notes += hopelessness(planned)
+    told = (note for trial in (*trials, final) for note in trial.notes)
+    notes = tuple(dict.fromkeys((*told, *_losses(planned, trials, census), *hopelessness(planned))))
     model = TrainedModel(
         model=fitted.cpu(),
         preprocessing=preprocessing,
         classes=data.classes,
         target_range=data.target_range,
-        guarantee=state(planned, data, events, spent, others, notes),
+        guarantee=state(
+            planned,
+            data,
+            events,
+            spent,
+            others,
+            notes,
+            counted=census is not None,
+            scored=any(trial.score is not None for trial in trials),
+        ),
         trials=tuple(trials),
+        column_names=data.column_names,
     )
     test = data.test_rows(preprocessing)
     accuracy = None
@@ -370,6 +399,19 @@ def _run(
     model.save(folder)
     folder.write_json("result.json", result.to_dict())
     return result
+
+
+def _losses(planned: Outline, trials: list[Trial], census: Census | None) -> list[str]:
+    """What was paid for and cut off before its result was on disk."""
+    notes = []
+    if planned.schedule.census is not None and census is None:
+        notes.append("the counts of rows were cut off: paid for, and lost to the search")
+    lost = sum(trial.lost for trial in trials)
+    if lost:
+        notes.append(f"trials that were cut off: {lost} of {len(trials)}; paid for, never rerun")
+    if trials and all(trial.score is None for trial in trials):
+        notes.append("no trial has a score, so the final run goes by what was known before them")
+    return notes
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from dptune.report.split import slots
 from dptune.rounding import cost
 from dptune.trial import Trial
 
+_SHOWN = 12  # ranges; run.toml has all of them
+
 
 def model_card(folder: str | Path) -> str:
     """What the model is, what was promised, everything that was tried, and how to check it."""
@@ -113,8 +115,12 @@ def _final(record: Record) -> list[str]:
         ("clipping norm", f"{plan.clip_norm:g}"),
         ("sampling rate", rate),
         ("optimizer", f"{plan.optimizer}, momentum {plan.momentum:g}"),
-        ("rows scaled to length 1", "yes" if preparation.unit_rows else "no"),
+        ("features", preparation.in_words()),
     ]
+    if ranges := record.outline.config.preparation.ranges:
+        shown = ", ".join(f"{low:g} to {high:g}" for low, high in ranges[:_SHOWN])
+        more = ", ..." if len(ranges) > _SHOWN else ""
+        rows.append(("ranges of the columns, as declared", shown + more))
     notes = [f"- {_plain(note)}" for note in record.result["notes"]]
     return [
         "## Final run",

@@ -3,12 +3,13 @@ split. The only home of matplotlib, and slow to load: import it where it is used
 
 import io
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from dptune import gdp
 from dptune.errors import InvalidInput
@@ -25,6 +26,8 @@ FILE = "search.png"
 _BLUE, _ORANGE, _GREEN, _RED, _SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9"
 _INK, _FAINT = "#222222", "#777777"
 _SIZE, _DOTS_PER_INCH = (11.0, 4.8), 150
+_ROOM = 0.09  # of the axis, for one label
+_NO_SCORES = "no trial was scored"
 _R = "total step size r (learning rate × steps)"
 
 
@@ -85,7 +88,7 @@ def _landscape(axes: Axes, record: Record) -> None:
             color=_ORANGE,
             ecolor=_ORANGE,
             mec=_INK,
-            label="score of a trial (±1 sd)",
+            label="score of a trial (±1 sd: paid noise\nand how much equal trials differ)",
         )
         for point in seen.points:
             axes.annotate(
@@ -97,17 +100,11 @@ def _landscape(axes: Axes, record: Record) -> None:
             )
         axes.set_ylabel(_score_label(record))
     else:
-        axes.set_yticks([])
+        _without_scores(axes)
     axes.set_title("where the search looked", loc="left", fontsize=12, color=_INK)
     _chosen(axes, record)
-    _over_r(axes, record)
-    ends = (
-        [r for r, _ in seen.curve]
-        if seen.points
-        else [r_at(x, record.situation, mu) for x in (-3.0, 3.0)]
-    )
-    reached = [*ends, record.final.plan.total_step_size]
-    axes.set_xlim(min(reached) / 1.1, max(reached) * 1.1)
+    ends = [r for r, _ in seen.curve] if seen.points else seen.prior
+    _over_r(axes, record, [*ends, record.final.plan.total_step_size])
 
 
 def _line(axes: Axes, record: Record, search: PaperLine) -> None:
@@ -115,8 +112,12 @@ def _line(axes: Axes, record: Record, search: PaperLine) -> None:
     delta = record.situation.delta
     epsilon = gdp.epsilon_from_mu(record.outline.schedule.final.mu, delta)
     trials = scored(record.model.trials)
+    if not trials:
+        axes.text(0.5, 0.5, _NO_SCORES, transform=axes.transAxes, ha="center", color=_INK)
     for kind, best in (("trial", False), ("best of its sweep", True)):
         chosen = [trial for trial in trials if _is_best(trial.number, record) is best]
+        if not chosen:
+            continue
         axes.plot(
             [gdp.epsilon_from_mu(trial.mu, delta) for trial in chosen],
             [trial.plan.total_step_size for trial in chosen],
@@ -158,12 +159,10 @@ def _choice(axes: Axes, record: Record) -> None:
     )
     _chosen(axes, record)
     r = record.final.plan.total_step_size
-    reached = (law, r)
-    axes.set_xlim(min(reached) / 20, max(reached) * 20)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_title("no trials: what was chosen", loc="left", fontsize=12, color=_INK)
-    _over_r(axes, record)
+    _over_r(axes, record, (law / 18, law * 18, r / 18, r * 18))
 
 
 def _chosen(axes: Axes, record: Record) -> None:
@@ -173,22 +172,53 @@ def _chosen(axes: Axes, record: Record) -> None:
     )
 
 
-def _over_r(axes: Axes, record: Record) -> None:
-    """The axis of r, logarithmic, and the noise it leaves on the weights above."""
+def _without_scores(axes: Axes) -> None:
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.text(0.03, 0.5, _NO_SCORES, transform=axes.transAxes, ha="left", color=_INK)
+
+
+def _over_r(axes: Axes, record: Record, reached: Sequence[float]) -> None:
+    """The axis of r, logarithmic, wide enough for `reached`, and the noise it leaves on the weights
+    above."""
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=20))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    middle = math.sqrt(min(reached) * max(reached))
+    reach = max(1.1 * max(reached) / middle, 4.0)  # where all is one value, it still has ticks
+    ends = middle / reach, middle * reach
+    axes.set_xlim(ends)
+    places = _sparse(lambda r: r, ends)
+    axes.set_xticks(list(places.values()), [readable(r) for r in places])
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(f"{_R}, at the price of the final run")
     mu = record.outline.schedule.final.mu
-    noises = [mantissa * 10.0**power for power in range(-4, 5) for mantissa in (1, 2, 5)]
+    least, most = record.outline.config.space.total_step_size
+    # Outside the space r stays at its end, and the noise above it would be any.
+    inside = max(ends[0], least * 1.001), min(ends[1], most / 1.001)
+    places = _sparse(lambda noise: r_of(noise, record.situation, mu), ends, inside)
+    if not places:  # one r is all of the space
+        return
     above = axes.secondary_xaxis("top")
-    above.set_xticks(
-        [r_of(noise, record.situation, mu) for noise in noises], [f"{n:g}" for n in noises]
-    )
+    above.set_xticks(list(places.values()), [f"{noise:g}" for noise in places])
     above.xaxis.set_minor_locator(NullLocator())
     above.set_xlabel("noise c on every weight", color=_INK)
     above.tick_params(labelsize=9, colors=_FAINT)
+
+
+def _sparse(
+    place: Callable[[float], float],
+    ends: tuple[float, float],
+    inside: tuple[float, float] | None = None,
+) -> dict[float, float]:
+    """Round values and where they lie, as many as have room for their labels between `ends`."""
+    low, high = inside or ends
+    found: dict[float, float] = {}
+    for mantissas in ((1, 2, 5), (1,)):
+        values = [float(f"{m}e{power}") for power in range(-9, 10) for m in mantissas]
+        found = {value: at for value in values if low <= (at := place(value)) <= high}
+        gaps = np.abs(np.diff(np.log(list(found.values())))) / math.log(ends[1] / ends[0])
+        if (gaps > _ROOM).all():
+            break
+    return found
 
 
 def _split(axes: Axes, record: Record) -> None:

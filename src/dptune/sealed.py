@@ -1,0 +1,388 @@
+"""A sealed search: a random number of trials, of which only the best is released.
+
+Let u and v be the probabilities, with and without a row, that a trial scores above the winner. The
+winner has the density of one trial times f'(1 - u), where f(x) = E[x^K] generates the number of
+trials K, and f' <= f'(1) = E[K]. Whatever bounds f'(1 - u) / f'(1 - v) by R therefore gives
+
+    delta(epsilon + log R) <= E[K] * delta_trial(epsilon).
+
+The ratio bound is ours. A trial's profile says v <= e^h u + delta_trial(h). With odds =
+gamma / (1 - gamma) the ratio is ((odds + v) / (odds + u))^(shape + 1), so it is at most
+e^(h (shape + 1)) for every h at which delta_trial(h) <= odds * (e^h - 1): then odds + v <=
+e^h (odds + u). The least such h touches the trade-off curve, so nothing is lost against a maximum
+over all u. For a Poisson number of trials the ratio is exp(E[K] (v - u)), and v - u is at most
+delta_trial(0). Every larger h is valid too, so nothing here has to be maximised: searches that stop
+early cost epsilon, never truth.
+
+The published bounds are here as well: Renyi DP (Papernot & Steinke 2022), profiles (Koskela,
+Redberg & Wang 2024, which the ratio bound never exceeds) and DP-HyPO's (Wang et al. 2023).
+
+>>> ten, trial = TrialCount(mean=10, shape=1.0), GaussianTrial(0.1)
+>>> round(log_ratio(ten, trial), 6), round(ratio_epsilon(ten, trial, 1e-5), 6)
+(0.180217, 0.577075)
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize_scalar
+
+from dptune import _validate, gdp, sampled
+from dptune.errors import InvalidInput
+
+Array = NDArray[np.float64]
+
+# Shapes of the named distributions; the Poisson distribution is the limit of a growing shape.
+SHAPES = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}
+LARGEST_SHAPE = 1000.0
+# Pays for the roundings of means, odds and sums, which stay below 1e-13 (tests: 50 digits).
+_MARGIN = 1e-12
+# Below this gamma = exp(-500) a tail is so heavy that odds leave double precision.
+_LARGEST_LOG = 500.0
+# The sampler's arithmetic: what 60 digits leave out nobody can see at any delta.
+_EXACT = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_NEGLIGIBLE = Decimal("1e-58")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialCount:
+    """The distribution of the number of trials: truncated negative binomial on 1, 2, ... with
+    `shape` above -1, where 1 is geometric and 0 logarithmic; or, for an infinite shape, Poisson."""
+
+    mean: float
+    shape: float
+
+    def __post_init__(self) -> None:
+        mean = _validate.strictly_between(1, 1e9, mean=self.mean)
+        shape = self.shape
+        if shape != math.inf:
+            shape = _validate.strictly_between(-1, LARGEST_SHAPE, shape=shape)
+            shape = 0.0 if abs(shape) < 1e-15 else shape  # the same to all digits we keep
+        _validate.store(self, mean=mean, shape=shape)
+        if shape != math.inf and self._mean_at(_LARGEST_LOG) < mean:
+            raise InvalidInput(
+                f"a mean of {mean:g} trials with shape {shape:g} has too heavy a tail for double "
+                "precision; use a shape farther from -1 or a smaller mean."
+            )
+
+    @staticmethod
+    def named(distribution: str, mean: float, shape: float | None = None) -> "TrialCount":
+        """By the words of a `RandomStopping` event."""
+        if distribution in SHAPES:
+            return TrialCount(mean=mean, shape=SHAPES[distribution])
+        if shape is None:
+            raise InvalidInput(f"a {distribution} number of trials needs a shape; got none.")
+        return TrialCount(mean=mean, shape=shape)
+
+    @property
+    def is_poisson(self) -> bool:
+        return self.shape == math.inf
+
+    @property
+    def gamma(self) -> float:
+        """The parameter that gives the mean; what a geometric distribution stops with."""
+        return math.exp(-self.log_inverse_gamma)
+
+    @property
+    def odds(self) -> float:
+        """The odds of gamma: gamma / (1 - gamma)."""
+        return 1.0 / math.expm1(self.log_inverse_gamma)
+
+    @cached_property
+    def log_inverse_gamma(self) -> float:
+        if self.is_poisson:
+            raise InvalidInput("a Poisson number of trials has a mean and no gamma.")
+        low, high = 1e-30, _LARGEST_LOG
+        while low < (middle := math.sqrt(low * high)) < high:  # the mean grows with it
+            low, high = (middle, high) if self._mean_at(middle) < self.mean else (low, middle)
+        return high
+
+    def _mean_at(self, log_inverse_gamma: float) -> float:
+        return math.expm1(log_inverse_gamma) / self._span(log_inverse_gamma)
+
+    def _span(self, log_inverse_gamma: float) -> float:
+        """(1 - gamma^shape) / shape, also at its limit."""
+        if self.shape == 0:
+            return log_inverse_gamma
+        return -math.expm1(-self.shape * log_inverse_gamma) / self.shape
+
+    def derivative(self, x: float) -> float:
+        """f'(x) of the generating function f(x) = E[x^K]."""
+        if self.is_poisson:
+            return self.mean * math.exp(self.mean * (x - 1.0))
+        gamma = self.gamma
+        return self.mean * math.pow(gamma / (gamma * x + (1.0 - x)), self.shape + 1.0)
+
+    def probability(self, count: int) -> float:
+        """P[K = count]."""
+        count = _validate.whole(0, count=count)
+        for at, probability in self._probabilities():
+            if at >= count:
+                return float(probability) if at == count else 0.0
+        raise AssertionError  # the recurrence has no end
+
+    def draw(self, uniform: Callable[[], float]) -> int:
+        """One number of trials by inversion, from three calls of `uniform`, which must return
+        independent multiples of 2^-53 in [0, 1), for example `random.SystemRandom().random`.
+
+        Guarantees: the number is distributed as accounted for up to 1e-45 in total variation. One
+        double alone would leave 1e-16, which large epsilons multiply.
+        """
+        point = Decimal(0)
+        for scale in (1, 2**53, 2**106):
+            digits = uniform()
+            if not 0.0 <= digits < 1.0:
+                raise InvalidInput(f"uniform() must return numbers in [0, 1); got {digits!r}.")
+            point = _EXACT.add(point, _EXACT.divide(Decimal(digits), Decimal(scale)))
+        for count, probability in self._probabilities():
+            point = _EXACT.subtract(point, probability)
+            if point < 0 or (count > self.mean and probability < _NEGLIGIBLE):
+                return count
+        raise AssertionError  # the recurrence has no end
+
+    def _probabilities(self) -> Iterator[tuple[int, Decimal]]:
+        """All counts and their probabilities, by recurrence."""
+        if self.is_poisson:
+            count, continuing, shape = 0, Decimal(self.mean), Decimal(0)
+            probability = _EXACT.exp(-continuing)
+        else:
+            log_inverse, shape = Decimal(self.log_inverse_gamma), Decimal(self.shape)
+            continuing = _EXACT.subtract(Decimal(1), _EXACT.exp(-log_inverse))
+            count, span = 1, log_inverse
+            if shape:
+                growth = _EXACT.exp(_EXACT.multiply(shape, log_inverse))
+                span = _EXACT.divide(_EXACT.subtract(growth, Decimal(1)), shape)
+            probability = _EXACT.divide(continuing, span)
+        while True:
+            yield count, probability
+            grown = continuing if self.is_poisson else _EXACT.multiply(continuing, count + shape)
+            count += 1
+            probability = _EXACT.divide(_EXACT.multiply(probability, grown), Decimal(count))
+
+
+class Trial(Protocol):
+    """What one trial reveals, its score included. Both answers are rounded up."""
+
+    def delta(self, epsilon: float) -> float: ...
+    def epsilon(self, delta: float) -> float: ...
+
+
+@dataclass(frozen=True)
+class GaussianTrial:
+    """A trial that is mu-GDP."""
+
+    mu: float
+
+    def delta(self, epsilon: float) -> float:
+        return gdp.delta_from_mu(self.mu, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        return gdp.epsilon_from_mu(self.mu, delta)
+
+
+@dataclass(frozen=True)
+class SampledTrial:
+    """A trial with sampled steps, by the vertices of its trade-off curve."""
+
+    curve: sampled.TradeOff
+
+    def delta(self, epsilon: float) -> float:
+        above = self.curve.hit - math.exp(epsilon) * self.curve.false_alarm
+        return min(1.0, max(0.0, float(np.max(above)) * (1 + _MARGIN)))
+
+    def epsilon(self, delta: float) -> float:
+        return self.curve.epsilon(delta)
+
+
+def log_ratio(trials: TrialCount, trial: Trial) -> float:
+    """Log of how much more often a neighbour's trial can be the winner, for its score alone.
+
+    Guarantees: never below the maximum over all ways of scoring.
+    """
+    if trials.is_poisson:
+        return trials.mean * trial.delta(0.0) * (1 + _MARGIN)
+    return (trials.shape + 1.0) * _least_exponent(trials, trial) * (1 + _MARGIN)
+
+
+def _least_exponent(trials: TrialCount, trial: Trial) -> float:
+    """The least h with delta(h) <= odds * (e^h - 1), from above."""
+    odds = trials.odds * (1 - _MARGIN)
+
+    def excess(exponent: float) -> float:
+        return trial.delta(exponent) - odds * math.expm1(exponent)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = math.log1p(1.0 / odds)  # here the right side is 1; the ratio is no larger for any trial
+    if excess(high) >= 0:
+        return high
+    exponent: float = brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)
+    while excess(exponent) > 0:
+        exponent *= 1 + 1e-14
+    return exponent
+
+
+def ratio_epsilon(trials: TrialCount, trial: Trial, delta: float) -> float:
+    """Epsilon of the search at `delta` by the ratio bound.
+
+    Guarantees: an upper bound, whatever the score and however ties are broken.
+    """
+    return _one_trial(trials, trial, delta) + log_ratio(trials, trial)
+
+
+def profile_epsilon(trials: TrialCount, trial: Trial, delta: float) -> float:
+    """Epsilon by privacy profiles (Koskela, Redberg & Wang 2024): every h is valid, and
+    log(e^h + delta(h) / odds) takes the place of h. A Poisson number of trials is bounded as in
+    the ratio bound."""
+    if trials.is_poisson:
+        return ratio_epsilon(trials, trial, delta)
+    odds = trials.odds * (1 - _MARGIN)
+
+    def cost(exponent: float) -> float:
+        return math.log1p(math.expm1(exponent) + trial.delta(exponent) / odds)
+
+    # Convex in e^h; the least is below twice the exponent of the ratio, where e^h alone is more.
+    touching = _least_exponent(trials, trial)
+    found = touching
+    if touching > 0:
+        search = {"bounds": (0.0, 2 * touching), "method": "bounded"}
+        found = float(minimize_scalar(cost, options={"xatol": 1e-7 * touching}, **search).x)
+    extra = (trials.shape + 1.0) * min(cost(found), cost(touching)) * (1 + _MARGIN)
+    return _one_trial(trials, trial, delta) + extra
+
+
+def _one_trial(trials: TrialCount, trial: Trial, delta: float) -> float:
+    delta = _validate.strictly_between(0, 1, delta=delta)
+    return trial.epsilon(delta / trials.mean * (1 - _MARGIN)) * (1 + _MARGIN)
+
+
+@dataclass(frozen=True)
+class RenyiCurve:
+    """Renyi DP of one trial: its divergence at some orders above 1; infinite where unknown."""
+
+    orders: Array
+    values: Array
+
+    @staticmethod
+    def gaussian(mu: float) -> "RenyiCurve":
+        # The best order lies near 1 + sqrt(2 log(mean/delta)) / mu.
+        orders = 1.0 + np.geomspace(1e-3, 500.0, 2000) / mu
+        return RenyiCurve(orders, orders * (mu * mu / 2))
+
+
+def renyi_epsilon(
+    trials: TrialCount, curve: RenyiCurve, delta: float, *, trial: Trial | None = None
+) -> float:
+    """Epsilon by Renyi DP (Papernot & Steinke 2022, Theorems 2 and 6): the published bound.
+
+    A Poisson number of trials also needs the profile of a `trial`.
+    """
+    orders, values = curve.orders, curve.values
+    if trials.is_poisson:
+        if trial is None:
+            raise InvalidInput("a Poisson number of trials needs the trial's profile; got none.")
+        at = np.log1p(1.0 / (orders - 1.0))
+        extra = trials.mean * np.array([trial.delta(float(epsilon)) for epsilon in at])
+        return _from_renyi(trials, orders, values + extra, delta)
+    return _from_renyi(trials, orders, values + _renyi_ratio(trials, curve), delta)
+
+
+def adaptive_epsilon(
+    trials: TrialCount, curve: RenyiCurve, delta: float, *, density_ratio: float
+) -> float:
+    """Epsilon of DP-HyPO (Wang et al. 2023), whose trials choose their settings from earlier ones:
+    each from a density between c and C times a public one, with C/c the `density_ratio`."""
+    ratio = _density_ratio(trials, density_ratio)
+    orders = curve.orders
+    values = curve.values + _renyi_ratio(trials, curve)
+    values = values + (orders / (orders - 1.0) + 1.0 + trials.shape) * math.log(ratio)
+    return _from_renyi(trials, orders, values, delta)
+
+
+def _density_ratio(trials: TrialCount, density_ratio: float) -> float:
+    ratio = _validate.positive(density_ratio=density_ratio)
+    if ratio < 1 or trials.is_poisson:
+        raise InvalidInput(
+            f"DP-HyPO is accounted for a density_ratio from 1 and a negative binomial number of "
+            f"trials; got {ratio:g} and shape {trials.shape:g}."
+        )
+    return ratio
+
+
+def _renyi_ratio(trials: TrialCount, curve: RenyiCurve) -> float:
+    """The Renyi bound's counterpart of `log_ratio`; at order 1 it is log(1/gamma)."""
+    log_inverse, orders = trials.log_inverse_gamma, curve.orders
+    bounds = (1.0 - 1.0 / orders) * curve.values + log_inverse / orders
+    return (1.0 + trials.shape) * min(log_inverse, float(np.min(bounds)))
+
+
+def _from_renyi(trials: TrialCount, orders: Array, values: Array, delta: float) -> float:
+    delta = _validate.strictly_between(0, 1, delta=delta)
+    values = values + math.log(trials.mean) / (orders - 1.0)
+    values = np.minimum.accumulate(values[::-1])[::-1]  # divergences grow with the order
+    epsilons = values + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1.0)
+    return max(0.0, float(np.min(epsilons))) * (1 + _MARGIN)
+
+
+BOUNDS = ("ratio", "profile", "renyi")
+
+
+def gaussian_epsilon(trials: TrialCount, mu: float, delta: float, bound: str = "ratio") -> float:
+    """Epsilon at `delta` of a search whose trials are mu-GDP, by one of `BOUNDS`."""
+    _validate.one_of(BOUNDS, bound=bound)
+    trial = GaussianTrial(_validate.non_negative(mu=mu, at_most=gdp.LARGEST_MU))
+    if mu == 0:
+        return 0.0
+    if bound == "renyi":
+        return renyi_epsilon(trials, RenyiCurve.gaussian(mu), delta, trial=trial)
+    by = ratio_epsilon if bound == "ratio" else profile_epsilon
+    return by(trials, trial, delta)
+
+
+def gaussian_mu(trials: TrialCount, epsilon: float, delta: float, bound: str = "ratio") -> float:
+    """The largest mu a trial may have for the search to be (epsilon, delta)-DP, rounded down."""
+    return _largest_mu(lambda mu: gaussian_epsilon(trials, mu, delta, bound), epsilon, delta)
+
+
+def adaptive_mu(trials: TrialCount, epsilon: float, delta: float, *, density_ratio: float) -> float:
+    """The same for DP-HyPO; an error where the density ratio alone costs all of epsilon."""
+    ratio = _density_ratio(trials, density_ratio)
+    epsilon = _validate.positive(epsilon=epsilon, at_most=gdp.LARGEST_EPSILON)
+    least = (2.0 + trials.shape) * math.log(ratio)
+    if least >= epsilon:
+        largest = math.exp(epsilon / (2.0 + trials.shape))
+        raise InvalidInput(
+            f"DP-HyPO with a density_ratio of {ratio:g} costs epsilon {least:.4f} before any trial "
+            f"touches the data, and {epsilon:g} is allowed; use a density_ratio well below "
+            f"{largest:.4g}, a smaller shape or a larger epsilon."
+        )
+
+    def cost(mu: float) -> float:
+        return adaptive_epsilon(trials, RenyiCurve.gaussian(mu), delta, density_ratio=ratio)
+
+    return _largest_mu(cost, epsilon, delta)
+
+
+def _largest_mu(cost: Callable[[float], float], epsilon: float, delta: float) -> float:
+    """The largest mu with cost(mu) <= epsilon; what is returned satisfies it."""
+    # No bound here is below the epsilon of one trial.
+    low = high = min(gdp.mu_from_epsilon(epsilon, delta), gdp.LARGEST_MU)
+    while cost(low) > epsilon:
+        low, high = low / 2, low
+        if low < 1e-30:
+            raise InvalidInput(
+                f"no trial is private enough for epsilon {epsilon:g} at delta {delta:g}; allow "
+                "more of either."
+            )
+    if low == high:
+        return low
+    root = float(brentq(lambda mu: cost(mu) - epsilon, low, high, rtol=1e-12, xtol=1e-300))
+    while cost(root) > epsilon:
+        root *= 1 - 1e-12
+    return root

@@ -1,0 +1,652 @@
+"""Sealed searches: every bound by a second derivation, and against an adversary's scores."""
+
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import dp_event, rdp
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import chi2, geom, logser, nbinom, norm, poisson
+
+from dptune import (
+    Budget,
+    Composition,
+    FullBatchRun,
+    NoisyCount,
+    PrivateMean,
+    RandomStopping,
+    SampledRun,
+    accounting,
+    gdp,
+    sealed,
+)
+from dptune.errors import InvalidInput, UnpricedEvent
+from dptune.privacy import Parallel, event_from_dict, event_to_dict, total
+from dptune.sealed import GaussianTrial, RenyiCurve, TrialCount
+
+DELTA = 1e-5
+POISSON = math.inf
+SAMPLED = SampledRun(steps=1000, noise_multiplier=1.0, sampling_rate=0.01)
+
+means = st.floats(1.01, 300)
+shapes = st.floats(-0.9, 20)
+mus = st.floats(1e-3, 3)
+
+
+def count(mean: float, shape: float) -> TrialCount:
+    return TrialCount(mean=mean, shape=shape)
+
+
+def gaussian(mu: float) -> FullBatchRun:
+    return FullBatchRun(steps=1, noise_multiplier=1 / mu)
+
+
+def search(mu: float, mean: float, distribution: str = "geometric") -> RandomStopping:
+    return RandomStopping(trial=gaussian(mu), expected_trials=mean, distribution=distribution)
+
+
+def by_formula(mean: float, shape: float) -> tuple[float, Callable[[np.ndarray], np.ndarray]]:
+    """gamma and the generating function, from the textbook and not from `sealed`."""
+    if shape == POISSON:
+        return math.nan, lambda x: np.exp(mean * (x - 1))
+
+    def excess(gamma: float) -> float:
+        if shape == 0:
+            return (1 / gamma - 1) / math.log(1 / gamma) - mean
+        return shape * (1 - gamma) / (gamma * (1 - gamma**shape)) - mean
+
+    gamma = brentq(excess, 1e-12, 1 - 1e-9, xtol=1e-16, rtol=1e-15)
+    if shape == 0:
+        return gamma, lambda x: np.log1p(-(1 - gamma) * x) / math.log(gamma)
+    scale = gamma**-shape - 1
+    return gamma, lambda x: ((1 - (1 - gamma) * x) ** -shape - 1) / scale
+
+
+# --- The number of trials ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "gamma", "one"),
+    [
+        (1.0, 0.1, 0.1000),
+        (0.5, 0.0625, 0.1563),
+        (0.0, 0.0269182596, 0.2692),
+        (-0.5, 0.0027700831, 0.5263),
+        (2.0, 0.1708203932, 0.0498),
+    ],
+)
+def test_ten_trials_have_the_known_gamma(shape: float, gamma: float, one: float) -> None:
+    trials = count(10, shape)
+    assert trials.gamma == pytest.approx(gamma, abs=6e-11)
+    assert trials.gamma == pytest.approx(by_formula(10, shape)[0], rel=1e-9)
+    assert trials.probability(1) == pytest.approx(one, abs=6e-5)
+
+
+@pytest.mark.parametrize("mean", [1.1, 3.0, 10.0, 40.0])
+def test_probabilities_are_scipys(mean: float) -> None:
+    cases: list[tuple[float, Callable[[float], Callable[[int], float]]]] = [
+        (1.0, lambda gamma: geom(gamma).pmf),
+        (0.0, lambda gamma: logser(1 - gamma).pmf),
+        (2.5, lambda gamma: lambda k: nbinom.pmf(k, 2.5, gamma) / nbinom.sf(0, 2.5, gamma)),
+    ]
+    for shape, law in cases:
+        trials = count(mean, shape)
+        pmf = law(trials.gamma)
+        for k in (1, 2, 3, 10, 50):
+            assert trials.probability(k) == pytest.approx(float(pmf(k)), rel=1e-9)
+        assert trials.probability(0) == 0.0
+    for k in (0, 1, 2, 30):
+        found = count(mean, POISSON).probability(k)
+        assert found == pytest.approx(float(poisson.pmf(k, mean)), rel=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(mean=st.floats(1.01, 30), shape=st.one_of(st.floats(-0.7, 20), st.just(POISSON)))
+def test_the_derivative_generates_the_probabilities(mean: float, shape: float) -> None:
+    trials = count(mean, shape)
+    listed = [trials.probability(k) for k in range(60)]
+    for x in (0.0, 0.1, 0.4, 0.6):  # at 0.6 what comes after 60 no longer counts
+        series = math.fsum(k * p * x ** (k - 1) for k, p in enumerate(listed) if k)
+        assert trials.derivative(x) == pytest.approx(series, rel=1e-9, abs=1e-10)
+    assert trials.derivative(1.0) == pytest.approx(mean, rel=1e-12)
+    assert math.fsum(listed) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("shape", [-0.5, 0.0, 0.5, 1.0, 4.0, POISSON])
+def test_draws_follow_the_probabilities(shape: float) -> None:
+    """Chi-square over cells that expect at least ten; the seed is fixed, the level one in 1,000."""
+    trials, uniform, draws = count(6, shape), random.Random(20240817).random, 20_000
+    drawn = Counter(trials.draw(uniform) for _ in range(draws))
+    statistic, cells, rest, seen = 0.0, 0, 1.0, 0
+    for k in range(200):
+        probability = trials.probability(k)
+        if draws * probability >= 10 and draws * (rest - probability) >= 10:
+            statistic += (drawn[k] - draws * probability) ** 2 / (draws * probability)
+            cells, rest, seen = cells + 1, rest - probability, seen + drawn[k]
+    statistic += (draws - seen - draws * rest) ** 2 / (draws * rest)
+    assert cells > 5
+    assert statistic < chi2.isf(1e-3, cells)
+
+
+@pytest.mark.parametrize("shape", [-0.5, 0.0, 1.0, POISSON])
+def test_a_draw_is_an_exact_inversion(shape: float) -> None:
+    """Just below the sum of the first k probabilities it is k, just above it k + 1."""
+    trials = count(5, shape)
+    first = 0 if shape == POISSON else 1
+    for k in (first, first + 1, first + 6):
+        below = math.fsum(trials.probability(j) for j in range(k + 1))
+        assert trials.draw(lambda point=below: point - 1e-13) == k
+        assert trials.draw(lambda point=below: point + 1e-13) == k + 1
+    assert trials.draw(lambda: 0.0) == first
+    assert trials.draw(lambda: 1 - 2**-53) > 100 or shape == POISSON  # far in the tail, but ends
+    with pytest.raises(InvalidInput, match="must return numbers"):
+        trials.draw(lambda: 1.0)
+
+
+@pytest.mark.parametrize(
+    ("mean", "shape"),
+    [(1.0, 1.0), (10, -1.0), (10, math.nan), (10, 1e4), (math.inf, 1.0), (1e8, -0.999)],
+)
+def test_a_senseless_number_of_trials_is_refused(mean: float, shape: float) -> None:
+    with pytest.raises(InvalidInput, match=r"must|tail"):
+        count(mean, shape)
+
+
+# --- The ratio bound --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mu", "shape", "mean", "log_ratio", "epsilon"),
+    [
+        (0.1, 1.0, 10, 0.180217, 0.577075),
+        (0.1, 0.0, 10, 0.138067, 0.534924),
+        (0.5, 1.0, 10, 0.892174, 3.146259),
+        (0.1, POISSON, 3, 0.119633, 0.487984),
+    ],
+)
+def test_the_ratio_bound_has_its_known_values(
+    mu: float, shape: float, mean: float, log_ratio: float, epsilon: float
+) -> None:
+    trials, trial = count(mean, shape), GaussianTrial(mu)
+    assert sealed.log_ratio(trials, trial) == pytest.approx(log_ratio, abs=6e-7)
+    assert sealed.ratio_epsilon(trials, trial, DELTA) == pytest.approx(epsilon, abs=6e-7)
+    assert gdp.epsilon_from_mu(0.1, 1e-6) == pytest.approx(0.396857, abs=6e-7)
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.01, 0.1, 0.5, 1.0, 4.0])
+@pytest.mark.parametrize(
+    ("mean", "shape"),
+    [(10, 1.0), (10, 0.0), (1.5, 3.0), (1000, 1.0), (30, -0.5), (5, -0.9), (10, POISSON)],
+)
+def test_the_ratio_is_the_maximum_over_thresholds_from_above(
+    mu: float, mean: float, shape: float
+) -> None:
+    """Forty digits: maximise log f'(Phi(z)) - log f'(Phi(z - mu)) itself, which has one peak."""
+    trials = count(mean, shape)
+    with mpmath.workdps(40):
+        if shape != POISSON:
+            gamma = mpmath.exp(-mpmath.mpf(trials.log_inverse_gamma))
+
+        def gain(z: mpmath.mpf) -> mpmath.mpf:
+            u, v = mpmath.ncdf(-z), mpmath.ncdf(mu - z)
+            if shape == POISSON:
+                return mean * (v - u)
+            return (shape + 1) * mpmath.log((gamma + (1 - gamma) * v) / (gamma + (1 - gamma) * u))
+
+        low, high = mpmath.mpf(-3), mpmath.mpf(40)
+        for _ in range(150):
+            third = (high - low) / 3
+            if gain(low + third) < gain(high - third):
+                low += third
+            else:
+                high -= third
+        peak = gain((low + high) / 2)
+        found = mpmath.mpf(sealed.log_ratio(trials, GaussianTrial(mu)))
+        assert 0 <= float(found / peak - 1) < 1e-10
+
+
+TABLE = [  # mu, shape, mean; Renyi, profile, ratio; at delta 1e-5
+    (0.1, 1.0, 3, 0.6887, 0.5218, 0.4556),
+    (0.1, 1.0, 10, 0.8491, 0.7296, 0.5771),
+    (0.1, 0.0, 10, 0.6938, 0.6224, 0.5349),
+    (0.1, POISSON, 10, 0.7216, 0.7956, 0.7956),
+    (0.2, 1.0, 3, 1.3992, 1.0746, 0.9532),
+    (0.2681, 1.0, 10, 2.3108, 1.9992, 1.6258),
+    (0.5, 1.0, 10, 4.3151, 3.7570, 3.1463),
+    (1.0, 1.0, 10, 8.5135, 7.5109, 6.6175),
+]
+
+
+@pytest.mark.parametrize(("mu", "shape", "mean", "renyi", "profile", "ratio"), TABLE)
+def test_the_bounds_compare_as_in_the_table(
+    mu: float, shape: float, mean: float, renyi: float, profile: float, ratio: float
+) -> None:
+    known = {"renyi": renyi, "profile": profile, "ratio": ratio}
+    for bound, epsilon in known.items():
+        found = sealed.gaussian_epsilon(count(mean, shape), mu, DELTA, bound)
+        assert found == pytest.approx(epsilon, abs=6e-5), bound
+
+
+@pytest.mark.parametrize(
+    ("shape", "mean", "renyi", "profile", "ratio"),
+    [
+        (1.0, 3, 0.5065, 0.6727, 0.7621),
+        (1.0, 10, 0.4057, 0.4763, 0.6033),
+        (1.0, 30, 0.3537, 0.4025, 0.5086),
+        (0.0, 3, 0.5902, 0.6842, 0.7826),
+        (0.0, 10, 0.5012, 0.5609, 0.6512),
+        (0.0, 30, 0.4521, 0.4989, 0.5735),
+    ],
+)
+def test_a_trial_may_spend_what_the_table_says(
+    shape: float, mean: float, renyi: float, profile: float, ratio: float
+) -> None:
+    """For a total of epsilon 1: the epsilon of one trial."""
+    trials, known = count(mean, shape), {"renyi": renyi, "profile": profile, "ratio": ratio}
+    for bound, epsilon in known.items():
+        mu = sealed.gaussian_mu(trials, 1.0, DELTA, bound)
+        assert gdp.epsilon_from_mu(mu, DELTA) == pytest.approx(epsilon, abs=6e-5), bound
+        assert sealed.gaussian_epsilon(trials, mu, DELTA, bound) <= 1.0
+        assert sealed.gaussian_epsilon(trials, mu * (1 + 1e-6), DELTA, bound) > 1.0
+
+
+def test_profiles_match_a_grid_over_every_exponent() -> None:
+    mu, gamma = 0.5, 0.1
+    grid = np.linspace(0, 8 * mu + mu * mu, 20_001)
+    deltas = norm.cdf(mu / 2 - grid / mu) - np.exp(grid) * norm.cdf(-mu / 2 - grid / mu)
+    extra = 2 * np.min(np.log(np.exp(grid) + (1 - gamma) / gamma * deltas))
+    found = sealed.profile_epsilon(count(10, 1.0), GaussianTrial(mu), DELTA)
+    assert found == pytest.approx(gdp.epsilon_from_mu(mu, DELTA / 10) + extra, abs=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(mu=mus, mean=means, shape=shapes, delta=st.floats(1e-12, 0.1))
+def test_the_ratio_bound_is_no_worse_than_profiles_and_grows_with_mu(
+    mu: float, mean: float, shape: float, delta: float
+) -> None:
+    trials = count(mean, shape)
+    ratio = sealed.gaussian_epsilon(trials, mu, delta)
+    assert ratio <= sealed.gaussian_epsilon(trials, mu, delta, "profile") * (1 + 1e-9)
+    assert ratio >= gdp.epsilon_from_mu(mu, delta)
+    for bound in sealed.BOUNDS:
+        less = sealed.gaussian_epsilon(trials, 0.9 * mu, delta, bound)
+        assert less <= sealed.gaussian_epsilon(trials, mu, delta, bound) * (1 + 1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(mean=st.floats(1.01, 100), shape=shapes, epsilon=st.floats(0.01, 20))
+def test_the_inverse_is_rounded_down(mean: float, shape: float, epsilon: float) -> None:
+    trials = count(mean, shape)
+    mu = sealed.gaussian_mu(trials, epsilon, DELTA)
+    assert sealed.gaussian_epsilon(trials, mu, DELTA) <= epsilon
+    assert sealed.gaussian_epsilon(trials, mu * (1 + 1e-7), DELTA) > epsilon
+
+
+def test_bounds_at_the_ends_of_the_range() -> None:
+    trials = count(10, 1.0)
+    assert sealed.gaussian_epsilon(trials, 0.0, DELTA) == 0.0
+    # Nothing is told about a single trial, and log R is the shape's most: 2 log(1/gamma).
+    hopeless = sealed.log_ratio(trials, GaussianTrial(1e4))
+    assert hopeless == pytest.approx(2 * math.log(10), rel=1e-9)
+    assert hopeless >= 2 * math.log(10)
+    # Too quiet for a privacy loss above delta: the ratio alone, to first order in mu.
+    quiet = sealed.gaussian_epsilon(trials, 1e-9, DELTA)
+    assert 0 < quiet < 1e-7
+    with pytest.raises(InvalidInput, match="bound must be one of"):
+        sealed.gaussian_epsilon(trials, 0.1, DELTA, "hope")
+
+
+# --- Renyi DP ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize(("mu", "mean"), [(0.1, 3.0), (0.5, 10.0), (1.0, 30.0)])
+def test_renyi_dp_agrees_with_dp_accounting(mu: float, mean: float, shape: float) -> None:
+    event = dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(1 / mu), mean, shape)
+    orders = list(RenyiCurve.gaussian(mu).orders[::5])
+    theirs = rdp.RdpAccountant(orders).compose(event).get_epsilon(DELTA)
+    ours = sealed.gaussian_epsilon(count(mean, shape), mu, DELTA, "renyi")
+    assert ours == pytest.approx(theirs, rel=1e-3)
+    assert ours <= theirs * (1 + 1e-9)  # from more orders
+
+
+@settings(max_examples=40, deadline=None)
+@given(mu=st.floats(0.02, 1.5), mean=st.floats(1.2, 100), shape=st.floats(-0.9, 3))
+def test_renyi_dp_of_gaussians_has_a_closed_form(mu: float, mean: float, shape: float) -> None:
+    """Both orders solved for by hand, also for the negative shapes dp-accounting refuses."""
+    trials = count(mean, shape)
+    log_inverse = trials.log_inverse_gamma
+    best = max(1.0, math.sqrt(2 * log_inverse) / mu)
+    extra = (1 + shape) * ((best - 1) * mu * mu / 2 + log_inverse / best)
+    order = 1 + np.geomspace(1e-3, 1e5, 200_000)
+    curve = order * mu * mu / 2 + extra + math.log(mean) / (order - 1)
+    epsilons = curve + np.log1p(-1 / order) - np.log(DELTA * order) / (order - 1)
+    ours = sealed.gaussian_epsilon(trials, mu, DELTA, "renyi")
+    assert ours == pytest.approx(float(epsilons.min()), rel=3e-5)
+    assert ours >= float(epsilons.min()) * (1 - 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("shape", "table"), [(0.0, 3.52263), (0.5, 3.83060), (1.0, 4.10327), (2.0, 4.57585)]
+)
+def test_renyi_dp_of_sampled_trials_has_its_known_values(shape: float, table: float) -> None:
+    event = RandomStopping(
+        trial=SAMPLED, expected_trials=10, distribution="negative-binomial", shape=shape
+    )
+    assert accounting.rdp_epsilon([event], DELTA) == pytest.approx(table, abs=6e-6)
+    found = accounting.sealed_bound(event, DELTA)
+    assert found.published == pytest.approx(table, abs=6e-6)
+    assert found.epsilon < 0.8 * table
+
+
+def test_a_poisson_number_of_sampled_trials_takes_the_smaller_bound() -> None:
+    event = RandomStopping(trial=SAMPLED, expected_trials=10, distribution="poisson")
+    assert accounting.rdp_epsilon([event], DELTA) == pytest.approx(4.32950, abs=6e-6)
+    found = accounting.sealed_bound(event, DELTA)
+    assert found.epsilon <= found.published <= 4.3296  # dp-accounting takes its delta from RDP
+    with pytest.raises(InvalidInput, match="profile"):
+        sealed.renyi_epsilon(count(10, POISSON), RenyiCurve.gaussian(0.1), DELTA)
+
+
+# --- An adversary who chooses the score -------------------------------------------------------
+
+
+class Adversary:
+    """Two neighbours' trials on a line of cells, and any order of the cells as the score.
+
+    Cells merge outcomes, so what is found is a lower bound on what the search reveals. The winner's
+    distribution is exact: it lies in the cells up to one with probability f(P[cells up to it]).
+    """
+
+    def __init__(self, one: np.ndarray, other: np.ndarray, mean: float, shape: float) -> None:
+        self.one, self.other = one, other
+        self.generating = by_formula(mean, shape)[1]
+        self.nothing = float(self.generating(np.array(0.0)))
+
+    def _winner(self, masses: np.ndarray, order: np.ndarray) -> np.ndarray:
+        up_to = np.minimum(np.cumsum(masses[order]), 1.0)
+        return np.diff(self.generating(up_to), prepend=self.nothing)
+
+    def epsilon(self, order: np.ndarray, delta: float) -> float:
+        """The largest epsilon at which the winner reveals more than delta, in either direction."""
+        one, other = self._winner(self.one, order), self._winner(self.other, order)
+        found = 0.0
+        for first, second in ((one, other), (other, one)):
+            low, high = 0.0, 40.0
+            for _ in range(45):
+                middle = (low + high) / 2
+                shown = np.maximum(first - math.exp(middle) * second, 0).sum()
+                low, high = (middle, high) if shown > delta else (low, middle)
+            found = max(found, low)
+        return found
+
+    def orders(self, seed: int) -> Iterator[np.ndarray]:
+        """Cells are sorted by likelihood ratio. The dangerous winner is typical of one neighbour,
+        and so is what it beats: it stands between those and the rest."""
+        cells = np.arange(self.one.size)
+        yield from (cells, cells[::-1])
+        for direction in (cells, cells[::-1]):
+            masses = self.one[direction]
+            tail = np.cumsum(masses)
+            for share in (1e-7, 1e-6, 1e-5, 1e-3):
+                winners = direction[: np.searchsorted(tail, share) + 1]
+                for below in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
+                    end = max(np.searchsorted(tail, below), winners.size)
+                    beaten, rest = direction[winners.size : end], direction[end:]
+                    yield np.concatenate([beaten, winners, rest])
+                    yield np.concatenate([rest, winners, beaten])
+        chance = np.random.default_rng(seed)
+        for _ in range(60):  # cells at random, then a few blocks at random
+            yield chance.permutation(cells)
+            cuts = np.sort(chance.choice(cells[1:], size=4, replace=False))
+            blocks = np.split(cells, cuts)
+            yield np.concatenate([blocks[i] for i in chance.permutation(5)])
+
+    def found(self, delta: float, seed: int = 7) -> float:
+        return max(self.epsilon(order, delta) for order in self.orders(seed))
+
+
+def cells_of(mu: float) -> tuple[np.ndarray, np.ndarray]:
+    """N(0,1) and N(mu,1) on 1,500 cells; differences are taken in whichever tail is the smaller."""
+    ends = np.concatenate([[-np.inf], np.linspace(-7, 7 + mu, 1_499), [np.inf]])
+
+    def masses(shift: float) -> np.ndarray:
+        at = ends - shift
+        return np.where(at[1:] < 0, np.diff(norm.cdf(at)), -np.diff(norm.sf(at)))
+
+    return masses(0.0), masses(mu)
+
+
+@pytest.mark.parametrize(("mu", "shape", "mean", "renyi", "profile", "ratio"), TABLE)
+def test_no_adversary_exceeds_the_bounds_and_one_comes_close(
+    mu: float, shape: float, mean: float, renyi: float, profile: float, ratio: float
+) -> None:
+    found = Adversary(*cells_of(mu), mean, shape).found(DELTA)
+    tightest = min(renyi, profile, ratio)
+    assert found <= tightest
+    assert found >= 0.9 * tightest
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    mu=st.floats(0.05, 1.5),
+    mean=st.floats(1.2, 60),
+    shape=st.one_of(st.floats(-0.6, 6), st.just(POISSON)),
+    delta=st.sampled_from([1e-6, 1e-4, 1e-2]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_no_adversary_exceeds_any_bound(
+    mu: float, mean: float, shape: float, delta: float, seed: int
+) -> None:
+    assume(abs(shape) > 0.01)  # the textbook's formula cancels there; `sealed` does not
+    trials = count(mean, shape)
+    found = Adversary(*cells_of(mu), mean, shape).found(delta, seed)
+    for bound in sealed.BOUNDS:
+        assert found <= sealed.gaussian_epsilon(trials, mu, delta, bound)
+
+
+@pytest.mark.parametrize(("rate", "noise"), [(0.05, 0.5), (0.5, 1.0), (0.3, 2.0)])
+@pytest.mark.parametrize(("mean", "shape"), [(10, 1.0), (5, 0.0), (4, POISSON)])
+def test_no_adversary_exceeds_the_bound_of_a_sampled_trial(
+    rate: float, noise: float, mean: float, shape: float
+) -> None:
+    empty, full = cells_of(1 / noise)
+    found = Adversary(empty, (1 - rate) * empty + rate * full, mean, shape).found(DELTA)
+    trial = SampledRun(steps=1, noise_multiplier=noise, sampling_rate=rate)
+    name = {1.0: "geometric", 0.0: "logarithmic", POISSON: "poisson"}[shape]
+    event = RandomStopping(trial=trial, expected_trials=mean, distribution=name)
+    bound = accounting.sealed_bound(event, DELTA).epsilon
+    assert 0.8 * bound <= found <= bound
+
+
+# --- DP-HyPO ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shape", "floor"),
+    [
+        (2 / 0.75, 0.0, 1.962),
+        (2 / 0.75, 1.0, 2.942),
+        (1.33 / 0.75, 0.0, 1.146),
+        (1.33 / 0.75, 1.0, 1.719),
+        (1.1, 0.0, 0.191),
+        (1.1, 1.0, 0.286),
+    ],
+)
+def test_choosing_settings_costs_a_floor_even_without_data(
+    ratio: float, shape: float, floor: float
+) -> None:
+    trials = count(10, shape)
+    still = RenyiCurve.gaussian(1e-9)
+    found = sealed.adaptive_epsilon(trials, still, DELTA, density_ratio=ratio)
+    assert found == pytest.approx(floor, abs=6e-4)
+    if floor > 1:
+        with pytest.raises(InvalidInput, match="before any trial touches the data"):
+            sealed.adaptive_mu(trials, 1.0, DELTA, density_ratio=ratio)
+
+
+@pytest.mark.parametrize(("ratio", "left"), [(1.5625, 0.047), (1.1, 0.400)])
+def test_choosing_settings_leaves_a_trial_what_is_known(ratio: float, left: float) -> None:
+    trials = count(10, 0.0)
+    mu = sealed.adaptive_mu(trials, 1.0, DELTA, density_ratio=ratio)
+    assert gdp.epsilon_from_mu(mu, DELTA) == pytest.approx(left, abs=6e-4)
+    curve = RenyiCurve.gaussian(mu)
+    assert sealed.adaptive_epsilon(trials, curve, DELTA, density_ratio=ratio) <= 1.0
+    # The formula once more, both orders on grids.
+    log_inverse, orders = math.log(1 / by_formula(10, 0.0)[0]), 1 + np.geomspace(1, 1e4, 50_000)
+    values = orders * mu * mu / 2
+    extra = np.min((1 - 1 / orders) * values + log_inverse / orders)
+    values += extra + (orders / (orders - 1) + 1) * math.log(ratio) + math.log(10) / (orders - 1)
+    values += np.log1p(-1 / orders) - np.log(DELTA * orders) / (orders - 1)
+    assert float(values.min()) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_a_density_ratio_of_one_is_renyi_dp() -> None:
+    trials, curve = count(10, 1.0), RenyiCurve.gaussian(0.3)
+    plain = sealed.renyi_epsilon(trials, curve, DELTA)
+    assert sealed.adaptive_epsilon(trials, curve, DELTA, density_ratio=1.0) == plain
+    for refused, ratio in ((trials, 0.9), (count(10, POISSON), 1.1)):
+        with pytest.raises(InvalidInput, match="accounted for a density_ratio from 1"):
+            sealed.adaptive_epsilon(refused, curve, DELTA, density_ratio=ratio)
+
+
+# --- Events and statements --------------------------------------------------------------------
+
+
+OLD_RECORD = """{"kind": "random-stopping", "trial": {"kind": "full-batch-run", "steps": 100,
+    "noise_multiplier": 100.0}, "expected_trials": 10.0, "distribution": "%s"}"""
+
+
+@pytest.mark.parametrize(
+    ("distribution", "shape", "before", "now"),
+    [
+        ("geometric", 1.0, 0.8494, 0.577075),
+        ("logarithmic", 0.0, 0.6940, 0.534924),
+        ("poisson", POISSON, 0.8982, 0.721556),
+    ],
+)
+def test_old_records_load_and_never_cost_more(
+    distribution: str, shape: float, before: float, now: float
+) -> None:
+    event = event_from_dict(json.loads(OLD_RECORD % distribution))
+    assert isinstance(event, RandomStopping) and event.shape is None
+    assert event_from_dict(json.loads(json.dumps(event_to_dict(event)))) == event
+    old = accounting.rdp_epsilon([event], DELTA)
+    assert old == pytest.approx(before, abs=1e-3)
+    found = accounting.sealed_bound(event, DELTA)
+    assert found.epsilon == pytest.approx(now, abs=2e-5)
+    assert found.epsilon <= found.published <= old
+    if shape != POISSON:
+        named = RandomStopping(
+            trial=event.trial, expected_trials=10, distribution="negative-binomial", shape=shape
+        )
+        assert accounting.sealed_bound(named, DELTA) == found
+        assert event_from_dict(json.loads(json.dumps(event_to_dict(named)))) == named
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"distribution": "negative-binomial"},
+        {"distribution": "negative-binomial", "shape": -1.0},
+        {"distribution": "negative-binomial", "shape": math.inf},
+        {"distribution": "negative-binomial", "shape": "1"},
+        {"distribution": "geometric", "shape": 1.0},
+        {"shape": 0.0},
+    ],
+)
+def test_a_shape_belongs_to_a_negative_binomial(options: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput, match="shape"):
+        RandomStopping(trial=gaussian(0.1), expected_trials=10, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        search(0.1, 3),
+        Parallel(parts=(gaussian(0.1), NoisyCount(noise=10.0))),
+        Composition(parts=(gaussian(0.1), Parallel(parts=(gaussian(0.1),)))),
+    ],
+)
+def test_what_a_trial_may_not_contain_is_refused(inside: RandomStopping | Parallel) -> None:
+    event = RandomStopping(trial=inside, expected_trials=3)
+    with pytest.raises(UnpricedEvent, match="may not contain a"):
+        accounting.price(event, slack=1e-8)
+    with pytest.raises(UnpricedEvent, match="may not contain a"):
+        accounting.sealed_bound(event, DELTA)
+
+
+def test_a_trial_of_several_gaussian_parts_is_one_gaussian() -> None:
+    parts = (gaussian(0.06), PrivateMean(noise_multiplier=1 / 0.08))
+    whole = RandomStopping(trial=Composition(parts=parts), expected_trials=10)
+    found = accounting.sealed_bound(whole, DELTA).epsilon
+    assert found == pytest.approx(0.577075, abs=1e-6)
+
+
+def test_a_trial_with_sampled_parts_is_bounded_by_its_curve() -> None:
+    """Sampling almost all rows is almost no sampling: the Gaussian's bound, from another route."""
+    nearly = SampledRun(steps=25, noise_multiplier=50.0, sampling_rate=1 - 1e-9)
+    for name in ("geometric", "logarithmic", "poisson"):
+        event = RandomStopping(trial=nearly, expected_trials=10, distribution=name)
+        found = accounting.sealed_bound(event, DELTA)
+        exact = accounting.sealed_bound(search(0.1, 10, name), DELTA)
+        assert found.epsilon == pytest.approx(exact.epsilon, rel=2e-3)
+        assert found.epsilon >= exact.epsilon * (1 - 1e-5)
+        assert found.published == pytest.approx(exact.published, rel=5e-3)
+
+
+def test_where_no_curve_can_be_had_renyi_dp_prices_the_search() -> None:
+    """At a delta double precision cannot certify sampled steps for."""
+    event = RandomStopping(trial=SAMPLED, expected_trials=10)
+    found = accounting.sealed_bound(event, 1e-14)
+    assert "Renyi" in found.accountant
+    assert found.epsilon == found.published
+    assert found.epsilon == pytest.approx(accounting.rdp_epsilon([event], 1e-14), rel=1e-9)
+
+
+def test_the_tighter_bound_decides_what_fits() -> None:
+    """A search that the published bound refuses."""
+    mu = sealed.gaussian_mu(count(10, 1.0), 1.0, DELTA)
+    event = search(mu * (1 - 1e-9), 10)
+    paid = accounting.price(event, slack=1e-8)
+    assert accounting.rdp_epsilon([event], DELTA) > 1.4
+    assert accounting.fits([event], paid, Budget(1.0, DELTA))
+    assert not accounting.fits([search(mu * 1.001, 10)], paid, Budget(1.0, DELTA))
+    assert accounting.epsilon_of([event], paid, DELTA) <= 1.0
+
+
+def test_the_statement_names_the_bound_and_the_published_one() -> None:
+    def say(event: RandomStopping) -> accounting.Guarantee:
+        return accounting.guarantee(
+            [event], DELTA, covers_search=True, covers_selection=True, releases=("a model",)
+        )
+
+    promise = say(search(0.1, 10))
+    assert promise.epsilon == pytest.approx(0.577075, abs=1e-6)
+    assert "ratio of trade-off curves" in promise.accountant
+    published = "(Renyi DP, Papernot & Steinke 2022) would have been epsilon 0.8492"
+    assert any(published in note for note in promise.caveats)
+    assert "Renyi DP" in say(search(0.1, 10, "poisson")).accountant
+
+
+@settings(max_examples=25, deadline=None)
+@given(mu=st.floats(1e-7, 0.5), mean=st.floats(1.5, 30))
+def test_in_company_the_price_covers_the_tightest_pair(mu: float, mean: float) -> None:
+    """(epsilon, slack)-DP lies under the Gaussian of that price: at its corner, in 40 digits."""
+    event, slack = search(mu, mean), 1e-8
+    paid = accounting.price(event, slack=slack)
+    epsilon = accounting.sealed_bound(event, slack).epsilon
+    with mpmath.workdps(40):
+        corner = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))
+        assert mpmath.ncdf(-mpmath.sqrt(mpmath.mpf(paid.mu_squared)) / 2) <= corner
+    both = total([paid, accounting.price(gaussian(0.1))])
+    assert accounting.epsilon_of([event, gaussian(0.1)], both, DELTA) == accounting.epsilon(
+        both, DELTA
+    )
