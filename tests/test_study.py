@@ -642,6 +642,9 @@ def test_trials_and_scores_that_were_cut_off_are_lost_and_the_study_goes_on(
     assert "their noisy scores" not in result.guarantee.releases
     assert any(note.startswith("trials that were cut off: 3 of 3") for note in result.notes)
     assert any(note.startswith("no trial has a score") for note in result.notes)
+    entries = Ledger.open(str(tmp_path / "trials" / "ledger.db")).state().entries
+    assert resume(tmp_path / "trials", data).notes == result.notes  # read again, nothing paid
+    assert Ledger.open(str(tmp_path / "trials" / "ledger.db")).state().entries == entries
     assert len(spied.runs) == 5
     stop_after(tmp_path / "scores", data, "sweep: comparing")
     result = resume(tmp_path / "scores", data)

@@ -88,6 +88,9 @@ class RunFolder:
             if not any(folder.iterdir()):
                 folder.rmdir()
 
+    def is_finished(self) -> bool:
+        return os.path.exists(self.path / "result.json")
+
     def holds_a_run(self) -> bool:
         return os.path.exists(self.path / "run.toml")
 

@@ -432,8 +432,8 @@ def budget(
     as_json: AsJson = False,
 ) -> None:
     """Show a ledger: what is spent, what is left, every payment; verifies the whole chain."""
-    inside = Path(where) / "ledger.db"  # of a run folder with a ledger of its own
-    ledger = dptune.Ledger.open(str(inside) if inside.exists() else where)
+    inside = os.path.join(where, "ledger.db")  # of a run folder with a ledger of its own
+    ledger = dptune.Ledger.open(inside if os.path.exists(inside) else where)
     state = ledger.state()
     if contains is not None and contains not in state.hashes:
         raise LedgerCorrupt(

@@ -267,7 +267,7 @@ def _price(planned: Outline) -> Price:
 
 
 def _must_fit(planned: Outline, data: Data) -> int:
-    """Refuse a study that its ledger does not or cannot pay for; the number of payments it holds."""
+    """Refuse a study that its ledger cannot pay for; the number of payments it holds."""
     budget, spent = planned.config.budget, _price(planned)
     ledger = Ledger.open(planned.config.ledger)
     ledger.must_know(data.fingerprint)
@@ -343,7 +343,8 @@ def _run(
         watch=watch or _unwatched,
     )
     course.check(folder.read_trials())
-    payments.reserve(planned.payments(), planned.slack)
+    # A finished study pays for nothing more, but its rows must be the same.
+    payments.reserve([] if folder.is_finished() else planned.payments(), planned.slack)
     preprocessing = course.prepare()
     earlier = _Earlier.read(config, data) if config.reuse else None
     if earlier is None:
