@@ -18,6 +18,7 @@ from dptune._course import Progress
 from dptune._outline import Outline
 from dptune._screen import bar, facts_table, out, plain_table, slots_table, statement
 from dptune._text_plot import points_of, text_plot
+from dptune.config import Config
 from dptune.privacy import Guarantee
 from dptune.report.landscape import landscape, readable, scored
 from dptune.report.record import Record
@@ -47,6 +48,20 @@ def watching(search: SearchMethod) -> Iterator[Callable[[Progress], None]]:
 
         yield show
     console.print()
+
+
+def hint(config: Config, named_columns: bool) -> None:
+    """What costs beginners most, said before anything is paid, on standard error."""
+    asked = config.preparation
+    if named_columns and asked.unit_rows and not asked.ranges and not asked.standardize:
+        Console(stderr=True).print(
+            "Columns are taken as they are and every row is scaled to length 1. If columns differ "
+            "much in size (age, income), declare their ranges: [preparation] ranges in a --config "
+            "file.",
+            style="dim",
+            highlight=False,
+            markup=False,
+        )
 
 
 def _line(progress: Progress) -> Text:

@@ -253,6 +253,7 @@ def tune(
             },
         },
     )
+    _study_screen.hint(asked.config, bool(asked.data.column_names))
     if dry_run:
         planned, guarantee = study.foresee(asked.data, asked.config)
         plain = _study_screen.foreseen_plain(planned, guarantee)
