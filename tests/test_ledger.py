@@ -332,7 +332,7 @@ def test_an_exchange_is_not_counted_as_given_back(ledger: Ledger) -> None:
     ledger.exchange(pay(ledger), SAME_PRICE)
     notes = " ".join(ledger.state().guarantee().caveats)
     assert "voided" not in notes
-    assert "exchanged as never started, on somebody's word" in notes
+    assert "exchanged before they were started, on the word of the program" in notes
     assert "count in their place: 1" in notes
 
 

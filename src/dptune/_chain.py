@@ -203,8 +203,8 @@ class State:
         if exchanged := states.count("exchanged"):
             # Nothing came back, but whoever ran the first and then the second paid once.
             caveats.append(
-                "payments exchanged as never started, on somebody's word, for others that cost no "
-                f"more and count in their place: {exchanged}"
+                "payments exchanged before they were started, on the word of the program that ran "
+                f"them, for others that cost no more and count in their place: {exchanged}"
             )
         return tuple(caveats)
 
