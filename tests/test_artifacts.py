@@ -115,6 +115,12 @@ def test_what_did_not_begin_leaves_nothing_but_what_was_there(tmp_path: Path) ->
     assert not (tmp_path / "deep" / "run").exists()
 
 
+def test_what_a_kill_left_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "run" / ".dptune-draft").mkdir(parents=True)
+    (tmp_path / "run" / ".run.toml.new").write_text("study")
+    assert not RunFolder.create(tmp_path / "run").holds_a_run()
+
+
 def test_a_folder_with_other_files_is_no_run_folder(tmp_path: Path) -> None:
     (tmp_path / "private.csv").write_text("1")
     with pytest.raises(InvalidInput, match=r"holds other files \(private.csv\)"):

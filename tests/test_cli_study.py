@@ -408,10 +408,9 @@ def test_methods_are_compared_from_the_command_line(
 
 
 def test_a_table_without_ranges_gets_a_hint_before_anything_is_paid(run: Run) -> None:
-    _, _, err = run(*TUNE, "--dry-run")
-    assert "declare their ranges" in " ".join(err.split())
-    Path("ranges.toml").write_text(
-        "[preparation]\nranges = [[-3, 3], [-3, 3], [-3, 3], [-3, 3], [-3, 3]]"
-    )
-    code, _, err = run(*TUNE, "--config", "ranges.toml", "--dry-run")
-    assert (code, "declare their ranges" in err) == (0, False)
+    _, out, _ = run(*TUNE, "--dry-run")
+    assert "declare their ranges" in one_line(out)
+    pairs = ", ".join(["[-3, 3]"] * 5)
+    Path("ranges.toml").write_text(f"[preparation]\nranges = [{pairs}]")
+    code, out, _ = run(*TUNE, "--config", "ranges.toml", "--dry-run")
+    assert (code, "declare their ranges" in one_line(out)) == (0, False)

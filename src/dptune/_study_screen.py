@@ -18,7 +18,6 @@ from dptune._course import Progress
 from dptune._outline import Outline
 from dptune._screen import bar, facts_table, out, plain_table, slots_table, statement
 from dptune._text_plot import points_of, text_plot
-from dptune.config import Config
 from dptune.privacy import Guarantee
 from dptune.report.landscape import landscape, readable, scored
 from dptune.report.record import Record
@@ -48,20 +47,6 @@ def watching(search: SearchMethod) -> Iterator[Callable[[Progress], None]]:
 
         yield show
     console.print()
-
-
-def hint(config: Config, named_columns: bool) -> None:
-    """What costs beginners most, said before anything is paid, on standard error."""
-    asked = config.preparation
-    if named_columns and asked.unit_rows and not asked.ranges and not asked.standardize:
-        Console(stderr=True).print(
-            "Columns are taken as they are and every row is scaled to length 1. If columns differ "
-            "much in size (age, income), declare their ranges: [preparation] ranges in a --config "
-            "file.",
-            style="dim",
-            highlight=False,
-            markup=False,
-        )
 
 
 def _line(progress: Progress) -> Text:
@@ -132,11 +117,14 @@ def foreseen_plain(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def foreseen(planned: Outline, guarantee: Guarantee, delta_chosen: bool) -> None:
-    """What a study would pay for and promise."""
+def foreseen(
+    planned: Outline, guarantee: Guarantee, delta_chosen: bool, names: Sequence[str]
+) -> None:
+    """What a study of columns with these names would pay for and promise."""
     out.print(slots_table(planned.config.budget, slots(planned)))
     if delta_chosen:
         out.print(_about_delta(planned))
+    _about_columns(planned, names)
     statement(guarantee)
     out.print(Text("Nothing was spent and nothing was written."))
 
@@ -160,6 +148,7 @@ def result(record: Record, picture: Path, delta_chosen: bool) -> None:
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
     if delta_chosen:
         out.print(_about_delta(record.outline))
+    _about_columns(record.outline, record.model.column_names)
     for note in found["notes"]:
         out.print(Text(f"Note: {note}.", "yellow"))
     statement(record.model.guarantee)
@@ -185,6 +174,20 @@ def _files(record: Record, picture: Path) -> None:
     ):
         grid.add_row(Text(name, "dim"), Text(text))
     out.print(grid)
+
+
+def _about_columns(planned: Outline, names: Sequence[str]) -> None:
+    """What costs beginners most."""
+    asked = planned.config.preparation
+    if names and asked.unit_rows and not asked.ranges and not asked.standardize:
+        out.print(
+            Text(
+                "Columns are taken as they are and every row is scaled to length 1. If columns "
+                "differ much in size (age, income), declare their ranges: [preparation] ranges in "
+                "a --config file.",
+                "dim",
+            )
+        )
 
 
 def _about_delta(planned: Outline) -> Text:

@@ -55,7 +55,9 @@ class RunFolder:
                 f"{folder.path} holds a run already; continue it with: dptune resume "
                 f"{folder.path}, or give another folder."
             )
-        strangers = sorted(set(os.listdir(path)) - _EARLY) if os.path.isdir(path) else []
+        there = os.listdir(path) if os.path.isdir(path) else []
+        # Hidden files are drafts that a kill left behind.
+        strangers = sorted(name for name in set(there) - _EARLY if not name.startswith("."))
         if strangers:
             raise InvalidInput(
                 f"{folder.path} holds other files ({', '.join(strangers[:3])}), and what is in a "

@@ -253,7 +253,6 @@ def tune(
             },
         },
     )
-    _study_screen.hint(asked.config, bool(asked.data.column_names))
     if dry_run:
         planned, guarantee = study.foresee(asked.data, asked.config)
         plain = _study_screen.foreseen_plain(planned, guarantee)
@@ -261,7 +260,9 @@ def tune(
         _show(
             as_json,
             plain,
-            lambda: _study_screen.foreseen(planned, guarantee, asked.delta_chosen),
+            lambda: _study_screen.foreseen(
+                planned, guarantee, asked.delta_chosen, asked.data.column_names
+            ),
         )
         return
     folder = out if out is not None else _free_folder(asked.data.name)
