@@ -17,7 +17,6 @@ from dptune.score import (
     PublicScore,
     UnpaidScore,
     counts_for,
-    in_words,
     released,
 )
 
@@ -107,13 +106,6 @@ def test_a_row_moves_released_counts_by_no_more_than_is_priced() -> None:
         moved.append(float(((np.array(released(exact, 3.0, normal(1))) - before) ** 2).sum()))
     price = accounting.price(NoisyCount(counts=trials, noise=3.0, centered=True)).mu_squared
     assert max(moved) / 9 == pytest.approx(price, rel=1e-9)
-
-
-def test_noise_in_words_is_rounded_up() -> None:
-    assert in_words(NoisyCount(counts=3, noise=60.92, centered=True), 50_000) == (
-        "noise of 0.122 points on each accuracy"
-    )
-    assert in_words(None, 50_000) == "exact"
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_what_is_planned_written_and_noted_does_not_depend_on_the_rows(tmp_path:
         result = study(out, data)
         plain = parse((out / "run.toml").read_text(), "run.toml")
         plain.pop("study")
-        payments = outline(data, make_config()).payments()
+        payments = outline(data, make_config()).payments
         planned.append((plain, payments, result.guarantee.public_facts))
     assert planned[0] == planned[1]
 
@@ -233,8 +233,8 @@ def test_prices_fit_the_budget_and_every_setting_fits_its_price(
         planned = outline(make_data(), config)
     except BudgetExceeded:
         assume(False)
-    prices = {label: accounting.price(event) for label, event in planned.payments()}
-    assert len(prices) == len(planned.payments())
+    prices = {label: accounting.price(event) for label, event in planned.payments}
+    assert len(prices) == len(planned.payments)
     paid = total(prices.values())
     assert paid.mu_squared <= config.budget.mu_squared()
     assert paid.mu_squared > 0.99 * config.budget.mu_squared() or method != "unit-noise"
@@ -429,15 +429,18 @@ def test_of_two_who_begin_a_payment_at_once_one_gets_it(
     payments = Payments(ledger, "s", "digest of the rows")
     held = PrivateMean(noise_multiplier=10.0)
     payments.reserve([("one", held), ("other", held)], 0.0)
-    receipt_of = Ledger.receipt
+    state_of = Ledger.state
 
-    def after_somebody_else(self: Ledger, payment: int) -> Any:
-        receipt = receipt_of(self, payment)
-        self.start(receipt)
-        return receipt
+    def before_somebody_else(self: Ledger) -> Any:
+        state = state_of(self)
+        for payment in state.payments:
+            if payment.state == "reserved":
+                self.start(state.receipt(payment))
+        return state
 
-    monkeypatch.setattr(Ledger, "receipt", after_somebody_else)
+    monkeypatch.setattr(Ledger, "state", before_somebody_else)
     assert payments.begin("one", held) is None
+    monkeypatch.undo()
     assert payments.begin("other", replace(held, noise_multiplier=20.0)) is None
 
 

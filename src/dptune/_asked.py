@@ -41,9 +41,6 @@ def read(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> Asked:
         if key in source:
             source[key] = _absolute(source[key])
     run = plain["run"] | given["run"]
-    for key in ("ledger", "reuse"):
-        if run.get(key):
-            run[key] = _absolute(run[key])
     data = load_data(**source)
     budget = {"epsilon": DEFAULT_EPSILON} | plain["budget"] | given["budget"]
     delta_chosen = "delta" not in budget

@@ -24,6 +24,7 @@ from dptune.privacy import (
     Event,
     Guarantee,
     Price,
+    Receipt,
     delta_beside,
     event_from_dict,
     event_to_dict,
@@ -140,6 +141,10 @@ class State:
     def counted(self) -> tuple[Payment, ...]:
         """Payments that count as spent: all but the voided and the exchanged."""
         return tuple(payment for payment in self.payments if payment.counts)
+
+    def receipt(self, payment: Payment) -> Receipt:
+        """What whoever paid was given."""
+        return Receipt(payment.number, self.dataset, payment.event, payment.price, payment.entry)
 
     @property
     def events(self) -> list[Event]:

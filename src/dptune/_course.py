@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from dptune._measure import compare, fresh_normal, take_census
-from dptune._outline import Outline, leg_label, side_by_side
+from dptune._outline import Outline, leg_label, scores_label, side_by_side, trial_label
 from dptune._payments import Payments
 from dptune.artifacts import RunFolder
 from dptune.data import Data
@@ -70,7 +70,7 @@ class Course:
             found += [self._label(stage, number) for number in filter(self._has_model, numbers)]
             scored = any(trial.score is not None for trial in trials if trial.number in numbers)
             if scored and stage.score and not self.outline.holds_out:
-                found.append(f"scores of {stage.name}")
+                found.append(scores_label(stage))
         _, legs = self._checkpoint()
         self.payments.must_be_begun([*found, *map(leg_label, legs)])
 
@@ -208,11 +208,10 @@ class Course:
         receipt: Receipt | None,
     ) -> list[Trial]:
         """The trials of the sweep with their scores; without, where the scores were lost."""
-        label = f"scores of {stage.name}"
         ours = [trial for trial in trials if trial.number in numbers]
         alive = [trial for trial in ours if not trial.lost and self._has_model(trial.number)]
         if any(trial.score is None for trial in alive) and len(alive) > 1:
-            rows = self._scoring_rows(stage, label, data, preprocessing, receipt)
+            rows = self._scoring_rows(stage, numbers, data, preprocessing, receipt)
             if rows is None:
                 return trials
             self._tell(f"{stage.name}: comparing {len(alive)} trials", trials, census)
@@ -234,24 +233,24 @@ class Course:
             self._tell(f"{stage.name}: compared", trials, census)
         found = any(trial.score is not None for trial in trials if trial.number in numbers)
         if found and stage.score and not self.outline.holds_out:
-            self.payments.settle(label)
+            self.payments.settle(scores_label(stage))
         return trials
 
     def _scoring_rows(
         self,
         stage: Stage,
-        label: str,
+        numbers: range,
         data: Data,
         preprocessing: Preprocessing,
         receipt: Receipt | None,
     ) -> MemoryRows | None:
         """The rows that compare; None where they were looked at before and the result is lost."""
         if isinstance(self.outline.config.score, UnpaidScore):
-            receipt = self.payments.receipt(f"trial {_first_number(self.outline, stage)}")
+            receipt = self.payments.receipt(self._label(stage, numbers.start))
         elif stage.score is None:
             return data.public_rows(preprocessing, **self._place)
         elif not self.outline.holds_out:
-            receipt = self.payments.begin(label, stage.score)
+            receipt = self.payments.begin(scores_label(stage), stage.score)
         return None if receipt is None else data.open(receipt, preprocessing, **self._place)
 
     def final_run(
@@ -327,7 +326,7 @@ class Course:
         return model
 
     def _label(self, stage: Stage, number: int) -> str:
-        return stage.name if self.outline.holds_out and stage.score else f"trial {number}"
+        return stage.name if self.outline.holds_out and stage.score else trial_label(number)
 
     def _randomness(self, number: int) -> Randomness:
         return Randomness(seed=self.outline.config.seed, trial=number)
@@ -350,18 +349,10 @@ def read_census(folder: RunFolder) -> Census | None:
     if stored is None:
         return None
     with folder.undamaged(_CENSUS):
-        census = census_from(stored)
+        classes = tuple(map(float, stored["classes"]))
+        census = Census(classes, float(stored["noise"]), float(stored["row_norm"]))
     return census
-
-
-def census_from(stored: Mapping[str, Any]) -> Census:
-    classes = tuple(map(float, stored["classes"]))
-    return Census(classes, float(stored["noise"]), float(stored["row_norm"]))
 
 
 def _trial_file(number: int) -> str:
     return f"models/trial-{number}.safetensors"
-
-
-def _first_number(outline: Outline, stage: Stage) -> int:
-    return next(numbers.start for sweep, numbers in outline.sweeps() if sweep == stage)

@@ -11,7 +11,15 @@ import numpy as np
 from dptune import accounting
 from dptune.config import Config
 from dptune.plan import TrainPlan
-from dptune.privacy import Composition, Event, NoisyCount, Parallel, PrivateMean
+from dptune.privacy import (
+    Composition,
+    Event,
+    NoisyCount,
+    Parallel,
+    Price,
+    PrivateMean,
+    total,
+)
 from dptune.score import HeldOutScore
 from dptune.search.base import (
     Census,
@@ -106,7 +114,8 @@ class Outline:
             first += sweep.trials
         return numbered
 
-    def payments(self) -> list[tuple[str, Event]]:
+    @cached_property
+    def payments(self) -> tuple[tuple[str, Event], ...]:
         """Everything, in the order it will happen, with a label. Runs are reserved at the most
         steps and exchanged for those that are run, which cost a hair less."""
         listed: list[tuple[str, Event]] = []
@@ -123,11 +132,20 @@ class Outline:
             if self.holds_out and sweep.score:
                 listed.append((sweep.name, side_by_side([run] * sweep.trials, sweep.score)))
                 continue
-            listed += [(f"trial {number}", run) for number in numbers]
+            listed += [(trial_label(number), run) for number in numbers]
             if sweep.score:
-                listed.append((f"scores of {sweep.name}", sweep.score))
+                listed.append((scores_label(sweep), sweep.score))
         leg = self._calibrated(longest, self.schedule.final.mu_squared / self.legs).event
-        return listed + [(leg_label(number), leg) for number in range(1, self.legs + 1)]
+        listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
+        return tuple(listed)
+
+    @cached_property
+    def price(self) -> Price:
+        """Of all payments."""
+        return total(
+            accounting.price(event, slack=self.slack if accounting.needs_slack(event) else 0.0)
+            for _, event in self.payments
+        )
 
     def plan(self, setting: Setting, stage: Stage, rows: int | None = None) -> TrainPlan:
         """A run of `stage` with this setting; `rows` where it sees only a part of them."""
@@ -172,6 +190,14 @@ class Outline:
     ) -> list[Setting]:
         """The next settings, one a trial."""
         return self.config.search.suggest(stage, self.situation(stage, history, census))
+
+
+def trial_label(number: int) -> str:
+    return f"trial {number}"
+
+
+def scores_label(sweep: Stage) -> str:
+    return f"scores of {sweep.name}"
 
 
 def leg_label(leg: int) -> str:

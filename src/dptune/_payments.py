@@ -8,7 +8,7 @@ touched rows, and what is done; the run folder only adds the results.
 from collections.abc import Iterable, Sequence
 
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
-from dptune.ledger import Ledger, Payment
+from dptune.ledger import Ledger, Payment, State
 from dptune.privacy import Event, Price, Receipt, total
 
 
@@ -42,20 +42,20 @@ class Payments:
 
     def give_back(self) -> None:
         """Void what was held and never begun."""
-        for payment in self._mine().values():
+        state = self.ledger.state()
+        for payment in self._mine(state).values():
             if payment.state == "reserved":
-                receipt = self.ledger.receipt(payment.number)
-                self.ledger.void(receipt, reason="the study ended before it began this")
+                reason = "the study ended before it began this"
+                self.ledger.void(state.receipt(payment), reason=reason)
 
     def begin(self, label: str, event: Event) -> Receipt | None:
         """The receipt to open rows with, for exactly `event`, which may cost no more than was held.
 
         None where somebody began it before: then it may have touched rows, and must not again.
         """
-        payment = self._payment(label)
+        payment, receipt = self._payment(label)
         if payment.state != "reserved":
             return None
-        receipt = self.ledger.receipt(payment.number)
         try:
             if event != payment.event:
                 receipt = self.ledger.exchange(receipt, event)
@@ -79,13 +79,13 @@ class Payments:
 
     def settle(self, label: str) -> None:
         """Its result is on disk; what is lost stays as it is."""
-        payment = self._payment(label)
+        payment, receipt = self._payment(label)
         if payment.state == "started":
-            self.ledger.commit(self.ledger.receipt(payment.number))
+            self.ledger.commit(receipt)
 
     def receipt(self, label: str) -> Receipt:
         """For rows that were paid for before."""
-        return self.ledger.receipt(self._payment(label).number)
+        return self._payment(label)[1]
 
     def events(self, *, but: str | None = None) -> list[Event]:
         """What was paid for, except labels that begin with `but`."""
@@ -100,31 +100,33 @@ class Payments:
 
     def others(self) -> int:
         """How many payments of the ledger are not this study's."""
-        counted = [payment for payment in self.ledger.state().payments if payment.counts]
-        return len(counted) - len(self._listed())
+        state = self.ledger.state()
+        return len(state.counted) - len(self._listed(state))
 
     def _kept(self, but: str | None) -> list[Payment]:
         mine = self._listed()
         return [payment for label, payment in mine if but is None or not label.startswith(but)]
 
-    def _payment(self, label: str) -> Payment:
+    def _payment(self, label: str) -> tuple[Payment, Receipt]:
+        state = self.ledger.state()
         try:
-            return self._mine()[label]
+            payment = self._mine(state)[label]
+            return payment, state.receipt(payment)
         except KeyError:
             raise FolderProblem(
                 f"{self.ledger.address} holds no payment for {label!r} of study {self._study}: it "
                 "was voided, or this is another ledger than the study began with."
             ) from None
 
-    def _mine(self) -> dict[str, Payment]:
-        return dict(self._listed())
+    def _mine(self, state: State | None = None) -> dict[str, Payment]:
+        return dict(self._listed(state))
 
-    def _listed(self) -> list[tuple[str, Payment]]:
+    def _listed(self, state: State | None = None) -> list[tuple[str, Payment]]:
         """With their labels; a payment that was exchanged or given back does not count."""
         end = self._purpose("")
         return [
             (payment.purpose.removesuffix(end), payment)
-            for payment in self.ledger.state().counted
+            for payment in (state or self.ledger.state()).counted
             if payment.purpose.endswith(end)
         ]
 

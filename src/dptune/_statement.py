@@ -56,7 +56,7 @@ def state(
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:
         public.append("the test rows, whose accuracy is shown exactly")
-    if isinstance(config.score, PublicScore) and not isinstance(config.score, UnpaidScore):
+    if config.score.kind == PublicScore.kind:
         public.append("the rows that score the trials")
     if config.preparation.standardize:
         public.append("the rows that standardise the columns")

@@ -124,16 +124,9 @@ class RunFolder:
     def write(self, name: str, content: str | bytes) -> None:
         """Replace a file as a whole."""
         target = self.path / name
-        draft = target.with_name(f".{target.name}.new")
         try:
-            with open(draft, "wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
+            write_whole(target, content)
         except OSError as error:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
             raise FolderProblem(
                 f"{target} could not be written: {error.strerror}. What was paid for stays paid; "
                 f"make room, then continue with: dptune resume {self.path}"
@@ -214,6 +207,21 @@ class RunFolder:
                 "packages": {name: _version(name) for name in _PACKAGES},
             },
         )
+
+
+def write_whole(target: Path, content: str | bytes) -> None:
+    """So that there is the old file or the new one, never half of one and never a draft."""
+    draft = target.with_name(f".{target.name}.new")
+    try:
+        with open(draft, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
 
 
 def _version(package: str) -> str:

@@ -603,13 +603,13 @@ def _number(text: str) -> float:
 
 def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> None:
     from dptune import _study_screen
-    from dptune.report.plots import search_picture
+    from dptune.report import plots
     from dptune.report.record import Record
 
     assert result.folder is not None
-    picture = search_picture(result.folder)
-    plain = {**result.to_dict(), "picture": str(picture), "delta_chosen": delta_chosen}
     record = Record.read(result.folder)
+    picture = plots.save(record)
+    plain = {**result.to_dict(), "picture": str(picture), "delta_chosen": delta_chosen}
     _show(as_json, plain, lambda: _study_screen.result(record, picture, delta_chosen))
 
 

@@ -7,11 +7,13 @@ A run folder holds the resolved configuration; the same file, or a part of it, c
 import hashlib
 import json
 import math
+import os
 import re
 import secrets
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tomli_w
@@ -115,6 +117,8 @@ class Config:
             self,
             seed=_validate.whole(0, at_most=2**63, seed=self.seed),
             recipe={name: getattr(plan, name) for name in self.recipe},  # as plain numbers
+            ledger=_absolute(ledger=self.ledger),
+            reuse=_absolute(reuse=self.reuse),
         )
 
     def plan(self, rows: int) -> TrainPlan:
@@ -227,6 +231,15 @@ def build(kind: Callable[..., Built], options: Mapping[str, Any], name: str) -> 
 def default_delta(rows: int) -> float:
     """One in ten times the number of rows: far below the chance of publishing a row outright."""
     return 1.0 / (10 * rows)
+
+
+def _absolute(**named: str | Path) -> str:
+    """So that a resume from another folder finds it."""
+    ((name, given),) = named.items()
+    if not isinstance(given, str | Path):
+        raise InvalidInput(f"{name} must be an address or a path; got {given!r}.")
+    address = str(given)
+    return os.path.abspath(address) if address and "://" not in address else address
 
 
 def _ranges(given: Any) -> tuple[tuple[float, float], ...]:

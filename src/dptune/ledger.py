@@ -105,7 +105,7 @@ class Ledger:
         state = self.state()
         for listed in state.payments:
             if listed.number == payment:
-                return Receipt(payment, state.dataset, listed.event, listed.price, listed.entry)
+                return state.receipt(listed)
         known = ", ".join(str(listed.number) for listed in state.payments) or "none yet"
         raise InvalidInput(f"{self.address} has no payment {payment}; its payments are: {known}.")
 

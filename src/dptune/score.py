@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dptune import _validate, accounting, rounding
+from dptune import _validate, accounting
 from dptune.privacy import NoisyCount
 
 MEASURES = ("correct", "loss")
@@ -114,10 +114,3 @@ def released(
     noisy = [value + noise * drawn for value, drawn in zip(exact, normal(len(exact)), strict=True)]
     mean = math.fsum(noisy) / len(noisy)
     return [value - mean for value in noisy]
-
-
-def in_words(event: NoisyCount | None, rows: int) -> str:
-    """What the noise means for an accuracy."""
-    if event is None:
-        return "exact"
-    return f"noise of {rounding.cost(100 * event.noise / rows, 2)} points on each accuracy"

@@ -34,7 +34,7 @@ from dptune.ledger import Ledger
 from dptune.predictor import TrainedModel
 from dptune.privacy import Budget, Event, Guarantee, Price, total
 from dptune.rounding import allowance, cost
-from dptune.score import NoisyScore, PublicScore, Score, UnpaidScore
+from dptune.score import NoisyScore, PublicScore, Score
 from dptune.search.base import Census, SearchMethod
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.space import Space
@@ -148,8 +148,8 @@ def tune(
         seed=seed,
         device=device,
         precision=precision,
-        ledger=_absolute(ledger),
-        reuse=_absolute(reuse),
+        ledger=ledger,
+        reuse=str(reuse),
         source=dict(source or {}),
     ).sealed()
     if out is not None:
@@ -178,7 +178,9 @@ def resume(
     folder = RunFolder.open(out)
     config = read_config(folder)
     with folder.locked():
-        return _run(None, data or _load_again(config), config, folder, executor, watch)
+        data = data or _load_again(config)
+        planned = outline(data, config)
+        return _run(_rehearse(None, data, planned), data, planned, folder, executor, watch)
 
 
 def read_config(folder: RunFolder) -> Config:
@@ -215,7 +217,7 @@ def outline(data: Data, config: Config) -> Outline:
             f"the study began with other public facts ({'; '.join(config.facts)}) than these rows "
             f"come with ({'; '.join(data.public_facts)}); declare the same as then."
         )
-    if isinstance(config.score, PublicScore) and not isinstance(config.score, UnpaidScore):
+    if config.score.kind == PublicScore.kind:
         data.check_public_rows()
     if config.preparation.standardize:
         data.public_features()
@@ -238,15 +240,15 @@ def outline(data: Data, config: Config) -> Outline:
             "held-out scores go with full-batch runs only, and this study samples rows; pay for "
             "noisy scores, or leave the sampling rate out."
         )
-    planned.payments()  # an over-dear search is refused here
+    planned.payments  # noqa: B018  # an over-dear search is refused here
     return planned
 
 
 def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     """What a study would pay for and promise. Spends nothing and writes nothing."""
     planned = outline(data, config)
-    events = [event for _, event in planned.payments()]
-    spent = _price(planned)
+    events = [event for _, event in planned.payments]
+    spent = planned.price
     others = _must_fit(planned, data) if config.ledger else 0
     counted, scored = planned.schedule.census is not None, bool(planned.schedule.sweeps)
     if config.reuse:
@@ -259,20 +261,13 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     )
 
 
-def _price(planned: Outline) -> Price:
-    """Of everything that the study will pay for."""
-    return total(
-        accounting.price(event, slack=_slack(event, planned)) for _, event in planned.payments()
-    )
-
-
 def _must_fit(planned: Outline, data: Data) -> int:
     """Refuse a study that its ledger cannot pay for; the number of payments it holds."""
-    budget, spent = planned.config.budget, _price(planned)
+    budget, spent = planned.config.budget, planned.price
     ledger = Ledger.open(planned.config.ledger)
     ledger.must_know(data.fingerprint)
     now = ledger.state()
-    events = [*now.events, *(event for _, event in planned.payments())]
+    events = [*now.events, *(event for _, event in planned.payments)]
     together = total([*(payment.price for payment in now.counted), spent])
     if not accounting.fits(events, together, now.budget):
         raise BudgetExceeded(
@@ -282,10 +277,6 @@ def _must_fit(planned: Outline, data: Data) -> int:
             "spent. Ask for less."
         )
     return len(now.counted)
-
-
-def _slack(event: Event, planned: Outline) -> float:
-    return planned.slack if accounting.needs_slack(event) else 0.0
 
 
 def _begin(
@@ -298,7 +289,7 @@ def _begin(
 ) -> StudyResult:
     """Hold the money and make the folder, both or neither."""
     planned = outline(data, config)
-    _rehearse(engine, data, planned)
+    engine = _rehearse(engine, data, planned)
     if config.ledger:
         _must_fit(planned, data)
     if config.reuse:
@@ -315,27 +306,27 @@ def _begin(
             written.append(_OWN_LEDGER)
         folder.write_environment(config.device)
         folder.write("run.toml", config.to_toml())  # first: killed here, a resume reserves
-        _payments(config, folder, data).reserve(planned.payments(), planned.slack)
+        _payments(config, folder, data).reserve(planned.payments, planned.slack)
     except DptuneError:
         folder.discard(*written)
         raise
     with folder.locked():
-        return _run(engine, data, config, folder, executor, watch)
+        return _run(engine, data, planned, folder, executor, watch)
 
 
 def _run(
-    engine: LinearEngine | None,
+    engine: LinearEngine,
     data: Data,
-    config: Config,
+    planned: Outline,
     folder: RunFolder,
     executor: Executor | None,
     watch: Watch | None,
 ) -> StudyResult:
-    planned = outline(data, config)
+    config = planned.config
     payments = _payments(config, folder, data)
     course = Course(
         outline=planned,
-        engine=_rehearse(engine, data, planned),
+        engine=engine,
         data=data,
         folder=folder,
         payments=payments,
@@ -344,7 +335,7 @@ def _run(
     )
     course.check(folder.read_trials())
     # A finished study pays for nothing more, but its rows must be the same.
-    payments.reserve([] if folder.is_finished() else planned.payments(), planned.slack)
+    payments.reserve(() if folder.is_finished() else planned.payments, planned.slack)
     preprocessing = course.prepare()
     earlier = _Earlier.read(config, data) if config.reuse else None
     if earlier is None:
@@ -458,11 +449,6 @@ class _Earlier:
 def _is_unused(address: str) -> bool:
     """Whether there is a ledger that nothing was paid from: an attempt killed early leaves one."""
     return os.path.exists(address) and not Ledger.open(address).state().counted
-
-
-def _absolute(address: str | Path) -> str:
-    """So that a resume from another folder finds it."""
-    return os.path.abspath(address) if str(address) and "://" not in str(address) else str(address)
 
 
 def _rehearse(engine: LinearEngine | None, data: Data, planned: Outline) -> LinearEngine:

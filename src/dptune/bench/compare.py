@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dptune import _validate
+from dptune.artifacts import write_whole
 from dptune.bench.harness import Outcome, Report, run_method, run_oracle
 from dptune.bench.tasks import load_task
 from dptune.errors import FolderProblem
@@ -151,9 +152,7 @@ def _read(file: Path) -> Outcome | None:
 def _write(file: Path, text: str) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_suffix(".new")
-        draft.write_text(text)
-        draft.replace(file)
+        write_whole(file, text)
     except OSError as error:
         raise FolderProblem(f"{file} could not be written: {error.strerror}.") from None
 

@@ -21,7 +21,7 @@ from dptune.config import Config
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget, Price, total
+from dptune.privacy import Budget
 from dptune.score import NoisyScore
 from dptune.search.base import Census, SearchMethod, Stage, calibrated, draft
 from dptune.search.space import Setting, Space
@@ -90,7 +90,7 @@ def run_method(
     final = outlines[0].schedule.final
     chosen = [settings[0] for settings in _ask(outlines, final, histories, censuses)]
     plans = [o.plan(setting, final) for o, setting in zip(outlines, chosen, strict=True)]
-    spent = accounting.epsilon(_price(outlines[0]), budget.delta)
+    spent = accounting.epsilon(outlines[0].price, budget.delta)
     return Outcome(
         task=task.name,
         method=method.name,
@@ -198,7 +198,3 @@ def _at_once(task: Task) -> int:
 
 def _batched(values: Sequence[Any], size: int) -> list[Any]:
     return [values[start : start + size] for start in range(0, len(values), size)]
-
-
-def _price(outline: Outline) -> Price:
-    return total(accounting.price(event) for _, event in outline.payments())

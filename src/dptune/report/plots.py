@@ -33,7 +33,11 @@ _R = "total step size r (learning rate × steps)"
 
 def search_picture(folder: str | Path) -> Path:
     """Draw search.png into the folder of a finished run."""
-    record = Record.read(folder)
+    return save(Record.read(folder))
+
+
+def save(record: Record) -> Path:
+    """The picture in the run's own folder."""
     drawn = io.BytesIO()
     draw(record).savefig(drawn, format="png", dpi=_DOTS_PER_INCH)
     record.folder.write(FILE, drawn.getvalue())

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dptune._course import census_from
+from dptune._course import read_census
 from dptune._outline import Outline
 from dptune._store import open_store
 from dptune.artifacts import RunFolder
@@ -32,7 +32,6 @@ class Record:
         model = load(path)
         folder = RunFolder.open(path)
         config = read_config(folder)
-        census = folder.read_json("census.json")
         try:
             result = folder.read_json("result.json") or {}
             outline = Outline(
@@ -49,9 +48,7 @@ class Record:
                 f"{folder.path / 'result.json'} is missing or damaged ({error}); write it again "
                 f"with: dptune resume {folder.path}"
             ) from None
-        situation = outline.situation(
-            outline.schedule.final, model.trials, None if census is None else census_from(census)
-        )
+        situation = outline.situation(outline.schedule.final, model.trials, read_census(folder))
         return Record(folder, outline, model, final, situation, result)
 
     @property

@@ -1,9 +1,8 @@
 """How a study's budget is split, for people: one line a kind of payment, the final run last."""
 
 from dptune import accounting
-from dptune._outline import Outline, side_by_side
+from dptune._outline import Outline
 from dptune.privacy import Event, Price
-from dptune.search.space import Setting
 from dptune.split import Slot
 
 
@@ -25,10 +24,8 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
     for sweep in schedule.sweeps:
         run = Price(sweep.mu_squared, planned.slack)
         if planned.holds_out and sweep.score:
-            plan = planned.plan(Setting(1.0, planned.config.space.steps[1]), sweep)
-            both = side_by_side([plan.event] * sweep.trials, sweep.score)
-            price = accounting.price(both, slack=planned.slack)
-            found.append(slot(f"{sweep.name} and its scores", price))
+            both = dict(planned.payments)[sweep.name]
+            found.append(event(f"{sweep.name} and its scores", both))
             continue
         found.append(slot(sweep.name, run, sweep.trials))
         if sweep.score:

@@ -24,7 +24,7 @@ from dptune.plan import TrainPlan
 from dptune.privacy import Budget
 from dptune.search.base import Facts, Situation, Stage
 from dptune.search.law import displacement
-from dptune.search.space import Setting
+from dptune.search.space import Setting, log_uniform
 from dptune.trial import Trial
 
 ATTEMPTS = 1000  # of a decomposition by rejection, as in the authors' code
@@ -130,8 +130,8 @@ class PaperLine:
     def _trial(self, before: int, situation: Situation) -> Setting:
         """One draw of the sweep that has `before` others before it."""
         low, high, notes = self._looked_at(before, situation)
-        sampling_rate = _log_uniform(self.sampling_rate, situation.choices)
-        clip_norm = _log_uniform(self.clip_norm, situation.choices)
+        sampling_rate = _drawn_from(self.sampling_rate, situation.choices)
+        clip_norm = _drawn_from(self.clip_norm, situation.choices)
         factor = (sampling_rate or 1.0) * (clip_norm or 1.0)
         bottom, top = situation.space.total_step_size
         if high < bottom * factor or low > top * factor:
@@ -278,11 +278,9 @@ def _polynomial(x: list[float], r: list[float], degree: int) -> tuple[Polynomial
 
 def _pairs(situation: Situation) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Rates drawn log-uniformly and steps drawn uniformly, independently."""
-    low, high = situation.space.learning_rate
     least, most = situation.space.steps
-    rates = np.exp(situation.choices.uniform(math.log(low), math.log(high), ATTEMPTS))
-    steps = situation.choices.integers(least, most, size=ATTEMPTS, endpoint=True)
-    return np.clip(rates, low, high), steps  # exp(log(x)) may miss x by a rounding
+    rates = log_uniform(situation.space.learning_rate, situation.choices, ATTEMPTS)
+    return rates, situation.choices.integers(least, most, size=ATTEMPTS, endpoint=True)
 
 
 def _without_luck(product: float, situation: Situation) -> Setting:
@@ -310,11 +308,8 @@ def _most_steps(product: float, situation: Situation) -> Setting:
     return situation.space.spread(product, replace(situation.recipe, momentum=0.0))
 
 
-def _log_uniform(ends: Range | None, choices: np.random.Generator) -> float | None:
-    if ends is None:
-        return None
-    low, high = ends
-    return min(max(math.exp(choices.uniform(math.log(low), math.log(high))), low), high)
+def _drawn_from(ends: Range | None, choices: np.random.Generator) -> float | None:
+    return None if ends is None else float(log_uniform(ends, choices, 1)[0])
 
 
 def _range(name: str, given: object, above: float, below: float) -> Range | None:

@@ -1,12 +1,11 @@
 """The baseline that tuning must beat: settings drawn from the space."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from dptune.privacy import Budget
 from dptune.search.base import Facts, Situation, Stage
-from dptune.search.space import Setting
+from dptune.search.space import Setting, log_uniform
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,6 @@ class RandomSearch:
         return ()
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
-        low, high = situation.space.learning_rate
-        rate = math.exp(situation.choices.uniform(math.log(low), math.log(high)))
-        rate = min(max(rate, low), high)  # exp(log(x)) may miss x by a rounding
+        (rate,) = log_uniform(situation.space.learning_rate, situation.choices, 1)
         least, most = situation.space.steps
-        return [Setting(rate, int(situation.choices.integers(least, most, endpoint=True)))]
+        return [Setting(float(rate), int(situation.choices.integers(least, most, endpoint=True)))]

@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dptune import _validate
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
@@ -87,6 +90,15 @@ class Space:
         if math.isclose(inside, total_step_size, rel_tol=1e-12):
             return inside, ()
         return inside, (f"r {total_step_size:.4g} is outside the space and became {inside:.4g}",)
+
+
+def log_uniform(
+    ends: tuple[float, float], choices: np.random.Generator, count: int
+) -> NDArray[np.float64]:
+    """`count` draws, ends included."""
+    low, high = ends
+    drawn = np.exp(choices.uniform(math.log(low), math.log(high), count))
+    return np.clip(drawn, low, high)  # exp(log(x)) may miss x by a rounding
 
 
 def _ends(name: str, given: object) -> tuple[object, object]:
