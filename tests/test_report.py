@@ -29,7 +29,7 @@ from dptune import (
 from dptune._course import Progress
 from dptune._text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
-from dptune.report.landscape import landscape
+from dptune.report.landscape import landscape, scored
 from dptune.report.plots import draw
 from dptune.report.record import Record
 from dptune.report.split import slots
@@ -178,6 +178,51 @@ def test_the_top_of_the_landscape_is_where_the_final_run_went(folders: dict[str,
     ratios = [point.r / trial.plan.total_step_size
               for point, trial in zip(found.points, record.model.trials, strict=True)]  # fmt: skip
     assert ratios == pytest.approx([ratios[0]] * 3, rel=0.05) and ratios[0] > 1
+
+
+def rare_rows(count: int) -> Data:
+    """Ten rows of one class to one of the other."""
+    features, _ = rows(0, count)
+    return Data(features, np.where(features[:, 0] > 1.34, "up", "down"))
+
+
+def test_with_rare_classes_the_landscape_has_the_r_of_the_runs(tmp_path: Path) -> None:
+    dptune.tune(None, rare_rows(4000), budget=Budget(2.0, 1e-4), out=tmp_path / "run")
+    record = Record.read(tmp_path / "run")
+    assert record.situation.census is not None and record.situation.census.imbalance > 1.0
+    assert record.final.plan.steps == 200 // 3
+    found = landscape(record.situation, record.outline.schedule.final.mu)
+    assert found.top == pytest.approx(record.final.plan.total_step_size, rel=1e-9)
+    # At the price of the trials, every point is the r that its trial had.
+    (sweep,) = record.outline.schedule.sweeps
+    at_trials = landscape(record.situation, sweep.mu)
+    asked = [trial.plan.total_step_size for trial in scored(record.model.trials)]
+    assert [point.r for point in at_trials.points] == pytest.approx(asked, rel=1e-6)
+
+
+def test_with_rare_classes_no_two_noises_stand_at_the_end_of_the_space(tmp_path: Path) -> None:
+    space, out = Space(learning_rate=(0.01, 1.0)), tmp_path / "run"
+    dptune.tune(None, rare_rows(4000), budget=Budget(2.0, 1e-4), space=space, out=out)
+    left = draw(Record.read(out)).axes[0]
+    (above,) = left.child_axes
+    places = list(above.get_xticks())
+    assert len(places) == len(set(places)) > 1
+    assert max(places) < 1.0 * (200 // 3)
+
+
+@pytest.mark.parametrize(("unit_rows", "error"), [(True, 0.45), (False, 0.7)])
+def test_without_trials_the_picture_trusts_the_law_as_far_as_the_search_does(
+    unit_rows: bool, error: float, tmp_path: Path
+) -> None:
+    data, out = Data(*rows(0, 400)), tmp_path / "run"
+    prepared = Preparation(unit_rows=unit_rows)
+    dptune.tune(
+        None, data, budget=Budget(2.0, 1e-4), search=UnitNoise(), preparation=prepared, out=out
+    )
+    left = draw(Record.read(out)).axes[0]
+    (band,) = left.patches
+    low, high = band.get_extents().transformed(left.transData.inverted()).intervalx
+    assert high / low == pytest.approx(np.exp(2 * error), rel=0.01)
 
 
 def test_shares_add_up_and_are_what_the_ledger_says(folders: dict[str, Path]) -> None:

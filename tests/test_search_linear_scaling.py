@@ -11,7 +11,14 @@ from dptune import Budget, TrainPlan
 from dptune.score import NoisyScore
 from dptune.search.base import Census, Facts, Schedule, Situation, calibrated, draft, schedule
 from dptune.search.law import best_noise
-from dptune.search.linear_scaling import LinearScaling, fitted, offset_of
+from dptune.search.linear_scaling import (
+    LinearScaling,
+    fitted,
+    law_error,
+    noise_at,
+    offset_of,
+    setting_at,
+)
 from dptune.search.space import Space
 from dptune.trial import Trial
 
@@ -109,6 +116,7 @@ def test_a_lost_trial_is_no_score_of_zero(budget: Budget) -> None:
 
 def test_the_law_is_trusted_less_on_rows_of_unknown_length(budget: Budget) -> None:
     other = Facts(columns=512, outputs=10, unit_rows=False)
+    assert (law_error(FACTS), law_error(other)) == (0.45, 0.7)
     assert fitted(situation([])).top_error == pytest.approx(0.45, rel=1e-2)
     assert fitted(situation([], facts=other)).top_error == pytest.approx(0.7, rel=1e-2)
 
@@ -155,3 +163,7 @@ def test_rare_classes_take_fewer_and_larger_steps(budget: Budget) -> None:
     (uneven,) = LinearScaling().suggest(final, situation([], census=rare))
     assert (even.steps, uneven.steps) == (200, 66)
     assert uneven.learning_rate > even.learning_rate
+    for census, chosen in ((CENSUS, even), (rare, uneven)):
+        given = situation([], census=census)
+        guess = noise_at(fitted(given).top, final.mu, given)
+        assert setting_at(guess, final.mu, given) == chosen

@@ -1,20 +1,19 @@
 """The scores of a search as one landscape: over the total step size r that a run would have at the
 price of the final run, so that cheap trials and the final run stand on one axis."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dptune.search.base import Situation
-from dptune.search.law import best_noise, displacement
 from dptune.search.linear_scaling import (
-    ERROR_ON_OTHER_ROWS,
-    ERROR_ON_UNIT_ROWS,
     fitted,
+    law_error,
+    noise_at,
     offset_of,
     score_error,
+    setting_at,
 )
 from dptune.trial import Trial
 
@@ -52,7 +51,6 @@ def scored(trials: Sequence[Trial]) -> list[Trial]:
 def landscape(situation: Situation, mu: float) -> Landscape:
     """What the linear scaling search sees when it chooses a final run of price `mu`."""
     curve = fitted(situation)
-    error = ERROR_ON_UNIT_ROWS if situation.facts.unit_rows else ERROR_ON_OTHER_ROWS
     trials = scored(situation.history)
     offsets = [offset_of(trial, situation) for trial in trials]
     points = tuple(
@@ -70,7 +68,7 @@ def landscape(situation: Situation, mu: float) -> Landscape:
         points=points,
         curve=tuple((r_at(x, situation, mu), curve.at(x)) for x in map(float, drawn)),
         top=r_at(curve.top, situation, mu),
-        prior=(r_at(-error, situation, mu), r_at(error, situation, mu)),
+        prior=expected(situation, mu),
         posterior=(
             r_at(curve.top - curve.top_error, situation, mu),
             r_at(curve.top + curve.top_error, situation, mu),
@@ -78,13 +76,17 @@ def landscape(situation: Situation, mu: float) -> Landscape:
     )
 
 
+def expected(situation: Situation, mu: float) -> tuple[float, float]:
+    """Where the law expects the best r of a run of price `mu`, by one standard deviation."""
+    error = law_error(situation.facts)
+    return r_at(-error, situation, mu), r_at(error, situation, mu)
+
+
 def r_at(offset: float, situation: Situation, mu: float) -> float:
     """The r of a run of price `mu` that lies `offset` from the law, in log c."""
-    guess = best_noise(mu, situation.recipe, situation.facts, situation.census)
-    return r_of(guess * math.exp(offset), situation, mu)
+    return r_of(noise_at(offset, mu, situation), situation, mu)
 
 
 def r_of(noise: float, situation: Situation, mu: float) -> float:
     """The r of a run of price `mu` that leaves this noise on its weights."""
-    moved = displacement(noise, mu, situation.recipe)
-    return situation.space.spread(moved, situation.recipe).total_step_size
+    return setting_at(noise, mu, situation).total_step_size

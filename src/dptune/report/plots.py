@@ -13,12 +13,12 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from dptune import gdp
 from dptune.errors import InvalidInput
-from dptune.report.landscape import landscape, r_at, r_of, readable, scored
+from dptune.report.landscape import expected, landscape, r_at, r_of, readable, scored
 from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.rounding import cost
 from dptune.score import NoisyScore
-from dptune.search.linear_scaling import LinearScaling
+from dptune.search.linear_scaling import LinearScaling, space_of
 from dptune.search.paper_line import PaperLine
 
 FILE = "search.png"
@@ -154,8 +154,7 @@ def _choice(axes: Axes, record: Record) -> None:
     mu, situation = record.outline.schedule.final.mu, record.situation
     law = r_at(0.0, situation, mu)
     axes.axvspan(
-        r_at(-0.45, situation, mu),
-        r_at(0.45, situation, mu),
+        *expected(situation, mu),
         color=_FAINT,
         alpha=0.15,
         lw=0,
@@ -195,7 +194,7 @@ def _over_r(axes: Axes, record: Record, reached: Sequence[float]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(f"{_R}, at the price of the final run")
     mu = record.outline.schedule.final.mu
-    least, most = record.outline.config.space.total_step_size
+    least, most = space_of(record.situation).total_step_size
     # Outside the space r stays at its end, and the noise above it would be any.
     inside = max(ends[0], least * 1.001), min(ends[1], most / 1.001)
     places = _sparse(lambda noise: r_of(noise, record.situation, mu), ends, inside)

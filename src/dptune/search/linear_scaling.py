@@ -14,7 +14,7 @@ from dptune.privacy import Budget
 from dptune.search import curve
 from dptune.search.base import Facts, Situation, Stage
 from dptune.search.law import best_noise, displacement
-from dptune.search.space import Setting
+from dptune.search.space import Setting, Space
 from dptune.trial import Trial
 
 OFFSETS = (-1.4, 0.0, 1.4)  # of log c from the law
@@ -35,24 +35,35 @@ class LinearScaling:
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         if stage.trials > 1:
-            return [_setting(offset, stage.mu, situation) for offset in OFFSETS]
-        return [_setting(fitted(situation).top, stage.mu, situation)]
+            noises = [noise_at(offset, stage.mu, situation) for offset in OFFSETS]
+        else:
+            noises = [noise_at(fitted(situation).top, stage.mu, situation)]
+        return [setting_at(noise, stage.mu, situation) for noise in noises]
 
 
 def fitted(situation: Situation) -> curve.Curve:
     """The curve through all scored trials, over log c from the law at each trial's price."""
     scored = [trial for trial in situation.history if trial.score is not None]
-    error = ERROR_ON_UNIT_ROWS if situation.facts.unit_rows else ERROR_ON_OTHER_ROWS
     offsets = [offset_of(trial, situation) for trial in scored]
     points = [100 * (trial.score or 0.0) for trial in scored]
     noise = max((score_error(trial, situation) for trial in scored), default=1.0)
-    return curve.fit(offsets, points, noise, error)
+    return curve.fit(offsets, points, noise, law_error(situation.facts))
+
+
+def law_error(facts: Facts) -> float:
+    """How far the best c lies from the law: one standard deviation, in log c."""
+    return ERROR_ON_UNIT_ROWS if facts.unit_rows else ERROR_ON_OTHER_ROWS
 
 
 def offset_of(trial: Trial, situation: Situation) -> float:
     """How far from the law the trial was, in log c."""
-    guess = best_noise(trial.mu, situation.recipe, situation.facts, situation.census)
-    return math.log(trial.noise / guess)
+    return math.log(trial.noise / noise_at(0.0, trial.mu, situation))
+
+
+def noise_at(offset: float, mu: float, situation: Situation) -> float:
+    """The c that lies `offset` from the law, in log c, for a run of price `mu`."""
+    guess = best_noise(mu, situation.recipe, situation.facts, situation.census)
+    return guess * math.exp(offset)
 
 
 def score_error(trial: Trial, situation: Situation) -> float:
@@ -62,13 +73,17 @@ def score_error(trial: Trial, situation: Situation) -> float:
     return math.hypot(100 * (trial.score_noise or 0.0), of_training)
 
 
-def _setting(offset: float, mu: float, situation: Situation) -> Setting:
-    guess = best_noise(mu, situation.recipe, situation.facts, situation.census)
-    noise = guess * math.exp(offset)
+def setting_at(noise: float, mu: float, situation: Situation) -> Setting:
+    """The run of price `mu` that leaves this noise on its weights."""
     moved = displacement(noise, mu, situation.recipe)
+    return space_of(situation).spread(moved, situation.recipe)
+
+
+def space_of(situation: Situation) -> Space:
+    """The part of the space that the search uses: a third of the steps when classes are rare."""
     space = situation.space
-    if situation.census is not None and situation.census.imbalance > 1.0:
-        # Measured: fewer, larger steps learn rare classes better, at no cost for the others.
-        least, most = space.steps
-        space = replace(space, steps=(least, max(least, most // 3)))
-    return space.spread(moved, situation.recipe)
+    if situation.census is None or situation.census.imbalance == 1.0:
+        return space
+    # Measured: fewer, larger steps learn rare classes better, at no cost for the others.
+    least, most = space.steps
+    return replace(space, steps=(least, max(least, most // 3)))
