@@ -111,6 +111,11 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Effort(StrEnum):
+    full = "full"
+    quick = "quick"
+
+
 Folder = Annotated[
     str, typer.Argument(metavar="FOLDER", help="Where tune wrote the run.", show_default=False)
 ]
@@ -592,6 +597,60 @@ def bench_compare(
             report=report,
         )
     _show(as_json, {"rows": table}, lambda: _bench_screen.bench_compare(table, folder))
+
+
+@bench_app.command("reproduce")
+def bench_reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="A table or figure, or all; without it they are listed."
+        ),
+    ] = None,
+    data: Annotated[
+        str,
+        typer.Option(help="Tasks, separated by commas, as in bench compare; most use the first."),
+    ] = "demo",
+    repeats: Annotated[int, typer.Option(help="Runs behind every accuracy.")] = 20,
+    folder: Annotated[
+        str,
+        typer.Option(
+            "--out", help="Where tables and pictures go; what was measured is not measured again."
+        ),
+    ] = "runs/reproduce",
+    device: Annotated[Device, typer.Option(help="Where to train.")] = Device.cpu,
+    effort: Annotated[
+        Effort, typer.Option(help="The grids: full, or quick to see whether all works.")
+    ] = Effort.full,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="List the names and stop.", show_default=False)
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the tables and figures of the linear scaling paper on public data, its figures beside
+    ours.
+
+    Example: dptune bench reproduce methods --data demo --repeats 20
+    """
+    from dptune import _bench_screen
+    from dptune.bench import reproduce as bench
+
+    if name is None or only_list:
+        names = {one.name: one.title for one in bench.EXPERIMENTS.values()}
+        _show(as_json, names, lambda: _bench_screen.bench_names(names))
+        return
+    with _screen.progress() as report:
+        results = bench.reproduce(
+            name,
+            data.split(","),
+            repeats=repeats,
+            out=Path(folder),
+            device=device.value,
+            report=report,
+            effort=effort.value,
+        )
+    plain = {called: result.table.plain() for called, result in results.items()}
+    _show(as_json, plain, lambda: _bench_screen.bench_results(results, folder))
 
 
 def _number(text: str) -> float:

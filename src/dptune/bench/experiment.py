@@ -1,0 +1,33 @@
+"""One table or figure of the linear scaling paper (Panda, Tang, Mahloujifar, Sehwag, Mittal, ICML
+2024, arXiv 2212.04486), and how it is measured here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dptune.bench.charts import Picture
+from dptune.bench.lab import Lab
+from dptune.bench.tables import Table
+
+UNKNOWN = "not known to us"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was measured: a table to read, every single figure in `details` where the table is a
+    summary, and a picture where there is something to see."""
+
+    table: Table
+    picture: Picture | None = None
+    details: Table | None = None
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """`paper` is what the paper says, `setting` where ours differs."""
+
+    name: str
+    title: str
+    paper: str
+    setting: str
+    measure: Callable[[Lab], Result]

@@ -1,0 +1,1 @@
+"""The tables and figures of the linear scaling paper, grouped by what they are about."""

@@ -1,0 +1,298 @@
+"""Where experiments are run: the data, the repeats, and a store of what was measured already.
+
+Everything measured is a cell: a small file named by a digest of all that decides it (the rows, the
+plan or method, the repeats). What is there is not measured again, so a run that was killed goes on
+where it stopped, and experiments share what they have in common.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dptune import gdp
+from dptune.accounting import calibrate_direct
+from dptune.artifacts import write_whole
+from dptune.bench.harness import Outcome, Report, accuracies, run_method, run_oracle
+from dptune.bench.tasks import Task, load_task
+from dptune.datasets import fingerprint_source
+from dptune.engines.linear import LinearEngine
+from dptune.errors import FolderProblem
+from dptune.plan import TrainPlan
+from dptune.privacy import Budget
+from dptune.search.base import SearchMethod
+from dptune.search.methods import METHODS
+from dptune.search.paper_line import PaperLine
+
+DELTA = 1e-5
+# The authors' trials for a total of epsilon 1; for other totals in proportion.
+PAPER_SHARES = (0.05, 0.1)
+_RUNS_AT_ONCE = 400  # about as many as a kill may lose
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How finely experiments look; how often they repeat is said elsewhere.
+
+    Attributes:
+        noises: values of c among which a variant finds its best learning rate.
+        scouts: runs at each of them; the best one is then run afresh.
+        steps: of a run, where steps are not what is looked at.
+        epochs: of a sampled run, whose steps do not share passes over the rows.
+        rates, step_counts, epsilons: the grid of the heat maps.
+        totals: budgets of fronts.
+
+    """
+
+    noises: tuple[float, ...]
+    scouts: int
+    steps: int
+    epochs: int
+    rates: tuple[float, ...]
+    step_counts: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    totals: tuple[float, ...]
+
+
+EFFORTS = {
+    "full": Effort(
+        noises=tuple(float(noise) for noise in np.geomspace(0.1, 10.0, 9)),
+        scouts=3,
+        steps=100,
+        epochs=40,
+        rates=(0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0),
+        step_counts=(1, 5, 10, 20, 50, 100, 200),
+        epsilons=(0.1, 1.0, 8.0),
+        totals=(0.1, 0.3, 1.0, 3.0, 8.0),
+    ),
+    "quick": Effort(
+        noises=(0.3, 1.0, 3.0),
+        scouts=1,
+        steps=10,
+        epochs=4,
+        rates=(1.0, 10.0),
+        step_counts=(5, 10),
+        epsilons=(1.0, 8.0),
+        totals=(1.0, 8.0),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Test accuracies in percent, one a repeat."""
+
+    accuracies: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return math.fsum(self.accuracies) / len(self.accuracies)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over repeats."""
+        return float(np.std(self.accuracies, ddof=1)) if len(self.accuracies) > 1 else 0.0
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return self.spread / math.sqrt(len(self.accuracies))
+
+
+@dataclass(frozen=True)
+class Studies(Runs):
+    """Repeats of a whole search, the r of their final runs, and what one study spends; an oracle,
+    which nobody paid for, has no `spent_epsilon`."""
+
+    total_step_sizes: tuple[float, ...]
+    spent_epsilon: float | None
+    seconds: float
+    note: str
+
+    @property
+    def typical_r(self) -> float:
+        """The geometric mean."""
+        return math.exp(float(np.mean(np.log(self.total_step_sizes))))
+
+    @staticmethod
+    def of(outcome: Outcome) -> "Studies":
+        return Studies(
+            accuracies=tuple(outcome.accuracies),
+            total_step_sizes=tuple(outcome.total_step_sizes),
+            spent_epsilon=None if math.isinf(outcome.spent_epsilon) else outcome.spent_epsilon,
+            seconds=outcome.seconds,
+            note=outcome.note,
+        )
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Sources to measure on, and everything that decides a measurement."""
+
+    sources: tuple[str, ...]
+    repeats: int
+    out: Path
+    device: str
+    report: Report
+    effort: Effort
+    _tasks: dict[str, Task] = field(default_factory=dict)
+    _identities: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """The first, for experiments that want one."""
+        return self.sources[0]
+
+    def task(self, source: str) -> Task:
+        if source not in self._tasks:
+            self._tasks[source] = load_task(source, device=self.device)
+        return self._tasks[source]
+
+    def changed(self, source: str, change: str, task: Task) -> str:
+        """The name of a source whose task is `task`: that of `source` after some change."""
+        name = f"{source}#{change}"
+        self._tasks[name] = task
+        self._identities[name] = f"{self.key(source, change)['rows']}#{change}"
+        return name
+
+    def cell(self, key: dict[str, Any], measure: Callable[[], Any]) -> Any:
+        """What `measure` returns, in terms of JSON, unless a cell with this key is there."""
+        found = self._read(key)
+        if found is None:
+            found = json.loads(json.dumps(measure()))
+            self._write(key, found)
+        return found
+
+    def runs(self, source: str, plans: Sequence[TrainPlan]) -> list[Runs]:
+        """Repeats of every plan."""
+        return self._runs(source, plans, self.repeats, "runs")
+
+    def best(self, source: str, plans: Sequence[TrainPlan]) -> tuple[TrainPlan, Runs]:
+        """The best of some plans by a few runs each, and fresh repeats of it: the best of many
+        means would flatter itself."""
+        scouted = self._runs(source, plans, self.effort.scouts, "scouts")
+        chosen = plans[int(np.argmax([runs.mean for runs in scouted]))]
+        return chosen, self.runs(source, [chosen])[0]
+
+    def tuned(self, source: str, plan: TrainPlan) -> tuple[TrainPlan, Runs]:
+        """A plan at the best of some learning rates, and its repeats."""
+        return self.best(source, at_noises(plan, self.effort.noises))
+
+    def studies(
+        self, source: str, method: SearchMethod, budget: Budget, repeats: int | None = None
+    ) -> Studies:
+        """Repeats of a whole search."""
+        times = self.repeats if repeats is None else repeats
+        key = self.key(source, "method", method=repr(method), budget=asdict(budget), repeats=times)
+        return self._studies(
+            key, lambda: run_method(self.task(source), method, budget, times, self.report)
+        )
+
+    def oracle(self, source: str, budget: Budget) -> Studies:
+        """The best setting of a fine grid, which nobody paid for."""
+        key = self.key(source, "oracle", budget=asdict(budget), repeats=self.repeats)
+        return self._studies(
+            key, lambda: run_oracle(self.task(source), budget, self.repeats, self.report)
+        )
+
+    def key(self, source: str, kind: str, **facts: Any) -> dict[str, Any]:
+        """The key of a cell about this source."""
+        if source not in self._identities:
+            self._identities[source] = _identity(source)
+        return {"kind": kind, "rows": self._identities[source], **facts}
+
+    def _studies(self, key: dict[str, Any], measure: Callable[[], Outcome]) -> Studies:
+        found = self.cell(key, lambda: asdict(Studies.of(measure())))
+        lists = {name: tuple(found[name]) for name in ("accuracies", "total_step_sizes")}
+        return Studies(**{**found, **lists})
+
+    def _runs(self, source: str, plans: Sequence[TrainPlan], repeats: int, kind: str) -> list[Runs]:
+        keys = [self.key(source, kind, plan=asdict(plan), repeats=repeats) for plan in plans]
+        found = [self._read(key) for key in keys]
+        missing = [index for index, value in enumerate(found) if value is None]
+        missing.sort(key=lambda index: plans[index].steps)  # those of a length train together
+        engine = LinearEngine(outputs=self.task(source).outputs) if missing else None
+        size = max(1, _RUNS_AT_ONCE // repeats)
+        for start in range(0, len(missing), size):
+            group = missing[start : start + size]
+            self.report(f"{self.task(source).name}: {kind} {start} of {len(missing)}")
+            wanted = [plans[index] for index in group for _ in range(repeats)]
+            assert engine is not None
+            measured = np.reshape(accuracies(engine, self.task(source), wanted), (-1, repeats))
+            for index, values in zip(group, measured.tolist(), strict=True):
+                found[index] = values
+                self._write(keys[index], values)
+        return [Runs(tuple(values)) for values in found]
+
+    def _file(self, key: dict[str, Any]) -> Path:
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+        return self.out / "cells" / f"{key['kind']}-{digest[:24]}.json"
+
+    def _read(self, key: dict[str, Any]) -> Any:
+        file = self._file(key)
+        if not file.exists():
+            return None
+        try:
+            return json.loads(file.read_text())["value"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FolderProblem(
+                f"{file} is damaged ({error}); remove it to measure again."
+            ) from None
+
+    def _write(self, key: dict[str, Any], value: Any) -> None:
+        write(self._file(key), json.dumps({"key": key, "value": value}))
+
+
+def write(file: Path, content: str | bytes) -> None:
+    """All of it or nothing, and its folder where there is none."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, content)
+    except OSError as error:
+        raise FolderProblem(f"{file} could not be written: {error.strerror}.") from None
+
+
+def make_method(name: str, budget: Budget) -> SearchMethod:
+    """A method with the options it is compared with."""
+    if name == PaperLine.name:
+        return PaperLine(epsilons=tuple(share * budget.epsilon for share in PAPER_SHARES))
+    made: SearchMethod = METHODS[name]()
+    return made
+
+
+def priced(
+    task: Task, budget: Budget, steps: int, *, mu: float | None = None, **changes: Any
+) -> TrainPlan:
+    """The paper's recipe with some changes and the noise that this budget (or `mu`) asks for, its
+    learning rate still open."""
+    plan = TrainPlan(
+        rows=task.train.count, steps=steps, learning_rate=1.0, noise_multiplier=1.0, **changes
+    )
+    if plan.sampling_rate is None:
+        noise = gdp.noise_multiplier(budget.mu if mu is None else mu, steps)
+    else:
+        noise = calibrate_direct(
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            steps=steps,
+            sampling_rate=plan.sampling_rate,
+        ).noise_multiplier
+    return replace(plan, noise_multiplier=noise)
+
+
+def at_noises(plan: TrainPlan, noises: Sequence[float]) -> list[TrainPlan]:
+    """The plan at the learning rates that leave each of these noises on its weights."""
+    unit = replace(plan, learning_rate=1.0).weight_noise
+    return [replace(plan, learning_rate=noise / unit) for noise in noises]
+
+
+def _identity(source: str) -> str:
+    """Of the rows that a source means, changes included."""
+    path, _, query = source.partition("?")
+    rows = path if path.startswith("hub:") else fingerprint_source(path)
+    return f"{rows}?{query}" if query else rows

@@ -1,0 +1,190 @@
+"""Every table and figure of the linear scaling paper that real data here allow, with the paper's
+figures beside ours.
+
+Each experiment leaves NAME.md, NAME.csv, NAME.json and, where there is something to see, NAME.png
+in a folder, and README.md there links them. What was measured is kept in cells/ and not measured
+again: see `lab`.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dptune import _validate
+from dptune.bench.experiment import Experiment, Result
+from dptune.bench.experiments import (
+    averaging,
+    budgets,
+    landscape,
+    line,
+    methods,
+    recipe,
+    rows,
+    runtime,
+)
+from dptune.bench.harness import Report
+from dptune.bench.lab import EFFORTS, Lab, write
+from dptune.errors import FolderProblem, InvalidInput
+
+ALL = "all"
+_ORDER = (
+    "methods",
+    "rerr",
+    "recipe",
+    "momentum",
+    "batch-size",
+    "averaging",
+    "weight-decay",
+    "augmult",
+    "split",
+    "fits",
+    "batch-and-clip",
+    "runtime",
+    "subset-noise",
+    "decompositions",
+    "architectures",
+    "heatmaps",
+    "pareto",
+    "scatter",
+    "one-search",
+)
+_FOUND = {
+    experiment.name: experiment
+    for module in (methods, recipe, averaging, rows, line, budgets, landscape, runtime)
+    for experiment in module.EXPERIMENTS
+}
+EXPERIMENTS: dict[str, Experiment] = {name: _FOUND[name] for name in _ORDER}
+
+
+def reproduce(
+    name: str,
+    sources: Sequence[str],
+    *,
+    repeats: int,
+    out: Path,
+    device: str,
+    report: Report,
+    effort: str = "full",
+) -> dict[str, Result]:
+    """Run one experiment, or all, and write them down."""
+    chosen = choose(name)
+    repeats = _validate.whole(2, repeats=repeats)
+    _validate.one_of(tuple(EFFORTS), effort=effort)
+    lab = Lab(tuple(sources), repeats, out, device, report, EFFORTS[effort])
+    for source in sources:
+        lab.task(source)  # a bad source is refused before anything is measured
+    results = {}
+    for experiment in chosen:
+        report(experiment.name)
+        results[experiment.name] = experiment.measure(lab)
+        _save(experiment, results[experiment.name], lab, effort)
+        write(out / "README.md", _contents(out))
+    return results
+
+
+def choose(name: str) -> list[Experiment]:
+    """The experiments that a name means."""
+    if name == ALL:
+        return list(EXPERIMENTS.values())
+    if name not in EXPERIMENTS:
+        raise InvalidInput(
+            f"there is no table or figure called {name!r}; give one of {', '.join(EXPERIMENTS)}, "
+            f"or {ALL}."
+        )
+    return [EXPERIMENTS[name]]
+
+
+def _save(experiment: Experiment, result: Result, lab: Lab, effort: str) -> None:
+    name = experiment.name
+    drawn = _draw(result, lab.out / f"{name}.png", lab.report)
+    every = result.details or result.table
+    write(lab.out / f"{name}.csv", every.csv())
+    write(lab.out / f"{name}.md", _page(experiment, result, lab, drawn))
+    plain: dict[str, Any] = {
+        "name": name,
+        "title": experiment.title,
+        "paper": experiment.paper,
+        "setting": experiment.setting,
+        "data": [lab.task(source).name for source in lab.sources],
+        "repeats": lab.repeats,
+        "effort": effort,
+        "device": lab.device,
+        "rows": result.table.plain(),
+        "details": result.details.plain() if result.details else [],
+        "notes": list(result.notes),
+    }
+    # Last, since the page of contents goes by it.
+    write(lab.out / f"{name}.json", json.dumps(plain, indent=1) + "\n")
+
+
+def _draw(result: Result, file: Path, report: Report) -> bool:
+    file.unlink(missing_ok=True)  # it may show what was measured otherwise
+    if result.picture is None:
+        return False
+    try:
+        from dptune.bench import figures
+    except ImportError:
+        report(f"{file.name} was not drawn: matplotlib is missing; run this again where it is")
+        return False
+    write(file, figures.png(result.picture))
+    return True
+
+
+def _page(experiment: Experiment, result: Result, lab: Lab, drawn: bool) -> str:
+    data = ", ".join(lab.task(source).name for source in lab.sources)
+    parts = [
+        f"# {experiment.title}",
+        f"**The paper.** {experiment.paper}",
+        f"**Here.** {experiment.setting} Data: {data}. Accuracies are means over {lab.repeats} "
+        "repeats with fresh noise (more where the table says so), in percent of the test rows, "
+        "spreads their standard deviations; delta is 1e-5.",
+        result.table.markdown().rstrip(),
+        *result.notes,
+    ]
+    if drawn:
+        parts.append(f"![{experiment.title}]({experiment.name}.png)")
+    return "\n\n".join(parts) + "\n"
+
+
+def _contents(out: Path) -> str:
+    """A page that links every experiment that is there."""
+    lines = [
+        "# The linear scaling paper's tables and figures, measured with dptune",
+        "",
+        "| | what | data | repeats | picture |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, experiment in EXPERIMENTS.items():
+        file = out / f"{name}.json"
+        if not file.exists():
+            continue
+        try:
+            plain = json.loads(file.read_text())
+            data, repeats = ", ".join(plain["data"]), plain["repeats"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FolderProblem(f"{file} is damaged ({error}); remove it.") from None
+        picture = f"[{name}.png]({name}.png)" if (out / f"{name}.png").exists() else ""
+        link = f"[{name}]({name}.md)"
+        lines.append(f"| {link} | {experiment.title} | {data} | {repeats} | {picture} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":  # for machines without the command line's packages
+    import sys
+
+    given = dict(pair.split("=", 1) for pair in sys.argv[1:])
+    if "name" not in given:
+        for listed in EXPERIMENTS.values():
+            print(f"{listed.name}: {listed.title}")
+        sys.exit()
+    for called, measured in reproduce(
+        given["name"],
+        given.get("data", "demo").split(","),
+        repeats=int(given.get("repeats", "20")),
+        out=Path(given.get("out", "runs/reproduce")),
+        device=given.get("device", "cuda"),
+        report=lambda text: print(text, flush=True),
+        effort=given.get("effort", "full"),
+    ).items():
+        print(f"\n{called}\n\n{measured.table.markdown()}")

@@ -1,0 +1,436 @@
+"""The paper's tables and figures, on a small file and coarse grids."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dptune import Budget, accounting, gdp
+from dptune.bench import harness, lab, reproduce
+from dptune.bench.experiments import budgets, methods
+from dptune.bench.experiments.recipe import rdp_mu
+from dptune.bench.lab import EFFORTS, Lab, at_noises, priced
+from dptune.bench.tables import Table
+from dptune.errors import DptuneError, InvalidInput
+from dptune.privacy import FullBatchRun
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+NAMES = [
+    "methods",
+    "rerr",
+    "recipe",
+    "momentum",
+    "batch-size",
+    "averaging",
+    "weight-decay",
+    "augmult",
+    "split",
+    "fits",
+    "batch-and-clip",
+    "runtime",
+    "subset-noise",
+    "decompositions",
+    "architectures",
+    "heatmaps",
+    "pareto",
+    "scatter",
+    "one-search",
+]
+
+
+def make_file(folder: Path, **more: Any) -> Path:
+    """Three classes, 600 rows and a test set of 300."""
+    draws = np.random.default_rng(0)
+    centers = draws.normal(size=(3, 6))
+
+    def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = draws.integers(3, size=count)
+        return 2 * (centers[labels] + draws.normal(size=(count, 6))), labels
+
+    (x, y), (tx, ty) = rows(600), rows(300)
+    path = folder / "small.npz"
+    np.savez(path, X_train=x, y_train=y, X_test=tx, y_test=ty, **more)
+    return path
+
+
+def small_grids(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(harness, "_GRID_RATES", 4)
+    patch.setattr(harness, "_GRID_STEPS", (5, 10))
+    few = ("linear-scaling", "paper-line", "random-search", "not-there")
+    patch.setattr(methods, "CONTENDERS", few)
+
+
+@pytest.fixture(autouse=True)
+def _small_grids(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_grids(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copies = np.random.default_rng(1).normal(size=(600, 2, 6))
+    return make_file(tmp_path_factory.mktemp("data"), X_train_augmented=copies)
+
+
+@pytest.fixture(scope="module")
+def everything(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with all experiments."""
+    out = tmp_path_factory.mktemp("all")
+    with pytest.MonkeyPatch.context() as patch:
+        small_grids(patch)
+        run("all", file, out)
+    yield out
+
+
+def run(name: str, file: Path, out: Path, **changed: Any) -> dict[str, Any]:
+    asked: dict[str, Any] = {
+        "repeats": 2, "device": "cpu", "effort": "quick", "report": lambda _: None
+    } | changed  # fmt: skip
+    return reproduce.reproduce(name, [str(file)], out=out, **asked)
+
+
+def make_lab(file: Path, out: Path, repeats: int = 2) -> Lab:
+    return Lab((str(file),), repeats, out, "cpu", lambda _: None, EFFORTS["quick"])
+
+
+def rows_of(out: Path, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((out / f"{name}.json").read_text())["rows"]
+    return found
+
+
+def test_every_table_and_figure_has_a_name() -> None:
+    assert list(reproduce.EXPERIMENTS) == NAMES
+    assert all(one.title and one.paper for one in reproduce.EXPERIMENTS.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_experiment_leaves_a_page_two_tables_and_a_picture(everything: Path, name: str) -> None:
+    plain = json.loads((everything / f"{name}.json").read_text())
+    assert plain["repeats"] == 2 and plain["data"] == ["small"]
+    table = plain["details"] or plain["rows"]
+    assert (everything / f"{name}.csv").read_text().count("\n") == len(table) + 1
+    page = (everything / f"{name}.md").read_text()
+    assert page.startswith(f"# {plain['title']}\n") and f"![{plain['title']}]({name}.png)" in page
+    assert page.count("\n| ") >= len(plain["rows"]) + 1
+    picture = (everything / f"{name}.png").read_bytes()
+    assert picture.startswith(b"\x89PNG") and len(picture) > 10_000
+    assert f"[{name}]({name}.md)" in (everything / "README.md").read_text()
+
+
+def test_accuracies_are_means_of_runs_that_can_be_looked_up(everything: Path, file: Path) -> None:
+    """Every mean and spread of a heat map comes from a cell."""
+    cells = [json.loads(cell.read_text()) for cell in (everything / "cells").glob("runs-*.json")]
+    stored = [cell["value"] for cell in cells]
+    for row in json.loads((everything / "heatmaps.json").read_text())["details"]:
+        own = [
+            values
+            for values in stored
+            if np.mean(values) == pytest.approx(row["accuracy"])
+            and np.std(values, ddof=1) == pytest.approx(row["spread"])
+        ]
+        assert own
+    assert len(rows_of(everything, "heatmaps")) == len(EFFORTS["quick"].epsilons)
+
+
+def test_what_was_measured_is_not_measured_again(
+    everything: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {name: rows_of(everything, name) for name in NAMES}
+    monkeypatch.setattr(Lab, "_write", lambda *_: pytest.fail("measured again"))
+    run("all", file, everything)
+    assert {name: rows_of(everything, name) for name in NAMES} == before
+
+
+def test_a_killed_run_goes_on_where_it_stopped(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab, "_RUNS_AT_ONCE", 2)  # one plan at a time
+    measured: list[int] = []
+
+    def killed_at_the_third(*given: Any) -> Any:
+        measured.append(len(given[2]))
+        if len(measured) == 3:
+            raise KeyboardInterrupt
+        return harness.accuracies(*given)
+
+    monkeypatch.setattr(lab, "accuracies", killed_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        run("heatmaps", file, tmp_path)
+    assert measured == [2, 2, 2] and not (tmp_path / "heatmaps.json").exists()
+    run("heatmaps", file, tmp_path)
+    assert len(measured) == 3 + 8 - 2  # a grid of 2 x 2 at two budgets, of which two were there
+
+
+def test_other_repeats_and_other_rows_are_measured_anew(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = at_noises(priced(make_lab(file, tmp_path).task(str(file)), Budget(1.0, 1e-5), 5), [1.0])
+    make_lab(file, tmp_path).runs(str(file), plan)
+    calls: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        calls.append(len(given[2]))
+        return harness.accuracies(*given)
+
+    monkeypatch.setattr(lab, "accuracies", counted)
+    make_lab(file, tmp_path).runs(str(file), plan)
+    assert calls == []
+    make_lab(file, tmp_path, repeats=3).runs(str(file), plan)
+    other = make_file(tmp_path, more=np.zeros(1))
+    make_lab(other, tmp_path).runs(str(other), plan)
+    make_lab(file, tmp_path).runs(f"{file}?rows=300", plan)
+    assert calls == [3, 2, 2]
+
+
+def test_the_best_of_some_plans_is_run_afresh(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever scouts read, the repeats that are reported are others."""
+    here = make_lab(file, tmp_path)
+    plans = at_noises(priced(here.task(str(file)), Budget(1.0, 1e-5), 5), [0.1, 1.0, 10.0])
+    readings = iter([(10.0, 90.0, 20.0), (55.0, 65.0)])
+    monkeypatch.setattr(lab, "accuracies", lambda *_: next(readings))
+    chosen, runs = here.best(str(file), plans)
+    assert chosen == plans[1]
+    assert (runs.mean, runs.accuracies) == (60.0, (55.0, 65.0))
+    assert runs.spread == pytest.approx(math.sqrt(50))
+
+
+def test_a_damaged_cell_is_not_taken_for_a_measurement(file: Path, tmp_path: Path) -> None:
+    run("heatmaps", file, tmp_path)
+    for cell in (tmp_path / "cells").iterdir():
+        cell.write_text("{")
+    with pytest.raises(DptuneError, match="remove it to measure again"):
+        run("heatmaps", file, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "message"),
+    [
+        ("tables", {}, "no table or figure called 'tables'; give one of methods, rerr, .* or all"),
+        ("fits", {"repeats": 1}, "repeats must be"),
+        ("fits", {"effort": "none"}, "effort must be one of"),
+    ],
+)
+def test_bad_requests_are_refused(
+    file: Path, tmp_path: Path, name: str, changed: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        run(name, file, tmp_path / "out", **changed)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_papers_figures_stand_beside_ours(everything: Path) -> None:
+    recipe = {row["variant"]: row for row in rows_of(everything, "recipe")}
+    assert recipe["random initialisation"]["paper"] == "+6.8"
+    assert recipe["the recipe"]["paper"] is None
+    rerr = {(row["task"], row["method"]): row for row in rows_of(everything, "rerr")}
+    assert rerr["ImageNet", "paper-line"]["paper"].startswith("73.97")
+    assert rerr["ImageNet", "paper-line"]["accuracy"] is None
+    assert rerr["small", "paper-line"]["paper"] == "not known to us"
+    (line,) = (row for row in rows_of(everything, "methods") if row["method"] == "paper-line")
+    assert line["paper"] == "67 / 66 / 70.5" and line["accuracy"] > 0
+    assert "not-there" in (everything / "methods.md").read_text()
+    left = {row["paper's epsilon left"]: row for row in rows_of(everything, "split")[1:]}
+    assert list(left) == ["0.99", "0.96", "0.9", "0.88", "0.7"]
+    # Without scores 0.884046 would be left, which is not more than the paper's last row claims.
+    assert 0.88 < left["0.88"]["epsilon left"] < 0.884046
+    assert left["0.7"]["epsilon left"] < 0.7
+    noise = {row["paper"]: row for row in rows_of(everything, "batch-size")}
+    assert noise["noise multiplier 2561"]["noise multiplier"] == pytest.approx(2437.854, abs=1e-3)
+    assert noise["noise multiplier 1145"]["noise multiplier"] == pytest.approx(1090.3, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("demo", "CIFAR-10"),
+        ("demo?rows=1000", "CIFAR-10"),
+        ("/data/cifar10_lite0.npz", "CIFAR-10"),
+        ("/data/cifar100_lite0.npz", "CIFAR-100"),
+        ("/cifar10_/trec.npz", "trec.npz"),
+    ],
+)
+def test_a_source_is_compared_with_its_own_data_set(source: str, expected: str) -> None:
+    assert methods._set(source) == expected
+
+
+def test_error_reduction_is_the_share_of_the_gap_that_is_closed() -> None:
+    def runs(*accuracies: float) -> lab.Studies:
+        return lab.Studies(accuracies, (1.0,), 1.0, 1.0, "")
+
+    found: dict[str, lab.Studies | str] = {
+        "random-search": runs(60, 60), "oracle": runs(80, 80), "good": runs(74, 76), "bad": "no"
+    }  # fmt: skip
+    assert methods.error_reduction(found, "good") == pytest.approx((75.0, 5.0))
+    assert methods.error_reduction(found, "bad") is None
+    assert methods.error_reduction({**found, "oracle": runs(50, 50)}, "good") is None
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [(0.1, 0.02942764), (1.0, 0.24721082)])
+def test_renyi_accounting_asks_for_more_noise(epsilon: float, expected: float) -> None:
+    mu = rdp_mu(epsilon, 1e-5)
+    assert mu == pytest.approx(expected, rel=1e-5)
+    assert mu < gdp.mu_from_epsilon(epsilon, 1e-5)
+    run_at_mu = FullBatchRun(steps=1, noise_multiplier=1 / mu)
+    assert accounting.rdp_epsilon([run_at_mu], 1e-5) == pytest.approx(epsilon, rel=2e-3)
+
+
+def test_the_recipe_is_compared_at_its_own_noise(everything: Path) -> None:
+    for epsilon in (0.1, 1.0):
+        rows = {
+            row["variant"]: row["noise multiplier"]
+            for row in rows_of(everything, "recipe")
+            if row["epsilon"] == epsilon
+        }
+        exact = gdp.noise_multiplier(gdp.mu_from_epsilon(epsilon, 1e-5), 10)
+        assert rows["the recipe"] == rows["bias"] == pytest.approx(exact)
+        assert 1.08 < rows["RDP accounting"] / exact < 1.11
+        assert rows["batches of 4,096"] < 0.2 * exact
+
+
+def test_averages_end_nearer_to_where_they_began(everything: Path) -> None:
+    details = json.loads((everything / "averaging.json").read_text())["details"]
+    last, mean = (
+        {round(row["c"], 3): row["distance from initialisation"] for row in own}
+        for own in (
+            [row for row in details if row["average"] == "last iterate"],
+            [row for row in details if row["average"].startswith("SWA")],
+        )
+    )
+    assert last.keys() == mean.keys() and all(mean[c] < last[c] for c in last)
+    assert sorted(last.values()) == [last[c] for c in sorted(last)]
+
+
+def test_a_subset_and_more_noise_have_the_same_noise_a_row(everything: Path) -> None:
+    for row in rows_of(everything, "subset-noise"):
+        mu = gdp.mu_from_epsilon(row["epsilon of all rows"], 1e-5)
+        whole = gdp.mu_from_epsilon(1.0, 1e-5)
+        assert mu == pytest.approx(whole * row["rows"] / 600, rel=1e-6)
+
+
+def test_one_search_is_paid_within_every_total(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the search cost and what a final run costs make up the total, not more."""
+    trained: list[Any] = []
+
+    def noted(engine: Any, task: Any, plans: Any) -> tuple[float, ...]:
+        trained.extend(plans)
+        return (50.0,) * len(plans)
+
+    monkeypatch.setattr(budgets, "accuracies", noted)
+    searches: list[float] = []
+    watch = budgets.Watched.suggest
+
+    def suggest(self: Any, stage: Any, situation: Any) -> Any:
+        if stage.trials == 1:
+            searches.append(Budget(0.5, 1e-5).mu_squared() - stage.mu_squared)
+        return watch(self, stage, situation)
+
+    monkeypatch.setattr(budgets.Watched, "suggest", suggest)
+    budgets._served(make_lab(file, tmp_path), "paper-line")
+    trials = 3 * sum(gdp.mu_from_epsilon(epsilon, 1e-5) ** 2 for epsilon in (0.05, 0.1))
+    assert len(searches) == 2 and searches[0] > trials
+    totals = np.repeat(budgets._SERVED, 2)
+    for total, plan in zip(totals, trained, strict=True):
+        final = plan.steps / plan.noise_multiplier**2
+        spent = math.sqrt(final + searches[0])
+        assert gdp.epsilon_from_mu(spent, 1e-5) == pytest.approx(total, rel=1e-6)
+
+
+def test_features_without_copies_are_not_augmented(file: Path, tmp_path: Path) -> None:
+    plain = make_file(tmp_path)
+    (tmp_path / "augmult.png").write_bytes(b"of another run")
+    run("augmult", plain, tmp_path)
+    assert (
+        "not run: these features come without augmented copies"
+        in (tmp_path / "augmult.md").read_text()
+    )
+    assert not (tmp_path / "augmult.png").exists()
+    run("augmult", Path("demo?rows=100"), tmp_path)
+    assert rows_of(tmp_path, "augmult")[0]["accuracy"] is None
+
+
+def test_copies_are_averaged_and_must_fit_the_rows(everything: Path, tmp_path: Path) -> None:
+    assert [row["copies"] for row in rows_of(everything, "augmult")] == [1, 2]
+    wrong = make_file(tmp_path, X_train_augmented=np.zeros((600, 2, 5)))
+    with pytest.raises(InvalidInput, match=r"must have shape \(600, copies, 6\)"):
+        run("augmult", wrong, tmp_path)
+
+
+def test_without_matplotlib_tables_are_written_and_pictures_follow(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "dptune.bench.figures", None)
+        patch.delattr("dptune.bench.figures", raising=False)
+        run("heatmaps", file, tmp_path, report=said.append)
+    assert "heatmaps.png was not drawn: matplotlib is missing; run this again where it is" in said
+    assert not (tmp_path / "heatmaps.png").exists()
+    assert ".png" not in (tmp_path / "heatmaps.md").read_text()
+    run("heatmaps", file, tmp_path)
+    assert (tmp_path / "heatmaps.png").exists()
+
+
+def test_a_table_says_the_same_in_every_form() -> None:
+    table = Table({"name": "", "value": ".1f"}, [["a", 1.25], ["b, c", None]])
+    assert table.markdown() == "| name | value |\n| --- | --- |\n| a | 1.2 |\n| b, c |  |\n"
+    assert table.csv() == 'name,value\na,1.25\n"b, c",\n'
+    assert table.plain() == [{"name": "a", "value": 1.25}, {"name": "b, c", "value": None}]
+
+
+def test_noise_is_what_a_learning_rate_is_chosen_by(file: Path, tmp_path: Path) -> None:
+    task = make_lab(file, tmp_path).task(str(file))
+    plan = replace(priced(task, Budget(1.0, 1e-5), 7), momentum=0.5, clip_norm=0.3)
+    assert [one.weight_noise for one in at_noises(plan, [0.2, 3.0])] == pytest.approx([0.2, 3.0])
+
+
+def test_it_runs_without_the_packages_of_the_command_line(file: Path, tmp_path: Path) -> None:
+    code = (
+        "import runpy, sys; sys.modules.update(dict.fromkeys(('typer', 'rich')));"
+        "runpy.run_module('dptune.bench.reproduce', run_name='__main__')"
+    )
+    given = (
+        "name=heatmaps",
+        f"data={file}",
+        "repeats=2",
+        "device=cpu",
+        "effort=quick",
+        f"out={tmp_path}",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *given], capture_output=True, text=True, check=True
+    )
+    assert "| epsilon | learning rate |" in done.stdout
+    assert (tmp_path / "heatmaps.png").exists()
+
+
+def test_the_command_line_lists_measures_and_refuses(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dptune import cli
+
+    def dptune(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dptune", "bench", "reproduce", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return (int(ended.value.code or 0), *capsys.readouterr())
+
+    for words in ((), ("--list",), ("fits", "--list")):
+        code, said, _ = dptune(*words)
+        assert code == 0 and all(name in said for name in NAMES)
+    code, _, wrong = dptune("tables")
+    assert code == 2 and "no table or figure called 'tables'" in wrong
+    asked = ("heatmaps", "--data", str(file), "--repeats", "2", "--effort", "quick")
+    code, said, _ = dptune(*asked, "--out", str(tmp_path))
+    assert code == 0 and "learning rate" in said and "heatmaps.png" in said
+    code, said, _ = dptune(*asked, "--out", str(tmp_path), "--json")
+    assert json.loads(said)["heatmaps"] == rows_of(tmp_path, "heatmaps")
