@@ -62,7 +62,7 @@ Panel = Plot | Dots | Heat
 
 @dataclass(frozen=True)
 class Picture:
-    """Panels side by side under a title."""
+    """Panels under a title."""
 
     title: str
     panels: Sequence[Panel]

@@ -26,7 +26,6 @@ _DODGE = 1.025  # between series at the same x, so that their error bars do not 
 _LINES = ("--", ":", "-.")
 _MOST_TICKS = 8
 _FEW_DECADES = 2.5  # below which 1, 2 and 5 are written
-_SMALL = 11  # columns from which fields are written small
 
 
 def png(picture: Picture) -> bytes:
@@ -37,13 +36,16 @@ def png(picture: Picture) -> bytes:
 
 
 def draw(picture: Picture) -> Figure:
-    alone = len(picture.panels) == 1
+    stacked = all(isinstance(panel, Heat) for panel in picture.panels)  # too wide for a row
+    alone = stacked or len(picture.panels) == 1
     widths = [_width(panel, alone) for panel in picture.panels]
-    height = max(_height(panel) for panel in picture.panels)
-    figure = Figure(
-        figsize=(sum(widths), height), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
-    )
-    row = figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
+    heights = [_height(panel) for panel in picture.panels]
+    size = (max(widths), sum(heights)) if stacked else (sum(widths), max(heights))
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08))
+    if stacked:
+        row = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    else:
+        row = figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
     for axes, panel in zip(row, picture.panels, strict=True):
         _draw(axes, panel)
         axes.set_title(_plain(panel.title), loc="left", fontsize=11, color=_INK)
@@ -51,21 +53,21 @@ def draw(picture: Picture) -> Figure:
         axes.tick_params(colors=_INK)
         axes.spines[["top", "right"]].set_visible(False)
     _legend(figure, list(row))
-    title = textwrap.fill(picture.title, int(_LETTERS_AN_INCH * sum(widths)))
+    title = textwrap.fill(picture.title, int(_LETTERS_AN_INCH * size[0]))
     figure.suptitle(_plain(title), fontsize=12.5, color=_INK)
     return figure
 
 
 def _width(panel: Panel, alone: bool) -> float:
     if isinstance(panel, Heat):
-        return 2.4 + 0.48 * len(panel.columns)
+        return 3.2 + 0.55 * len(panel.columns)
     return 8.4 if alone else 6.0
 
 
 def _height(panel: Panel) -> float:
     if isinstance(panel, Dots):
         return 2.3 + 0.36 * len(panel.categories) * max(1, 0.6 * len(panel.series))
-    return 2.6 + 0.42 * len(panel.rows) if isinstance(panel, Heat) else 5.0
+    return 1.6 + 0.36 * len(panel.rows) if isinstance(panel, Heat) else 5.0
 
 
 def _draw(axes: Axes, panel: Panel) -> None:
@@ -139,10 +141,9 @@ def _heat(axes: Axes, panel: Heat) -> None:
     axes.set_yticks(range(len(panel.rows)), panel.rows)
     axes.set_ylabel(panel.ylabel)
     middle = (values.min() + values.max()) / 2
-    size = 6.5 if len(panel.columns) >= _SMALL else 8
     for (row, column), value in np.ndenumerate(values):
         color = "white" if value < middle else "black"
-        axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=color, fontsize=size)
+        axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=color, fontsize=8)
     best = np.unravel_index(int(values.argmax()), values.shape)
     corner = float(best[1]) - 0.5, float(best[0]) - 0.5
     axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=_COLORS[1], linewidth=2.5))

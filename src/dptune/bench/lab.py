@@ -61,7 +61,7 @@ class Effort:
 
 EFFORTS = {
     "full": Effort(
-        noises=tuple(float(noise) for noise in np.geomspace(0.1, 10.0, 9)),
+        noises=tuple(float(noise) for noise in np.geomspace(0.01, 10.0, 13)),
         scouts=3,
         steps=100,
         epochs=40,

@@ -1,7 +1,6 @@
 """Figures that the linear scaling paper reports, where they are known to us.
 
-They were read from the paper for this project; what is not here is not known to us and is said so
-in the tables. None is ours.
+What is not here is not known to us, and tables say so. None is ours.
 """
 
 # CIFAR-10 on features of a ResNet-20 trained on CIFAR-100, total epsilon 1: the test accuracies of

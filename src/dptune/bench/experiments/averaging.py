@@ -23,6 +23,7 @@ _AVERAGES: dict[str, dict[str, Any]] = {
     "EMA 0.9999": {"averaging": "ema", "ema_decay": 0.9999},
     "SWA, second half": {"averaging": "swa"},
 }
+_LEAST_NOISE = 0.09  # where runs are too short for averages to matter
 _ACCURACY = {"accuracy": ".2f", "spread": ".2f"}
 
 
@@ -30,8 +31,9 @@ def _averaging(lab: Lab) -> Result:
     task, budget = lab.task(lab.source), Budget(1.0, DELTA)
     rows: list[list[object]] = []
     accuracy, distance = [], []
+    noises = [noise for noise in lab.effort.noises if noise >= _LEAST_NOISE]
     for name, changes in _AVERAGES.items():
-        plans = at_noises(priced(task, budget, lab.effort.steps, **changes), lab.effort.noises)
+        plans = at_noises(priced(task, budget, lab.effort.steps, **changes), noises)
         found = [_with_distance(lab, task, plan) for plan in plans]
         for plan, (runs, moved) in zip(plans, found, strict=True):
             rows.append(

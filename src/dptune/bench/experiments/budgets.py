@@ -186,8 +186,8 @@ EXPERIMENTS = (
     Experiment(
         "pareto",
         "Fronts of accuracy and of r over epsilon",
-        "Accuracy on ImageNet rises over epsilon 0.5 to 8, and the best r grows linearly with "
-        "epsilon; the single values are " + UNKNOWN + ".",
+        "It draws accuracy over epsilon 0.5 to 8, and lets r grow linearly with epsilon; the "
+        "single values are " + UNKNOWN + ".",
         "Frozen features of the data at hand.",
         _pareto,
     ),

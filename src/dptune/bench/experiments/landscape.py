@@ -156,15 +156,15 @@ EXPERIMENTS = (
     Experiment(
         "heatmaps",
         "Accuracy over learning rate, steps and epsilon",
-        "Its maps have learning rates 0.01 to 1 and 1 to 100 steps; good settings lie along "
-        "constant r, which grows with epsilon. The single values are " + UNKNOWN + ".",
+        "Its maps have learning rates from 0.01 to 1 and from 1 to 100 steps; the single values "
+        "are " + UNKNOWN + ".",
         "Rows of unit length, so learning rates are larger.",
         _heatmaps,
     ),
     Experiment(
         "scatter",
         "r against the gap to the optimum",
-        "The gap to the best setting is a function of r; the single values are " + UNKNOWN + ".",
+        "It draws r against the gap to the optimum; the single values are " + UNKNOWN + ".",
         "The settings of the heat maps; r as published, and with momentum counted in.",
         _scatter,
     ),

@@ -163,7 +163,7 @@ def _decompositions(lab: Lab) -> Result:
         found = lab.runs(lab.source, plans)
         series.append(Series(label, steps, [r.mean for r in found], [r.spread for r in found]))
         rows += [
-            [f"{label}, {plan.steps} steps", runs.mean, runs.spread, plan.total_step_size]
+            [f"{label}, steps: {plan.steps}", runs.mean, runs.spread, plan.total_step_size]
             for plan, runs in zip(plans, found, strict=True)
         ]
     both = Table(table.columns, [*table.rows, *rows])
@@ -202,7 +202,7 @@ EXPERIMENTS = (
     Experiment(
         "fits",
         "Curves through the sweeps",
-        "A line through two sweeps is enough; accuracies of linear (2), linear (3) and quadratic "
+        "It fits a line through two sweeps; accuracies of linear (2), linear (3) and quadratic "
         "(3) are " + UNKNOWN + ".",
         "Sweeps at epsilon 0.05 and 0.1, the third at 0.2; scores are paid for.",
         _fits,
@@ -210,7 +210,7 @@ EXPERIMENTS = (
     Experiment(
         "batch-and-clip",
         "Searching batch size and clipping norm too",
-        "Batch size and clipping norm can be factors of r; accuracies are " + UNKNOWN + ".",
+        "It searches batch size and clipping norm as well; accuracies are " + UNKNOWN + ".",
         "Poisson sampling, scores paid for.",
         _batch_and_clip,
     ),

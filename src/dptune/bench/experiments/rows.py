@@ -40,7 +40,7 @@ def _batch_size(lab: Lab) -> Result:
                     runs.spread,
                     plan.learning_rate,
                     plan.weight_noise,
-                    UNKNOWN,
+                    None,
                 ]
             )
         sizes = [(rate or 1.0) * task.train.count for rate in rates]

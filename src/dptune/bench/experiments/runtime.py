@@ -1,9 +1,9 @@
 """What a search takes in time, on this machine."""
 
-import math
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import dataclass
 from time import perf_counter, process_time
+from typing import Any
 
 import torch
 
@@ -15,98 +15,106 @@ from dptune.bench.lab import DELTA, Lab, make_method, priced
 from dptune.bench.tables import Table
 from dptune.engines.linear import LinearEngine
 from dptune.errors import DptuneError
-from dptune.plan import TrainPlan
 from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 
 
-def _runtime(lab: Lab) -> Result:
+@dataclass(frozen=True)
+class Job:
+    """Work to be timed; `studies` is by how many its time is divided."""
+
+    called: str
+    work: Callable[[], object]
+    studies: int = 1
+
+
+def _jobs(lab: Lab) -> list[Job]:
     task, budget = lab.task(lab.source), Budget(1.0, DELTA)
     engine = LinearEngine(outputs=task.outputs)
     plan = priced(task, budget, lab.effort.steps)
 
-    def trials(count: int) -> Callable[[], object]:
-        plans: list[TrainPlan] = [plan] * count
-        return lambda: accuracies(engine, task, plans)
+    def runs(count: int) -> Callable[[], object]:
+        return lambda: accuracies(engine, task, [plan] * count)
 
-    work: dict[str, tuple[int, Callable[[], object]]] = {
-        f"one run of {plan.steps} steps": (1, trials(1)),
-        f"6 runs of {plan.steps} steps together": (1, trials(6)),
-    }
+    def studies(method: SearchMethod, count: int) -> Callable[[], object]:
+        return lambda: run_method(task, method, budget, count, lab.report)
+
+    jobs = [
+        Job(f"one run of {plan.steps} steps", runs(1)),
+        Job(f"6 runs of {plan.steps} steps together", runs(6)),
+    ]
     for name in names():
-        method = make_method(name, budget)
-        for count in (1, lab.repeats):
+        method, many = make_method(name, budget), lab.repeats
+        jobs.append(Job(f"{name}, one study", studies(method, 1)))
+        jobs.append(Job(f"{name}, {many} studies in lockstep", studies(method, many), many))
+    return jobs
 
-            def study(method: SearchMethod = method, count: int = count) -> object:
-                return run_method(task, method, budget, count, lab.report)
 
-            called = f"{name}, one study" if count == 1 else f"{name}, {count} studies in lockstep"
-            work[called] = (count, study)
+def _runtime(lab: Lab) -> Result:
     rows: list[list[object]] = []
-    first = math.nan
-    for called, (count, job) in work.items():
-        key = lab.key(
-            lab.source, "time", work=called, device=lab.device, plan=asdict(plan), repeats=1
-        )
+    wall, busy, timed, machine = [], [], [], ""
+    for job in _jobs(lab):
+        key = lab.key(lab.source, "time", work=job.called, device=lab.device)
 
-        def measure(job: Callable[[], object] = job) -> list[float]:
-            return list(_timed(lab.device, job))
+        def measure(job: Job = job) -> dict[str, Any]:
+            seconds, used = _timed(lab.device, job.work)
+            return {"wall": seconds, "device": used, "machine": _machine(lab.device)}
 
         try:
-            wall, busy = lab.cell(key, measure)
+            found = lab.cell(key, measure)
         except DptuneError as error:
-            rows.append([called, None, None, None, None, f"not run: {error}"])
+            rows.append([job.called, None, None, None, f"not run: {error}"])
             continue
-        if not rows:
-            first = wall
-        rows.append([called, wall, busy, wall / count, wall / count / first, ""])
-    timed = [row for row in rows if row[1] is not None]
+        wall.append(found["wall"] / job.studies)
+        busy.append(found["device"] / job.studies)
+        timed.append(job.called)
+        machine = found["machine"]
+        rows.append([job.called, wall[-1], busy[-1], wall[-1] / wall[0], ""])
     return Result(
         Table(
             {
                 "work": "",
                 "wall-clock s": ".3f",
                 "device s": ".3f",
-                "s a study": ".3f",
                 "in single runs": ".2f",
                 "note": "",
             },
             rows,
         ),
         Picture(
-            f"{task.name}: time on this machine ({_machine(lab.device)})",
+            f"{lab.task(lab.source).name}: time at epsilon 1 on one machine ({machine})",
             [
                 Dots(
-                    "wall-clock for one study, or for the runs",
+                    "for all runs together, or for each study",
                     "seconds",
-                    [str(row[0]) for row in timed],
-                    [("wall-clock a study", [_number(row[3]) for row in timed], ())],
+                    timed,
+                    [("wall-clock", wall, ()), ("device", busy, ())],
                     xlog=True,
                 )
             ],
         ),
         notes=(
-            "Device seconds are processor seconds of all threads on a CPU, and on a GPU the time "
-            "that kernels ran, measured in a second pass. Ratios are from one run on a machine "
-            "that others may use too.",
+            "Times of studies are for one of them. Device seconds are processor seconds of all "
+            "threads on a CPU, and on a GPU the time that kernels ran, measured in a second pass. "
+            "Ratios are from one run on a machine that others may use too.",
         ),
     )
 
 
-def _timed(device: str, job: Callable[[], object]) -> tuple[float, float]:
+def _timed(device: str, work: Callable[[], object]) -> tuple[float, float]:
     """Wall-clock and device seconds, after one run that warms everything up."""
-    job()
+    work()
     if not device.startswith("cuda"):
         began, used = perf_counter(), process_time()
-        job()
+        work()
         return perf_counter() - began, process_time() - used
     torch.cuda.synchronize()
     began = perf_counter()
-    job()
+    work()
     torch.cuda.synchronize()
     wall = perf_counter() - began
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        job()
+        work()
         torch.cuda.synchronize()
     return wall, sum(event.self_device_time_total for event in profile.key_averages()) / 1e6
 
@@ -115,10 +123,6 @@ def _machine(device: str) -> str:
     if device.startswith("cuda"):
         return torch.cuda.get_device_name()
     return f"CPU, {torch.get_num_threads()} threads"
-
-
-def _number(value: object) -> float:
-    return value if isinstance(value, float) else math.nan
 
 
 EXPERIMENTS = (
