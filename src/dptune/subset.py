@@ -1,0 +1,216 @@
+"""A search on a secret sample of the rows, then a final run on the others or on all of them.
+
+Every row joins the sample with probability q. Neighbours differ in one row, which is there or
+empty. Tell the attacker which of the other rows are in the sample: that can only help, and it is
+the same for both neighbours. Let the search release P1 if the row is there and in the sample, else
+Q1; and the final run, whatever the search released, P2 if the row is there and before it, else Q2.
+Then all that is released follows
+
+    with the row     q P1 Q2 + (1 - q) Q1 P2   (on the others)    (q P1 + (1 - q) Q1) P2   (on all)
+    without it       Q1 Q2
+
+An empty row adds nothing wherever it falls, so without the row there is no mixture. That secret is
+all that sampling gains. It is why nothing may be computed from the size of the sample, in which an
+empty row counts: next to the other rows it tells where the row fell. Use the public expected size.
+
+By Blackwell's theorem, a pair of distributions whose trade-off curve lies below that of (P1, Q1)
+is carried into it by a random map that need not know which of the two it is given. So is N(mu, 1),
+N(0, 1) into (P2, Q2), by a map for each output of the search: the final run may be chosen from that
+output, if its mu was fixed before. Both maps, one after the other, carry mixtures into mixtures.
+Hence no more is revealed than by an outcome of likelihood ratio l and a number y, independent and
+standard normal without the row, with a joint ratio of
+
+    q l + (1 - q) e^(mu y - mu^2/2)   (on the others)    (q l + 1 - q) e^(mu y - mu^2/2)   (on all)
+
+The search's curve is bounded from below by one tangent for each of many epsilons; its profile says
+how high they lie. Between corners their maximum is straight: each segment is an outcome, and delta
+a sum of closed forms. The neighbours are not alike here, so both directions are computed, and the
+worse counts.
+
+>>> search = outcomes(lambda epsilon: gdp.delta_from_mu(0.5361, epsilon), largest=5.0)
+>>> both = Pair.of(search, 0.26805, sampling_rate=0.1, disjoint=True)
+>>> round(both.epsilon(1e-5), 4)
+0.9337
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaln, logsumexp, ndtr
+
+from dptune import _validate, gdp
+
+Array = NDArray[np.float64]
+
+# Tangents to a profile: over seven deviations of the loss they lie 0.007 apart, which inflates mu
+# by 0.007^2 / 12.
+_TANGENTS = 1000
+# Products of two exponentials stay within double precision.
+_LARGEST_LOSS = 300.0
+# Of every term of a sum, whatever its sign: terms are good to 1e-13 (tests: 40 digits).
+_MARGIN = 1e-12
+# Less is taken for this much.
+_SMALLEST_MU = 1e-12
+# The best order of a budget of epsilon 0.01 is near this; sums of smaller ones are cheap.
+LARGEST_ORDER = 2048
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Outcomes of a search, by what they say about the row: their log likelihood ratios, there
+    against not, and their probabilities without it. Outcomes that prove it was there have
+    probability `proof` if it was."""
+
+    log_ratio: Array
+    mass: Array
+    proof: float
+
+
+def outcomes(profile: Callable[[float], float], largest: float) -> Outcomes:
+    """The finitely many outcomes that stand for a mechanism of this privacy profile, which must
+    hold in both directions. Losses above `largest` count as proof.
+
+    Guarantees: their trade-off curve lies below the mechanism's.
+    """
+    epsilons = np.unique(np.linspace(0.0, min(largest, _LARGEST_LOSS), _TANGENTS))
+    deltas = np.minimum.accumulate([min(1.0, profile(float(at))) for at in epsilons])
+    # Tangents: miss >= 1 - delta - e^epsilon * false_alarm, and mirrored. Above the diagonal,
+    # where misses and false alarms are equal, only those count that are steeper than the one
+    # which crosses it highest.
+    diagonal = (1.0 - deltas) / (1.0 + np.exp(epsilons))
+    first = int(np.argmax(diagonal))
+    touching, corners = _envelope(epsilons[first:], deltas[first:])
+    ends = np.array([diagonal[first], *corners, 0.0])
+    above, width = epsilons[first:][touching], np.maximum(ends[:-1] - ends[1:], 0.0)
+    proof = float(deltas[first:][touching[-1]])
+    return Outcomes(
+        log_ratio=np.concatenate([above, -above, [-math.inf]]),
+        mass=np.concatenate([width, np.exp(above) * width, [proof]]),
+        proof=proof,
+    )
+
+
+def _envelope(epsilons: Array, deltas: Array) -> tuple[list[int], list[float]]:
+    """Which tangents touch their maximum, and at which false alarms they give way to the next."""
+    touching, corners = [0], list[float]()
+    for new in range(1, epsilons.size):
+        while True:
+            last = touching[-1]
+            gap = math.exp(epsilons[last]) * math.expm1(epsilons[new] - epsilons[last])
+            corner = float(deltas[last] - deltas[new]) / gap
+            if not corners or corner < corners[-1]:
+                break
+            touching.pop()
+            corners.pop()
+        if corner > 0:
+            touching.append(new)
+            corners.append(corner)
+    return touching, corners
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Search and final run together. Given an outcome of the search, the likelihood ratio of both
+    is flat + steep * e^(mu y - mu^2/2)."""
+
+    mass: Array
+    flat: Array
+    steep: Array
+    tilt: Array  # flat + steep - 1, to more digits
+    proof: float
+    mu: float
+
+    @staticmethod
+    def of(search: Outcomes, final_mu: float, *, sampling_rate: float, disjoint: bool) -> "Pair":
+        """`disjoint`: the final run sees the rows that are not in the sample, not all of them."""
+        final_mu = _validate.non_negative(final_mu=final_mu, at_most=gdp.LARGEST_MU)
+        rate = _validate.strictly_between(0, 1, sampling_rate=sampling_rate)
+        tilt = rate * np.expm1(search.log_ratio)
+        flat = rate * np.exp(search.log_ratio) if disjoint else np.zeros_like(tilt)
+        steep = np.full_like(tilt, 1.0 - rate) if disjoint else 1.0 + tilt
+        mu = max(final_mu, _SMALLEST_MU)
+        return Pair(search.mass, flat, steep, tilt, rate * search.proof, mu)
+
+    def delta(self, epsilon: float) -> float:
+        """In the worse direction.
+
+        Guarantees: an upper bound for every mechanism whose parts have these curves.
+        """
+        epsilon = _validate.non_negative(epsilon=epsilon, at_most=_LARGEST_LOSS)
+        factor, mu, flat, steep = math.exp(epsilon), self.mu, self.flat, self.steep
+        least = self._where_ratio_is(epsilon)  # above it the ratio exceeds e^epsilon
+        with_row = steep * ndtr(mu - least) + flat * ndtr(-least)
+        there = self.proof + self._excess(with_row, factor * ndtr(-least))
+        most = self._where_ratio_is(-epsilon)  # below it the ratio is less than e^-epsilon
+        with_row = steep * ndtr(most - mu) + flat * ndtr(most)
+        gone = self._excess(ndtr(most), factor * with_row)
+        return min(1.0, max(there, gone))
+
+    def epsilon(self, delta: float) -> float:
+        """The least with at most this delta, rounded up; infinite where there is none."""
+        target = math.log(_validate.strictly_between(0, 1, delta=delta))
+
+        def excess(epsilon: float) -> float:
+            return math.log(max(self.delta(epsilon), sys.float_info.min)) - target
+
+        if excess(0.0) <= 0:
+            return 0.0
+        low, high = 0.0, 1e-3
+        while excess(high) > 0:
+            low, high = high, 2 * high
+            if high > _LARGEST_LOSS:
+                return math.inf
+        found: float = brentq(excess, low, high, xtol=1e-300, rtol=1e-12)
+        while excess(found) > 0:
+            found *= 1 + 1e-12
+        return found
+
+    def _where_ratio_is(self, log_ratio: float) -> Array:
+        """The y at which it is; -inf where the ratio is above for every y."""
+        relative = np.maximum((math.expm1(log_ratio) - self.tilt) / self.steep, -1.0)
+        with np.errstate(divide="ignore"):
+            found: Array = np.log1p(relative) / self.mu + self.mu / 2
+        return found
+
+    def _excess(self, one: Array, other: Array) -> float:
+        return float(self.mass @ ((one - other) + _MARGIN * (one + other)))
+
+
+def renyi(
+    first: Array, second: Array, *, sampling_rate: float, disjoint: bool
+) -> tuple[Array, Array]:
+    """Orders, and Renyi DP of search and final run at them: the published bound (Koskela & Kulkarni
+    2023). `first` and `second` are the divergences of the parts at the orders 2, 3, ...
+
+    Guarantees: an upper bound in both directions. For a final run on the other rows these are
+    moments of the mixture and, the other way round, of a mean of inverses; for one on all rows the
+    sampled search is Zhu & Wang 2019, Theorem 6, which holds for every mechanism.
+    """
+    rate = _validate.strictly_between(0, 1, sampling_rate=sampling_rate)
+    inside, outside = math.log(rate), math.log1p(-rate)
+    count = first.size + 2
+    # Log of the moments of the ratios: (k - 1) times the divergence of order k.
+    one, two = (
+        np.concatenate([[0.0, 0.0], np.arange(1, count - 1) * values]) for values in (first, second)
+    )
+    orders = np.unique(np.geomspace(2, count - 1, 200).round().astype(int))
+    log_factorial = gammaln(np.arange(count) + 1.0)
+
+    def mean(power: int, sampled: Array, rest: Array) -> float:
+        """Log of E[X^power] of a mixture, from the log moments of its parts."""
+        k = np.arange(power + 1)
+        weights = log_factorial[power] - log_factorial[k] - log_factorial[power - k]
+        weights += k * inside + (power - k) * outside
+        return float(logsumexp(weights + sampled[k] + rest[power - k]))
+
+    if disjoint:
+        logs = [max(mean(a, one, two), mean(a - 1, one[1:], two[1:])) for a in orders]
+        return orders.astype(float), np.array(logs) / (orders - 1)
+    three, still = one + np.log(3.0) * (np.arange(count) >= 3), np.zeros(count)
+    amplified = np.array([mean(a, three, still) for a in orders]) / (orders - 1)
+    return orders.astype(float), amplified + second[orders - 2]
