@@ -9,7 +9,7 @@ Such prices add, also when later events are chosen from earlier outputs, as long
 fixed before its event ran (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023). Where nothing
 at all was chosen from outputs, `direct_epsilon` composes privacy loss distributions, which is
 tighter for sampled runs. Renyi DP is here for comparison, and for sealed searches where it is
-tighter than `dptune.sealed`'s own bound.
+tighter than our own bounds (`dptune.sealed`, `dptune.subset`), or the only one.
 
 >>> round(price(FullBatchRun(steps=100, noise_multiplier=37.3063)).mu, 6)
 0.268051
@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfinv, expit, ndtr, ndtri
 
-from dptune import _validate, gdp, rounding, sampled, sealed
+from dptune import _validate, gdp, rounding, sampled, sealed, subset
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Budget,
@@ -40,6 +40,7 @@ from dptune.privacy import (
     PrivateMean,
     RandomStopping,
     SampledRun,
+    SubsetSearch,
     delta_beside,
     total,
 )
@@ -50,11 +51,16 @@ if TYPE_CHECKING:
 # A price found by search is below its target by at most this much, relative.
 _CALIBRATION_TOLERANCE = 1e-4
 # Less noise than this protects nobody, even where the budget would allow it.
-_LOG_NOISE_FLOOR = math.log(0.1)
+_LEAST_NOISE = 0.1
+# So many times the noise of a good guess, and more would not help.
+_MOST_NOISE = 1e9
 # The optimal order for a budget of epsilon 0.01 lies near 2,500, beyond the usual tables.
 _RDP_ORDERS = [1 + x / 10 for x in range(1, 100)] + [
     float(round(11 * 1.12**k)) for k in range(67) if 11 * 1.12**k < 20_000
 ]
+
+
+Sealed = RandomStopping | SubsetSearch
 
 
 def default_slack(delta: float) -> float:
@@ -66,7 +72,7 @@ def needs_slack(event: Event) -> int:
     """How many parts of `event` can only be priced outside a failure probability."""
     if isinstance(event, Composition):
         return sum(needs_slack(part) for part in event.parts)
-    return int(isinstance(event, SampledRun | RandomStopping))
+    return int(isinstance(event, SampledRun | Sealed))
 
 
 def price(event: Event, *, slack: float = 0.0) -> Price:
@@ -113,9 +119,9 @@ def fits(events: Sequence[Event], spent: Price, budget: Budget) -> bool:
     return search is not None and sealed_bound(search, budget.delta).epsilon <= budget.epsilon
 
 
-def _sealed_alone(events: Sequence[Event]) -> RandomStopping | None:
+def _sealed_alone(events: Sequence[Event]) -> Sealed | None:
     match _flatten(events):
-        case [RandomStopping() as search]:
+        case [RandomStopping() | SubsetSearch() as search]:
             return search
     return None
 
@@ -127,34 +133,44 @@ class SealedBound:
     epsilon: float
     accountant: str
     published: float  # infinite where Renyi DP gives none
+    source: str = "Papernot & Steinke 2022"
 
     @property
     def remark(self) -> str:
-        published = "gives no bound here"
-        if math.isfinite(self.published):
-            published = f"would have been epsilon {rounding.cost(self.published)}"
-        return f"the published bound (Renyi DP, Papernot & Steinke 2022) {published}"
+        published = f"would have been epsilon {rounding.cost(self.published)}"
+        if math.isinf(self.published):
+            published = "gives no bound here"
+        elif self.published == self.epsilon:
+            published = "is the one used"
+        return f"the published bound (Renyi DP, {self.source}) {published}"
+
+
+class _TooLoud(UnpricedEvent):
+    """A sealed search whose trials have too little noise to be bounded."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a sealed search with so little noise, or at so small a delta, cannot be priced; add "
+            "noise to its trials, take fewer steps, or use a larger delta or slack."
+        )
 
 
 @lru_cache(maxsize=256)  # a ledger asks again for every statement
-def sealed_bound(search: RandomStopping, delta: float) -> SealedBound:
-    """The tightest bound we know for a sealed search by itself: the ratio bound or Renyi DP.
+def sealed_bound(search: Sealed, delta: float) -> SealedBound:
+    """The tightest bound we know for a sealed search by itself: our own or the published one.
 
     Bounds by privacy profiles (Koskela, Redberg & Wang 2024) are never below the ratio bound, so
     they are not asked.
     """
     delta = _validate.strictly_between(0, 1, delta=delta)
+    if isinstance(search, SubsetSearch):
+        return _subset_bound(search, delta)
     steps, mu = _steps_and_gaussian(_trial_parts(search))
     if not steps:
         return _gaussian_sealed_bound(search, mu, delta)
-    trials = _trial_count(search)
-    try:
-        # Cut tails are small against delta over the mean, the smallest delta that is read.
-        curve = sampled.trade_off(steps, gaussian_mu=mu, failure=delta / trials.mean)
-        trial = sealed.SampledTrial(curve)
-        by_ratio = sealed.ratio_epsilon(trials, trial, delta)
-    except UnpricedEvent:
-        trial, by_ratio = None, math.inf
+    if (ratio := search.density_ratio) is not None:
+        return _adaptive_bound(search, ratio, _renyi_curve(search.trial), delta)
+    trials, (trial, by_ratio) = _trial_count(search), _ratio_bound(search, delta)
     try:
         if trials.is_poisson and trial is None:
             published = rdp_epsilon([search], delta)
@@ -163,34 +179,117 @@ def sealed_bound(search: RandomStopping, delta: float) -> SealedBound:
             published = sealed.renyi_epsilon(trials, renyi, delta, trial=trial)
     except UnpricedEvent:
         published = math.inf
-    return _tighter(by_ratio, published)
+    return _by_ratio_or_renyi(by_ratio, published)
+
+
+def _ratio_bound(search: RandomStopping, delta: float) -> tuple[sealed.SampledTrial | None, float]:
+    """One trial with sampled runs, and epsilon by the ratio bound: infinite where there is none."""
+    trials, (steps, mu) = _trial_count(search), _steps_and_gaussian(_trial_parts(search))
+    try:
+        # Cut tails are small against delta over the mean, the smallest delta that is read.
+        curve = sampled.trade_off(steps, gaussian_mu=mu, failure=delta / trials.mean)
+        trial = sealed.SampledTrial(curve)
+        return trial, sealed.ratio_epsilon(trials, trial, delta)
+    except UnpricedEvent:
+        return None, math.inf
+
+
+def _quick_bound(search: Sealed, delta: float) -> float:
+    """Epsilon without Renyi DP of sampled runs, which takes a second and seldom decides."""
+    match search:
+        case RandomStopping(density_ratio=None) if _steps_and_gaussian(_trial_parts(search))[0]:
+            return _ratio_bound(search, delta)[1]
+    return sealed_bound(search, delta).epsilon
 
 
 def _gaussian_sealed_bound(search: RandomStopping, mu: float, delta: float) -> SealedBound:
     if mu > gdp.LARGEST_MU:
-        raise _hopeless()
+        raise _TooLoud
+    if (ratio := search.density_ratio) is not None:
+        curve = sealed.RenyiCurve.gaussian(_above_zero(mu))
+        return _adaptive_bound(search, ratio, curve, delta)
     trials = _trial_count(search)
     by_ratio, published = (
         sealed.gaussian_epsilon(trials, mu, delta, bound) for bound in ("ratio", "renyi")
     )
-    return _tighter(by_ratio, published)
+    return _by_ratio_or_renyi(by_ratio, published)
 
 
-def _tighter(by_ratio: float, published: float) -> SealedBound:
-    if by_ratio < math.inf and by_ratio <= published:
-        words = "the ratio of trade-off curves, for the best of a random number of trials"
-        return SealedBound(by_ratio, words, published)
-    if published == math.inf:
-        raise _hopeless()
-    words = "Renyi DP of a random number of trials (Papernot & Steinke 2022)"
-    return SealedBound(published, words, published)
-
-
-def _hopeless() -> UnpricedEvent:
-    return UnpricedEvent(
-        "a sealed search with so little noise, or at so small a delta, cannot be priced; add noise "
-        "to its trials, take fewer steps, or use a larger delta or slack."
+def _by_ratio_or_renyi(by_ratio: float, published: float) -> SealedBound:
+    return _tighter(
+        SealedBound(
+            by_ratio,
+            "the ratio of trade-off curves, for the best of a random number of trials",
+            published,
+        ),
+        "Renyi DP of a random number of trials",
     )
+
+
+def _adaptive_bound(
+    search: RandomStopping, density_ratio: float, trial: sealed.RenyiCurve, delta: float
+) -> SealedBound:
+    trials = _trial_count(search)
+    found = sealed.adaptive_epsilon(trials, trial, delta, density_ratio=density_ratio)
+    if found == math.inf:
+        raise _TooLoud
+    words = "Renyi DP of a random number of trials that learn from earlier ones (DP-HyPO)"
+    return SealedBound(found, words, found, "Wang et al. 2023")
+
+
+def _subset_bound(event: SubsetSearch, delta: float) -> SealedBound:
+    search = _search_on_sample(event)
+    final_mu = _above_zero(_full_batch_mu(_flatten([event.final])))
+    rate, disjoint = event.sampling_rate, event.disjoint
+    if max(search.mu, final_mu) > gdp.LARGEST_MU:
+        raise _TooLoud
+    largest = search.epsilon(max(1e-6 * delta, 1e-90))  # what counts as proof is far below delta
+    outcomes = subset.outcomes(search.delta, largest)
+    pair = subset.Pair.of(outcomes, final_mu, sampling_rate=rate, disjoint=disjoint)
+    orders = np.arange(2.0, subset.LARGEST_ORDER + 1)
+    first, second = search.renyi(orders), sealed.GaussianTrial(final_mu).renyi(orders)
+    renyi = subset.renyi(first, second, sampling_rate=rate, disjoint=disjoint)
+    published = sealed.RenyiCurve(*renyi).epsilon(delta)
+    seen = "the other rows" if disjoint else "all rows"
+    words = f"a dominating pair for a search on a secret sample and a final run on {seen}"
+    return _tighter(
+        SealedBound(pair.epsilon(delta), words, published, "Koskela & Kulkarni 2023"),
+        "Renyi DP of a search on a secret sample and a final run",
+    )
+
+
+def _tighter(ours: SealedBound, renyi: str) -> SealedBound:
+    """Ours, unless the published bound, by `renyi`, is below."""
+    if ours.epsilon < math.inf and ours.epsilon <= ours.published:
+        return ours
+    if ours.published == math.inf:
+        raise _TooLoud
+    return replace(ours, epsilon=ours.published, accountant=f"{renyi} ({ours.source})")
+
+
+def _above_zero(mu: float) -> float:
+    """What reveals nothing is taken for what reveals next to nothing."""
+    return max(mu, 1e-12)
+
+
+def _search_on_sample(event: SubsetSearch) -> sealed.GaussianTrial | sealed.GaussianSearch:
+    match _flatten([event.search]):
+        case [RandomStopping(density_ratio=ratio) as search]:
+            mu = _above_zero(_full_batch_mu(_trial_parts(search)))
+            return sealed.GaussianSearch(trials=_trial_count(search), mu=mu, density_ratio=ratio)
+        case parts:
+            return sealed.GaussianTrial(_above_zero(_full_batch_mu(parts)))
+
+
+def _full_batch_mu(parts: Sequence[Event]) -> float:
+    for part in parts:
+        if isinstance(part, SampledRun | Sealed):
+            raise UnpricedEvent(
+                "a search on a sample of the rows, and its final run, are priced for runs that see "
+                f"all the rows they are given in every step; got a {part.kind}. Use full-batch "
+                "runs, counts and means, or one random-stopping of them as the search."
+            )
+    return _steps_and_gaussian(parts)[1]
 
 
 def _trial_count(search: RandomStopping) -> sealed.TrialCount:
@@ -200,7 +299,7 @@ def _trial_count(search: RandomStopping) -> sealed.TrialCount:
 def _trial_parts(search: RandomStopping) -> list[Event]:
     parts = _flatten([search.trial])
     for part in parts:
-        if isinstance(part, Parallel | RandomStopping):
+        if isinstance(part, Parallel | Sealed):
             raise UnpricedEvent(
                 f"a trial of a sealed search may not contain a {part.kind} event; describe each "
                 "trial as runs, counts and means, one after another."
@@ -282,8 +381,47 @@ def calibrate_sampled(*, mu: float, slack: float, steps: int, sampling_rate: flo
     """The sampled run with the least noise whose price is at most (mu^2, slack)."""
     mu = _validate.positive(mu=mu, at_most=gdp.LARGEST_MU)
     run = _sampled_at(steps, sampling_rate)
-    guess = _central_limit_noise(mu, steps, sampling_rate)
+    guess = central_limit_noise(mu, steps, sampling_rate)
     return run(_least_noise(lambda noise: price(run(noise), slack=slack).mu, mu, guess))
+
+
+def calibrate_sealed(
+    search_at: Callable[[float], Sealed], budget: Budget, *, published: bool = False
+) -> float:
+    """The largest mu for which `search_at(mu)`, an event whose parts grow with mu, fits in `budget`
+    when it is alone: by the tightest bound we know, or by the published one."""
+
+    def tightest(search: Sealed) -> float:
+        return sealed_bound(search, budget.delta).epsilon
+
+    def by_renyi(search: Sealed) -> float:
+        return sealed_bound(search, budget.delta).published
+
+    def quick(search: Sealed) -> float:
+        return _quick_bound(search, budget.delta)
+
+    def largest(cost: Callable[[Sealed], float]) -> float:
+        return 1 / _least_noise(
+            lambda noise: cost(search_at(1 / noise)),
+            budget.epsilon,
+            guess=1 / budget.mu,
+            least=1 / gdp.LARGEST_MU,
+        )
+
+    if not published:
+        mu = largest(quick)
+        if mu > 0 and quick(search_at(mu)) == tightest(search_at(mu)):
+            return mu
+    mu = largest(by_renyi if published else tightest)
+    if mu > 0:
+        return mu
+    tiny = search_at(budget.mu / _MOST_NOISE)
+    raise InvalidInput(
+        f"a sealed search within epsilon {budget.epsilon:g} at delta {budget.delta:g} was asked "
+        f"for, and with trials that reveal next to nothing it costs {tightest(tiny):.4f} already; "
+        "let trials learn less from each other (a density_ratio nearer to 1, or none), or allow a "
+        "larger epsilon."
+    )
 
 
 def calibrate_direct(
@@ -299,7 +437,7 @@ def calibrate_direct(
             f"the other events alone cost epsilon {others:.4f} of {epsilon:g}; nothing is left for "
             "this run."
         )
-    guess = _central_limit_noise(gdp.mu_from_epsilon(epsilon, delta), steps, sampling_rate)
+    guess = central_limit_noise(gdp.mu_from_epsilon(epsilon, delta), steps, sampling_rate)
     return run(
         _least_noise(lambda noise: direct_epsilon([*beside, run(noise)], delta), epsilon, guess)
     )
@@ -325,7 +463,7 @@ def guarantee(
     """
     parts = _flatten(events)
     sharing = sum(needs_slack(part) for part in parts)
-    searches = sum(isinstance(part, RandomStopping) for part in parts)
+    searches = [part for part in parts if isinstance(part, Sealed)]
     if spent is None:
         spent = total(price(part, slack=default_slack(delta)) for part in parts)
     notes = list(caveats)
@@ -345,11 +483,10 @@ def guarantee(
             "fixed before the first output was seen"
         )
     else:
-        kinds = ["each sampled run"] if sharing > searches else []
+        kinds = ["each sampled run"] if sharing > len(searches) else []
         kinds += ["each sealed search"] if searches else []
         accountant = f"Gaussian DP that dominates {' and '.join(kinds)}"
-    if searches:
-        notes.append("the number of trials and the losing trials of a sealed search stay secret")
+    notes += dict.fromkeys(note for search in searches for note in _conditions(search))
     if searches and len(parts) > 1:
         notes.append("a sealed search in company counts by its (epsilon, delta): valid, but loose")
     return Guarantee(
@@ -368,17 +505,36 @@ def guarantee(
     )
 
 
-def _replace_one_sealed(search: RandomStopping, delta: float) -> float:
+def _conditions(search: Sealed) -> Iterator[str]:
+    """What a sealed search's promise rests on."""
+    inside: Event = search
+    if isinstance(search, SubsetSearch):
+        yield (
+            "the sample of rows that was searched on, its size included, stays secret, and nothing "
+            "was computed from that size"
+        )
+        (inside, *_) = _flatten([search.search])
+    if isinstance(inside, RandomStopping):
+        yield "the number of trials and the losing trials of a sealed search stay secret"
+        if inside.density_ratio is not None:
+            yield (
+                "trials drew their settings from densities between c and C times a public one, "
+                f"with C/c at most {inside.density_ratio:g}"
+            )
+
+
+def _replace_one_sealed(search: Sealed, delta: float) -> float:
     """An epsilon for two zero-out steps.
 
-    Trials that are mu-GDP are 2 mu-GDP then, and the search is bounded from that. Else it is group
-    privacy of the search: 2 epsilon at delta1 (1 + e^epsilon), for a delta1 that keeps this below
-    delta.
+    Trials that are mu-GDP are 2 mu-GDP then, and the search is bounded from that; densities they
+    draw settings from depend on outputs alone. Else it is group privacy of the search: 2 epsilon
+    at delta1 (1 + e^epsilon), for a delta1 that keeps this below delta.
     """
-    steps, mu = _steps_and_gaussian(_trial_parts(search))
-    if not steps:
-        over = 2 * mu > gdp.LARGEST_MU
-        return math.inf if over else _gaussian_sealed_bound(search, 2 * mu, delta).epsilon
+    if isinstance(search, RandomStopping):
+        steps, mu = _steps_and_gaussian(_trial_parts(search))
+        if not steps:
+            over = 2 * mu > gdp.LARGEST_MU
+            return math.inf if over else _gaussian_sealed_bound(search, 2 * mu, delta).epsilon
     guess, found = 2 * sealed_bound(search, delta).epsilon, math.inf
     for _ in range(2):  # what was found is a better guess
         if guess > 100:
@@ -397,6 +553,7 @@ def describe_sampler(events: Iterable[Event]) -> str:
     """How rows enter these events, in words."""
     rates: set[float] = set()
     whole = False
+    words: list[str] = []
     stack = list(_flatten(events))
     while stack:
         part = stack.pop()
@@ -404,11 +561,17 @@ def describe_sampler(events: Iterable[Event]) -> str:
             stack += _flatten([part.trial])
         elif isinstance(part, Parallel):
             stack += _flatten(part.parts)
+        elif isinstance(part, SubsetSearch):
+            rest = "all the others" if part.disjoint else "all rows"
+            words.append(
+                f"a search on one secret Poisson sample (rate {part.sampling_rate:g}), all of it "
+                f"in every step, then {rest} in every step"
+            )
         elif isinstance(part, SampledRun):
             rates.add(part.sampling_rate)
         else:
             whole = True
-    words = ["all rows in every step (full batch)"] if whole else []
+    words += ["all rows in every step (full batch)"] if whole else []
     if rates:
         words.append(f"Poisson sampling at rate {', '.join(f'{rate:g}' for rate in sorted(rates))}")
     return "; ".join(words) or "no rows were used"
@@ -447,12 +610,12 @@ def _part_price(part: Event, slack: float) -> Price:
     if isinstance(part, SampledRun):
         mu = sampled.trade_off([_step(part)], failure=slack).mu(slack)
         return Price(mu * mu * (1 + 4e-16), slack)
-    if isinstance(part, RandomStopping):
+    if isinstance(part, Sealed):
         # (epsilon, slack)-DP is randomised response outside a failure; its one corner lies on
         # the curve of this mu.
         mu = _corner_mu(sealed_bound(part, slack).epsilon)
         if not math.isfinite(mu):
-            raise _hopeless()
+            raise _TooLoud
         return Price(mu * mu * (1 + 1e-12), slack)
     return Price(_gaussian_mu_squared(part))
 
@@ -489,7 +652,7 @@ def _to_dp_event(event: Event) -> "dp_event.DpEvent":
         case SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=rate):
             step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
             return dp_event.SelfComposedDpEvent(step, steps)
-        case RandomStopping(trial=trial, expected_trials=mean):
+        case RandomStopping(trial=trial, expected_trials=mean, density_ratio=None):
             shape = _trial_count(event).shape
             if shape < 0:
                 raise UnpricedEvent(
@@ -497,6 +660,11 @@ def _to_dp_event(event: Event) -> "dp_event.DpEvent":
                     "sealed_bound instead."
                 )
             return dp_event.RepeatAndSelectDpEvent(_to_dp_event(trial), mean, shape)
+        case RandomStopping() | SubsetSearch():
+            raise UnpricedEvent(
+                f"dp-accounting knows no {event.kind} whose trials learn from each other or see a "
+                "sample of the rows. Ask sealed_bound instead."
+            )
     mu_squared = _gaussian_mu_squared(event)
     return dp_event.GaussianDpEvent(mu_squared**-0.5) if mu_squared else dp_event.NoOpDpEvent()
 
@@ -507,35 +675,40 @@ def _sampled_at(steps: int, sampling_rate: float) -> Callable[[float], SampledRu
     return lambda noise: replace(run, noise_multiplier=noise)
 
 
-def _central_limit_noise(mu: float, steps: int, sampling_rate: float) -> float:
+def central_limit_noise(mu: float, steps: int, sampling_rate: float) -> float:
     """Noise at which the central limit of the sampled run is mu: a good guess, not a bound."""
     strength = min(mu / sampling_rate, 1e100)
     return 1 / math.sqrt(math.log1p(strength**2 / steps))
 
 
-def _least_noise(cost: Callable[[float], float], target: float, guess: float) -> float:
+def _least_noise(
+    cost: Callable[[float], float], target: float, guess: float, least: float = _LEAST_NOISE
+) -> float:
     """The least noise with cost(noise) <= target; cost falls as noise grows.
 
     The answer always satisfies the target, and misses it by less than the calibration tolerance
-    unless even the floor of the search would do.
+    unless even the `least` noise would do. It is infinite where no noise satisfies it.
     """
 
     def excess(log_noise: float) -> float:
         try:
             spent = cost(math.exp(log_noise))
-        except sampled.TooLittleNoise:
+        except (sampled.TooLittleNoise, _TooLoud):
             return 1e3
-        return math.log(spent / target) if spent > 0 else -1e3
+        return min(math.log(spent / target), 1e3) if spent > 0 else -1e3
 
-    low = high = max(math.log(guess), _LOG_NOISE_FLOOR)
+    floor, ceiling = math.log(least), math.log(guess * _MOST_NOISE)
+    low = high = max(math.log(guess), floor)
     step = 0.05
     while excess(low) <= 0:
-        if low == _LOG_NOISE_FLOOR:
+        if low == floor:
             return math.exp(low)
-        low, step = max(low - step, _LOG_NOISE_FLOOR), 2 * step
+        low, step = max(low - step, floor), 2 * step
     step = 0.05
     while excess(high) > 0:
-        high, step = high + step, 2 * step
+        if high >= ceiling:
+            return math.inf
+        high, step = min(high + step, ceiling), 2 * step
     root: float = brentq(excess, low, high, xtol=_CALIBRATION_TOLERANCE / 20)
     while excess(root) > 0:
         root += _CALIBRATION_TOLERANCE / 10

@@ -174,12 +174,16 @@ STOPPING_DISTRIBUTIONS = ("geometric", "logarithmic", "poisson", "negative-binom
 
 @dataclass(frozen=True, kw_only=True)
 class RandomStopping:
-    """A random number of independent trials, of which only the best is ever released.
+    """A random number of trials, of which only the best is ever released.
 
     `trial` is everything one trial does to the data, its score included. The number of trials is
     drawn from `distribution` with mean `expected_trials` (Papernot & Steinke 2022) and must stay
     secret, like the losing trials. Only a negative binomial has a `shape`; the other names fix
     theirs, and records of them may lack the field.
+
+    Without a `density_ratio`, as in older records, every trial draws its settings independently of
+    the others. With one, C/c, a trial may draw them from a density that depends on earlier trials
+    but stays between c and C times a public one (DP-HyPO, Wang et al. 2023).
     """
 
     kind: ClassVar[str] = "random-stopping"
@@ -187,6 +191,7 @@ class RandomStopping:
     expected_trials: float
     distribution: str = "geometric"
     shape: float | None = None
+    density_ratio: float | None = None
 
     def __post_init__(self) -> None:
         _must_be_event(self.trial)
@@ -200,11 +205,51 @@ class RandomStopping:
                 f"a {self.distribution} number of trials must have no shape of its own; got "
                 f"{shape!r}. Leave it out, or say negative-binomial."
             )
-        _validate.store(self, expected_trials=trials, shape=shape)
+        ratio = self.density_ratio
+        if ratio is not None:
+            ratio = _validate.positive(density_ratio=ratio, at_most=1e100)
+            if ratio < 1 or self.distribution == "poisson":
+                raise InvalidInput(
+                    "trials that learn from earlier ones must have a density_ratio of at least 1 "
+                    "and a number that is geometric, logarithmic or negative-binomial; got "
+                    f"{ratio:g} and {self.distribution}."
+                )
+        _validate.store(self, expected_trials=trials, shape=shape, density_ratio=ratio)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsetSearch:
+    """A search on a secret sample of the rows, then a final run (Koskela & Kulkarni 2023).
+
+    Every row joins the sample with `sampling_rate`, once for the whole `search`. Then `final`,
+    which may be chosen from what the search released, runs on the rows that are not in the sample
+    (`disjoint`) or on all of them. The sample must stay secret, and nothing may be computed from
+    its size.
+    """
+
+    kind: ClassVar[str] = "subset-search"
+    search: "Event"
+    final: "Event"
+    sampling_rate: float
+    disjoint: bool
+
+    def __post_init__(self) -> None:
+        _must_be_event(self.search)
+        _must_be_event(self.final)
+        rate = _validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
+        disjoint = _validate.flag(disjoint=self.disjoint)
+        _validate.store(self, sampling_rate=rate, disjoint=disjoint)
 
 
 Event = (
-    FullBatchRun | SampledRun | NoisyCount | PrivateMean | Composition | Parallel | RandomStopping
+    FullBatchRun
+    | SampledRun
+    | NoisyCount
+    | PrivateMean
+    | Composition
+    | Parallel
+    | RandomStopping
+    | SubsetSearch
 )
 _EVENT_KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
 
@@ -234,8 +279,9 @@ def event_from_dict(plain: Mapping[str, Any]) -> Event:
         )
     if "parts" in values:
         values["parts"] = tuple(event_from_dict(part) for part in values["parts"])
-    if "trial" in values:
-        values["trial"] = event_from_dict(values["trial"])
+    for name in ("trial", "search", "final"):
+        if name in values:
+            values[name] = event_from_dict(values[name])
     try:
         return _EVENT_KINDS[kind](**values)
     except TypeError as error:

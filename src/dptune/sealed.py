@@ -23,6 +23,7 @@ Redberg & Wang 2024, which the ratio bound never exceeds) and DP-HyPO's (Wang et
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
@@ -185,6 +186,9 @@ class GaussianTrial:
     def epsilon(self, delta: float) -> float:
         return gdp.epsilon_from_mu(self.mu, delta)
 
+    def renyi(self, orders: Array) -> Array:
+        return orders * (self.mu * self.mu / 2)
+
 
 @dataclass(frozen=True)
 class SampledTrial:
@@ -264,45 +268,77 @@ def _one_trial(trials: TrialCount, trial: Trial, delta: float) -> float:
 
 @dataclass(frozen=True)
 class RenyiCurve:
-    """Renyi DP of one trial: its divergence at some orders above 1; infinite where unknown."""
+    """Renyi DP: divergences at some orders above 1, which rise; infinite where unknown."""
 
     orders: Array
     values: Array
 
     @staticmethod
-    def gaussian(mu: float) -> "RenyiCurve":
+    def gaussian(mu: float, *, also: Array | None = None) -> "RenyiCurve":
+        """Of a mu-GDP mechanism, at orders that suit it and those asked for."""
         # The best order lies near 1 + sqrt(2 log(mean/delta)) / mu.
         orders = 1.0 + np.geomspace(1e-3, 500.0, 2000) / mu
+        if also is not None:
+            orders = np.union1d(orders, also)
         return RenyiCurve(orders, orders * (mu * mu / 2))
+
+    def epsilon(self, delta: float) -> float:
+        """Rounded up."""
+        delta = _validate.strictly_between(0, 1, delta=delta)
+        orders = self.orders
+        epsilons = self.values + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1.0)
+        return max(0.0, float(np.min(epsilons))) * (1 + _MARGIN)
+
+    def delta(self, epsilon: float) -> float:
+        """Its inverse, rounded up."""
+        orders = self.orders
+        excess = self.values + np.log1p(-1.0 / orders) - epsilon
+        excess += 1e-15 * (self.values + epsilon)  # its rounding, which high orders multiply
+        log_delta = float(np.min((orders - 1.0) * excess - np.log(orders))) + gdp.LOG_MARGIN
+        return max(math.exp(min(log_delta, 0.0)), sys.float_info.min)
+
+
+def search_curve(
+    trials: TrialCount,
+    curve: RenyiCurve,
+    *,
+    trial: Trial | None = None,
+    density_ratio: float | None = None,
+) -> RenyiCurve:
+    """Renyi DP of a search from that of one trial (Papernot & Steinke 2022, Theorems 2 and 6).
+
+    A Poisson number of trials also needs the profile of a `trial`. With a `density_ratio` C/c
+    trials may choose their settings from earlier ones, each from a density between c and C times a
+    public one (DP-HyPO, Wang et al. 2023).
+    """
+    orders = curve.orders
+    values = curve.values + math.log(trials.mean) / (orders - 1.0)
+    if density_ratio is not None:
+        ratio = _density_ratio(trials, density_ratio)
+        values += (orders / (orders - 1.0) + 1.0 + trials.shape) * math.log(ratio)
+    if trials.is_poisson:
+        if trial is None:
+            raise InvalidInput("a Poisson number of trials needs the trial's profile; got none.")
+        at = np.log1p(1.0 / (orders - 1.0))
+        values += trials.mean * np.array([trial.delta(float(epsilon)) for epsilon in at])
+    else:
+        values += _renyi_ratio(trials, curve)
+    # Divergences grow with the order, so what holds at a larger one holds here.
+    return RenyiCurve(orders, np.minimum.accumulate(values[::-1])[::-1])
 
 
 def renyi_epsilon(
     trials: TrialCount, curve: RenyiCurve, delta: float, *, trial: Trial | None = None
 ) -> float:
-    """Epsilon by Renyi DP (Papernot & Steinke 2022, Theorems 2 and 6): the published bound.
-
-    A Poisson number of trials also needs the profile of a `trial`.
-    """
-    orders, values = curve.orders, curve.values
-    if trials.is_poisson:
-        if trial is None:
-            raise InvalidInput("a Poisson number of trials needs the trial's profile; got none.")
-        at = np.log1p(1.0 / (orders - 1.0))
-        extra = trials.mean * np.array([trial.delta(float(epsilon)) for epsilon in at])
-        return _from_renyi(trials, orders, values + extra, delta)
-    return _from_renyi(trials, orders, values + _renyi_ratio(trials, curve), delta)
+    """Epsilon by Renyi DP: the published bound."""
+    return search_curve(trials, curve, trial=trial).epsilon(delta)
 
 
 def adaptive_epsilon(
     trials: TrialCount, curve: RenyiCurve, delta: float, *, density_ratio: float
 ) -> float:
-    """Epsilon of DP-HyPO (Wang et al. 2023), whose trials choose their settings from earlier ones:
-    each from a density between c and C times a public one, with C/c the `density_ratio`."""
-    ratio = _density_ratio(trials, density_ratio)
-    orders = curve.orders
-    values = curve.values + _renyi_ratio(trials, curve)
-    values = values + (orders / (orders - 1.0) + 1.0 + trials.shape) * math.log(ratio)
-    return _from_renyi(trials, orders, values, delta)
+    """Epsilon of DP-HyPO, whose trials choose their settings from earlier ones."""
+    return search_curve(trials, curve, density_ratio=density_ratio).epsilon(delta)
 
 
 def _density_ratio(trials: TrialCount, density_ratio: float) -> float:
@@ -322,12 +358,53 @@ def _renyi_ratio(trials: TrialCount, curve: RenyiCurve) -> float:
     return (1.0 + trials.shape) * min(log_inverse, float(np.min(bounds)))
 
 
-def _from_renyi(trials: TrialCount, orders: Array, values: Array, delta: float) -> float:
-    delta = _validate.strictly_between(0, 1, delta=delta)
-    values = values + math.log(trials.mean) / (orders - 1.0)
-    values = np.minimum.accumulate(values[::-1])[::-1]  # divergences grow with the order
-    epsilons = values + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1.0)
-    return max(0.0, float(np.min(epsilons))) * (1 + _MARGIN)
+@dataclass(frozen=True, kw_only=True)
+class GaussianSearch:
+    """A whole search of trials that are mu-GDP, as one mechanism with a profile.
+
+    Guarantees: both answers are upper bounds, by the smaller of ratio bound and Renyi DP; by Renyi
+    DP alone where there is a `density_ratio`.
+    """
+
+    trials: TrialCount
+    mu: float
+    density_ratio: float | None = None
+
+    def delta(self, epsilon: float) -> float:
+        by_renyi = self._curve.delta(epsilon)
+        if self.density_ratio is not None or epsilon < self._log_ratio:
+            return by_renyi
+        # Subtracting rounds, by less than this times the larger number.
+        past = max(0.0, (epsilon - self._log_ratio) - 1e-15 * epsilon)
+        one = gdp.delta_from_mu(self.mu, past)
+        return min(1.0, by_renyi, self.trials.mean * one * (1 + _MARGIN))
+
+    def epsilon(self, delta: float) -> float:
+        by_renyi = self._curve.epsilon(delta)
+        if self.density_ratio is not None:
+            return by_renyi
+        return min(by_renyi, ratio_epsilon(self.trials, GaussianTrial(self.mu), delta))
+
+    def renyi(self, orders: Array) -> Array:
+        curve = self._renyi(orders)
+        found: Array = curve.values[np.searchsorted(curve.orders, orders)]
+        return found
+
+    @cached_property
+    def _curve(self) -> RenyiCurve:
+        return self._renyi()
+
+    def _renyi(self, also: Array | None = None) -> RenyiCurve:
+        return search_curve(
+            self.trials,
+            RenyiCurve.gaussian(self.mu, also=also),
+            trial=GaussianTrial(self.mu),
+            density_ratio=self.density_ratio,
+        )
+
+    @cached_property
+    def _log_ratio(self) -> float:
+        return log_ratio(self.trials, GaussianTrial(self.mu))
 
 
 BOUNDS = ("ratio", "profile", "renyi")
@@ -347,30 +424,10 @@ def gaussian_epsilon(trials: TrialCount, mu: float, delta: float, bound: str = "
 
 def gaussian_mu(trials: TrialCount, epsilon: float, delta: float, bound: str = "ratio") -> float:
     """The largest mu a trial may have for the search to be (epsilon, delta)-DP, rounded down."""
-    return _largest_mu(lambda mu: gaussian_epsilon(trials, mu, delta, bound), epsilon, delta)
-
-
-def adaptive_mu(trials: TrialCount, epsilon: float, delta: float, *, density_ratio: float) -> float:
-    """The same for DP-HyPO; an error where the density ratio alone costs all of epsilon."""
-    ratio = _density_ratio(trials, density_ratio)
-    epsilon = _validate.positive(epsilon=epsilon, at_most=gdp.LARGEST_EPSILON)
-    least = (2.0 + trials.shape) * math.log(ratio)
-    if least >= epsilon:
-        largest = math.exp(epsilon / (2.0 + trials.shape))
-        raise InvalidInput(
-            f"DP-HyPO with a density_ratio of {ratio:g} costs epsilon {least:.4f} before any trial "
-            f"touches the data, and {epsilon:g} is allowed; use a density_ratio well below "
-            f"{largest:.4g}, a smaller shape or a larger epsilon."
-        )
 
     def cost(mu: float) -> float:
-        return adaptive_epsilon(trials, RenyiCurve.gaussian(mu), delta, density_ratio=ratio)
+        return gaussian_epsilon(trials, mu, delta, bound)
 
-    return _largest_mu(cost, epsilon, delta)
-
-
-def _largest_mu(cost: Callable[[float], float], epsilon: float, delta: float) -> float:
-    """The largest mu with cost(mu) <= epsilon; what is returned satisfies it."""
     # No bound here is below the epsilon of one trial.
     low = high = min(gdp.mu_from_epsilon(epsilon, delta), gdp.LARGEST_MU)
     while cost(low) > epsilon:
