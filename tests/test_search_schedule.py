@@ -18,7 +18,6 @@ from dptune.search.base import (
     Facts,
     Schedule,
     SearchMethod,
-    Situation,
     Stage,
     calibrated,
     draft,
@@ -36,19 +35,15 @@ RECIPE = TrainPlan(rows=50_000, steps=100, learning_rate=1.0, noise_multiplier=3
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Greedy(SearchMethod):
     """Sweeps that use all but `rest` of the budget."""
 
     name: ClassVar[str] = "greedy"
-    wants_census: ClassVar[bool] = False
     rest: float = 0.0
     trials: int = 3
 
     def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
         return (Stage("sweep", self.trials, budget.mu_squared() * (1 - self.rest) / self.trials),)
-
-    def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
-        raise NotImplementedError
 
 
 def run(stage: Stage, steps: int) -> Event:

@@ -39,14 +39,22 @@ if TYPE_CHECKING:
     from dptune.privacy import RandomStopping as RandomStopping
     from dptune.privacy import Receipt as Receipt
     from dptune.privacy import SampledRun as SampledRun
+    from dptune.privacy import SubsetSearch as SubsetSearch
     from dptune.report.card import model_card as model_card
     from dptune.report.plots import search_picture as search_picture
     from dptune.score import HeldOutScore as HeldOutScore
     from dptune.score import NoisyScore as NoisyScore
     from dptune.score import PublicScore as PublicScore
     from dptune.score import UnpaidScore as UnpaidScore
+    from dptune.search.base import SearchMethod as SearchMethod
+    from dptune.search.grid_search import GridSearch as GridSearch
+    from dptune.search.hypo import Hypo as Hypo
     from dptune.search.linear_scaling import LinearScaling as LinearScaling
     from dptune.search.paper_line import PaperLine as PaperLine
+    from dptune.search.parameter_free import OneStep as OneStep
+    from dptune.search.parameter_free import Wosm as Wosm
+    from dptune.search.private_selection import PrivateSelection as PrivateSelection
+    from dptune.search.private_selection import SubsetSelection as SubsetSelection
     from dptune.search.random_search import RandomSearch as RandomSearch
     from dptune.search.space import Space as Space
     from dptune.search.unit_noise import UnitNoise as UnitNoise
@@ -84,12 +92,18 @@ _HOMES = {
         "RandomStopping",
         "Receipt",
         "SampledRun",
+        "SubsetSearch",
     ),
     "report.card": ("model_card",),
     "report.plots": ("search_picture",),
     "score": ("HeldOutScore", "NoisyScore", "PublicScore", "UnpaidScore"),
+    "search.base": ("SearchMethod",),
+    "search.grid_search": ("GridSearch",),
+    "search.hypo": ("Hypo",),
     "search.linear_scaling": ("LinearScaling",),
     "search.paper_line": ("PaperLine",),
+    "search.parameter_free": ("OneStep", "Wosm"),
+    "search.private_selection": ("PrivateSelection", "SubsetSelection"),
     "search.random_search": ("RandomSearch",),
     "search.space": ("Space",),
     "search.unit_noise": ("UnitNoise",),

@@ -16,6 +16,7 @@ import torch
 from dptune._measure import compare, fresh_normal, take_census
 from dptune._outline import Outline, leg_label, scores_label, side_by_side, trial_label
 from dptune._payments import Payments
+from dptune._sealed_run import SealedRun
 from dptune.artifacts import RunFolder
 from dptune.data import Data
 from dptune.engines.linear import LinearEngine, LinearModel
@@ -26,11 +27,13 @@ from dptune.executors import Executor
 from dptune.plan import TrainPlan
 from dptune.preprocess import Preprocessing, from_ranges, private_mean, standardization
 from dptune.privacy import Receipt
-from dptune.score import UnpaidScore
+from dptune.score import PublicScore, UnpaidScore
 from dptune.search.base import Census, Schedule, Situation, Stage
+from dptune.search.sealing import SealedSearch
 from dptune.trial import Trial
 
 _MEAN, _CENSUS, _FINAL = "models/mean.safetensors", "census.json", "models/final.safetensors"
+_WINNER = "models/winner.safetensors"
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,10 @@ class Course:
             if scored and stage.score and not self.outline.holds_out:
                 found.append(scores_label(stage))
         _, legs = self._checkpoint()
-        self.payments.must_be_begun([*found, *map(leg_label, legs)])
+        found += map(leg_label, legs)
+        if self.outline.schedule.sealed and (self.folder.path / _WINNER).exists():
+            found.append(self.outline.schedule.sealed.name)
+        self.payments.must_be_begun(found)
 
     def prepare(self) -> Preprocessing:
         """How features are prepared: by public numbers, and a private mean where one is paid."""
@@ -253,11 +259,46 @@ class Course:
             receipt = self.payments.begin(scores_label(stage), stage.score)
         return None if receipt is None else data.open(receipt, preprocessing, **self._place)
 
+    def sealed_run(
+        self, sealed: SealedSearch, preprocessing: Preprocessing
+    ) -> tuple[LinearModel, Trial]:
+        """All of the budget in one search of which only the winner is kept."""
+        stored = self.folder.read_tensors(_WINNER)
+        if stored is None:
+            receipt = self.payments.begin(sealed.name, sealed.event)
+            if receipt is None:
+                raise FolderProblem(
+                    "this study's sealed search was cut off. It keeps nothing from which it could "
+                    "go on, so what was paid is spent and there is no model. Start a new study if "
+                    "the budget allows one."
+                )
+            # Settled now: when it ends, the ledger's clock would tell how many trials there were.
+            self.payments.settle(sealed.name)
+            self._tell(f"{sealed.name}: how far it is stays secret", [])
+            rows = self.data.open(receipt, preprocessing, **self._place)
+            public = None
+            if self.outline.config.score.kind == PublicScore.kind:
+                public = self.data.public_rows(preprocessing, **self._place)
+            search = SealedRun(self.outline, sealed, self.engine, self.executor, public)
+            model, winner = search.on(rows)
+            words = json.dumps(winner.to_dict())
+            self.folder.write_tensors(_WINNER, self.engine.pack(model), trial=words)
+            self._tell("done", [winner])
+            return model, winner
+        with self.folder.undamaged(_WINNER):
+            model = self.engine.unpack(stored[0], self.engine.loss)
+            winner = Trial.from_dict(json.loads(stored[1]["trial"]))
+        return model, winner
+
     def final_run(
         self, trials: list[Trial], preprocessing: Preprocessing, census: Census | None
     ) -> tuple[LinearModel, Trial]:
-        """The rest of the budget in one run, paid leg by leg."""
+        """The rest of the budget: in one run, paid leg by leg, or in the runs of which the best is
+        chosen, which are done by now."""
         stage = self.outline.schedule.final
+        if stage.trials > 1:
+            self._tell("done", trials, census)
+            return self._best_of([trial for trial in trials if trial.stage == stage.name])
         (setting,) = self.outline.suggest(stage, trials, census)
         plans = self.outline.leg_plans(setting)
         model, done = self._checkpoint()
@@ -290,21 +331,22 @@ class Course:
             notes=tuple(notes),
         )
         if model is None:
-            return self._best_of(trials, record)
+            found, best = self._best_of(trials)
+            note = f"the final run was lost as a whole, so this is trial {best.number}"
+            return found, replace(best, notes=(*record.notes, note))
         self._tell("done", [*trials, record], census)
         return model, record
 
-    def _best_of(self, trials: Sequence[Trial], final: Trial) -> tuple[LinearModel, Trial]:
-        """A trial instead of a final run that was lost as a whole."""
+    def _best_of(self, trials: Sequence[Trial]) -> tuple[LinearModel, Trial]:
+        """The best of some trials; the first of them where none has a score."""
         alive = [trial for trial in trials if not trial.lost and self._has_model(trial.number)]
         if not alive:
             raise FolderProblem(
                 "every run of this study was cut off before its result was on disk; what was paid "
                 "is spent and there is no model. Start a new study if the budget allows one."
             )
-        best = max(alive, key=lambda trial: trial.score or 0.0)
-        note = f"the final run was lost as a whole, so this is trial {best.number}"
-        return self._model(best.number), replace(best, notes=(*final.notes, note))
+        best = max(alive, key=lambda trial: -math.inf if trial.score is None else trial.score)
+        return self._model(best.number), best
 
     def _checkpoint(self) -> tuple[LinearModel | None, tuple[int, ...]]:
         """The final run as far as it came, and the legs that are in it."""
@@ -337,7 +379,8 @@ class Course:
         return {"device": config.device, "precision": config.precision}
 
     def _tell(self, doing: str, trials: Sequence[Trial], census: Census | None = None) -> None:
-        used = self.payments.used().mu_squared / self.outline.config.budget.mu_squared()
+        # A sealed search costs all of the budget, though less than its price in company.
+        used = min(self.payments.used().mu_squared / self.outline.config.budget.mu_squared(), 1.0)
         schedule = self.outline.schedule
         situation = self.outline.situation(schedule.final, trials, census)
         self.watch(Progress(doing, schedule, tuple(trials), used, situation))

@@ -54,15 +54,9 @@ def compare(
     Where the census shows rare classes, every class counts alike.
     """
     weights = census.weights if census and event and score.measure == "correct" else None
-    evaluations = engine.evaluate_many(
-        models,
-        rows,
-        loss_bound=score.loss_bound if score.measure == "loss" else None,
-        row_weights=None if weights is None else torch.tensor(weights, dtype=torch.float64),
-    )
-    exact = [_worth(evaluation, score) for evaluation in evaluations]
+    exact = _exact(engine, models, rows, score, weights)
     if event is None:
-        return [value / rows.count for value in exact], 0.5 * rows.count**-0.5
+        return _shares(exact, rows)
     everything = float(count)
     if weights is not None and census is not None:
         pairs = list(zip(weights, census.classes, strict=True))
@@ -70,6 +64,44 @@ def compare(
         everything = count * share
     noisy = released(exact, event.noise, lambda n: fresh_normal((n,)).tolist())
     return [value / everything for value in noisy], event.noise / everything
+
+
+def score_alone(
+    engine: LinearEngine,
+    models: Sequence[LinearModel],
+    rows: Rows,
+    score: Score,
+    event: NoisyCount | None,
+    count: int,
+) -> tuple[list[float], float]:
+    """The same for models that are not compared with each other: every score has noise of its own,
+    and `event` is the price of one."""
+    exact = _exact(engine, models, rows, score, None)
+    if event is None:
+        return _shares(exact, rows)
+    noisy = np.asarray(exact) + event.noise * fresh_normal((len(exact),))
+    return (noisy / count).tolist(), event.noise / count
+
+
+def _exact(
+    engine: LinearEngine,
+    models: Sequence[LinearModel],
+    rows: Rows,
+    score: Score,
+    weights: tuple[float, ...] | None,
+) -> list[float]:
+    evaluations = engine.evaluate_many(
+        models,
+        rows,
+        loss_bound=score.loss_bound if score.measure == "loss" else None,
+        row_weights=None if weights is None else torch.tensor(weights, dtype=torch.float64),
+    )
+    return [_worth(evaluation, score) for evaluation in evaluations]
+
+
+def _shares(exact: Sequence[float], rows: Rows) -> tuple[list[float], float]:
+    """Exact scores; how far such a share is off for other rows takes the place of noise."""
+    return [value / rows.count for value in exact], 0.5 * rows.count**-0.5
 
 
 def histograms(rows: Rows, classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

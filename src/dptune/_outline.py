@@ -10,6 +10,7 @@ import numpy as np
 
 from dptune import accounting
 from dptune.config import Config
+from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import (
     Composition,
@@ -18,6 +19,8 @@ from dptune.privacy import (
     Parallel,
     Price,
     PrivateMean,
+    SampledRun,
+    SubsetSearch,
     total,
 )
 from dptune.score import HeldOutScore
@@ -31,7 +34,8 @@ from dptune.search.base import (
     draft,
     schedule,
 )
-from dptune.search.space import Setting
+from dptune.search.sealing import Sealing, seal
+from dptune.search.space import Setting, Space
 from dptune.trial import Trial
 
 LEGS = 5
@@ -54,7 +58,7 @@ class Outline:
 
     @cached_property
     def recipe(self) -> TrainPlan:
-        return self.config.plan(self.count)
+        return replace(self.config.plan(self.count), **self.config.search.fixes)
 
     @cached_property
     def facts(self) -> Facts:
@@ -69,12 +73,29 @@ class Outline:
 
     @cached_property
     def slack(self) -> float:
-        """Of each run, where runs are sampled."""
+        """Of each run, where runs are sampled, or of a sealed search."""
+        needed = self.samples or self.config.search.sealing
+        return accounting.default_slack(self.config.budget.delta) if needed else 0.0
+
+    @property
+    def samples(self) -> bool:
+        """Whether runs see a sample of the rows in every step."""
         rate = self.recipe.sampling_rate or getattr(self.config.search, "sampling_rate", None)
-        return accounting.default_slack(self.config.budget.delta) if rate else 0.0
+        return rate is not None
+
+    @cached_property
+    def space(self) -> Space:
+        """Where the search looks. Sealed trials must cost the same whatever they draw, so where
+        they sample rows they all take the most steps."""
+        space = self.config.space
+        if self.config.search.sealing is None or self.recipe.sampling_rate is None:
+            return space
+        return replace(space, steps=(space.steps[1], space.steps[1]))
 
     @cached_property
     def schedule(self) -> Schedule:
+        if self.config.search.sealing is not None:
+            return self._sealed_schedule(self.config.search.sealing)
         planned = schedule(
             self.config.search,
             self.config.budget,
@@ -87,6 +108,18 @@ class Outline:
         if not self.has_classes and self.facts.unit_rows:  # nothing to count
             return replace(planned, census=None)
         return planned
+
+    def _sealed_schedule(self, sealing: Sealing) -> Schedule:
+        if self.mean is not None:
+            raise InvalidInput(
+                "a sealed search is priced well only where it is alone, and a private mean "
+                "(center_share) was asked for beside it; leave that out, or use declared ranges."
+            )
+        config = self.config
+        sealed = seal(sealing, config.budget, config.score, self.recipe, self.space.steps[1])
+        last = sealed.event.final if isinstance(sealed.event, SubsetSearch) else sealed.run
+        spent = accounting.price(last, slack=self.slack if accounting.needs_slack(last) else 0.0)
+        return Schedule(None, (), Stage(sealed.name, 1, spent.mu_squared), sealed)
 
     @cached_property
     def legs(self) -> int:
@@ -107,9 +140,9 @@ class Outline:
         return self.held_out_every is not None
 
     def sweeps(self) -> list[tuple[Stage, range]]:
-        """Every sweep with the numbers of its trials, from 1."""
+        """Every stage of several trials with their numbers, from 1."""
         numbered, first = [], 1
-        for sweep in self.schedule.sweeps:
+        for sweep in self.schedule.compared:
             numbered.append((sweep, range(first, first + sweep.trials)))
             first += sweep.trials
         return numbered
@@ -118,6 +151,8 @@ class Outline:
     def payments(self) -> tuple[tuple[str, Event], ...]:
         """Everything, in the order it will happen, with a label. Runs are reserved at the most
         steps and exchanged for those that are run, which cost a hair less."""
+        if self.schedule.sealed:
+            return ((self.schedule.sealed.name, self.schedule.sealed.event),)
         listed: list[tuple[str, Event]] = []
         if self.mean:
             listed.append(("private mean", self.mean))
@@ -135,8 +170,9 @@ class Outline:
             listed += [(trial_label(number), run) for number in numbers]
             if sweep.score:
                 listed.append((scores_label(sweep), sweep.score))
-        leg = self._calibrated(longest, self.schedule.final.mu_squared / self.legs).event
-        listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
+        if self.schedule.final.trials == 1:
+            leg = self._calibrated(longest, self.schedule.final.mu_squared / self.legs).event
+            listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
         return tuple(listed)
 
     @cached_property
@@ -151,9 +187,19 @@ class Outline:
         """A run of `stage` with this setting; `rows` where it sees only a part of them."""
         # Calibration comes below its target by more or less, depending on the steps, and a payment
         # is never exchanged for a dearer one.
-        room = _ROOM_IF_SAMPLED if self.slack else _ROOM
+        room = _ROOM_IF_SAMPLED if self.samples else _ROOM
         plan = self._calibrated(setting, stage.mu_squared * (1 - room))
         return plan if rows is None else replace(plan, rows=rows)
+
+    def sealed_plan(self, setting: Setting) -> TrainPlan:
+        """One trial of a sealed search: of the same price whatever the setting."""
+        sealed = self.schedule.sealed
+        assert sealed is not None
+        if isinstance(sealed.run, SampledRun):
+            return replace(
+                draft(self.recipe, setting), noise_multiplier=sealed.run.noise_multiplier
+            )
+        return self._calibrated(setting, accounting.price(sealed.run).mu_squared * (1 - _ROOM))
 
     def _calibrated(self, setting: Setting, mu_squared: float) -> TrainPlan:
         return calibrated(draft(self.recipe, setting), mu_squared, self.slack)
@@ -172,16 +218,16 @@ class Outline:
 
     def situation(self, stage: Stage, history: Sequence[Trial], census: Census | None) -> Situation:
         """What the search may know now; its public choices depend on the seed and the stage, so
-        that they are the same after a resume."""
+        that they are the same after a resume. The choices of a sealed search are secret."""
         words = f"{self.config.seed}/{stage.name}".encode()
         key = int.from_bytes(hashlib.sha256(words).digest(), "big")
         return Situation(
             facts=self.facts,
             recipe=self.recipe,
-            space=self.config.space,
+            space=self.space,
             history=history,
             census=census,
-            choices=np.random.default_rng(key),
+            choices=np.random.default_rng(None if self.schedule.sealed else key),
             delta=self.config.budget.delta,
         )
 

@@ -13,6 +13,10 @@ _FLOATING_POINT = (
     "noise is drawn in floating point: the promise is about real numbers, and an attacker who "
     "studies the last bits of an output is not covered"
 )
+_RUNNING_TIME = (
+    "how long the study ran, and when its files were written, depends on the secret number of "
+    "trials: keep both from whoever gets the model"
+)
 
 
 def hopelessness(planned: Outline) -> tuple[str, ...]:
@@ -35,32 +39,15 @@ def state(
     others: int,
     notes: tuple[str, ...],
     *,
+    centred: bool,
     counted: bool,
     scored: bool,
 ) -> Guarantee:
     """What a study may promise for all of `events`; `others` payments from its ledger are not among
-    them. `counted` and `scored`: whether there are counts of rows and scores to release."""
+    them. `centred`, `counted`, `scored`: whether there are a mean, counts of rows and scores to
+    release."""
     config = planned.config
-    releases = ["the final model"]
-    if planned.schedule.sweeps or config.reuse:
-        releases.append("the models and settings of all trials")
-        if scored and config.score.kind in ("noisy", "held-out"):
-            releases.append("their noisy scores")
-    if counted:
-        by = ["class"] * planned.has_classes + ["length"] * (not planned.facts.unit_rows)
-        releases.append(f"noisy counts of rows by {' and by '.join(by)}")
-    if planned.mean:
-        releases.append("a noisy mean of the rows")
-    public = list(data.public_facts)
-    if planned.held_out_every is not None:
-        public.append(f"which rows are held out (one in {planned.held_out_every})")
-    if data.has_test_rows:
-        public.append("the test rows, whose accuracy is shown exactly")
-    if config.score.kind == PublicScore.kind:
-        public.append("the rows that score the trials")
-    if config.preparation.standardize:
-        public.append("the rows that standardise the columns")
-    public += ["the ranges of the columns, as declared"] * bool(config.preparation.ranges)
+    releases = _releases(planned, centred=centred, counted=counted, scored=scored)
     caveats = [_FLOATING_POINT]
     if config.budget.delta * planned.count > 1:
         caveats.append(
@@ -72,6 +59,8 @@ def state(
             f"{others} other payments were made for the same data set; the ledger states what all "
             "of them promise together"
         )
+    if planned.schedule.sealed:
+        caveats.append(_RUNNING_TIME)
     if isinstance(config.score, UnpaidScore):
         releases = []
         caveats.append(
@@ -85,10 +74,42 @@ def state(
         covers_search=True,
         covers_selection=config.score.covers_selection,
         releases=tuple(releases),
-        public_facts=tuple(public),
+        public_facts=_public_facts(planned, data),
         caveats=tuple(caveats) + notes,
     )
     if not accounting.fits(events, spent, config.budget):  # an earlier search comes on top
         return promise
     # The prices fit, so neither does their epsilon exceed the budget by a rounding.
     return replace(promise, epsilon=min(promise.epsilon, config.budget.epsilon))
+
+
+def _releases(planned: Outline, *, centred: bool, counted: bool, scored: bool) -> list[str]:
+    config, sealed = planned.config, planned.schedule.sealed
+    releases = ["the final model"]
+    if sealed:
+        releases = ["the final model and its settings"]
+        releases += ["its noisy score"] * bool(sealed.score and not sealed.sealing.subset)
+    if planned.schedule.compared or config.reuse:
+        releases.append("the models and settings of all trials")
+        if scored and config.score.kind in ("noisy", "held-out"):
+            releases.append("their noisy scores")
+    if counted:
+        by = ["class"] * planned.has_classes + ["length"] * (not planned.facts.unit_rows)
+        releases.append(f"noisy counts of rows by {' and by '.join(by)}")
+    if centred:
+        releases.append("a noisy mean of the rows")
+    return releases
+
+
+def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
+    config, public = planned.config, list(data.public_facts)
+    if planned.held_out_every is not None:
+        public.append(f"which rows are held out (one in {planned.held_out_every})")
+    if data.has_test_rows:
+        public.append("the test rows, whose accuracy is shown exactly")
+    if config.score.kind == PublicScore.kind:
+        public.append("the rows that score the trials")
+    if config.preparation.standardize:
+        public.append("the rows that standardise the columns")
+    public += ["the ranges of the columns, as declared"] * bool(config.preparation.ranges)
+    return tuple(public)

@@ -104,6 +104,12 @@ class Method(StrEnum):
     unit_noise = "unit-noise"
     paper_line = "paper-line"
     random_search = "random-search"
+    grid_search = "grid-search"
+    private_selection = "private-selection"
+    subset = "subset"
+    hypo = "hypo"
+    wosm = "wosm"
+    one_step = "one-step"
 
 
 class Device(StrEnum):
@@ -566,7 +572,11 @@ def bench_compare(
         ),
     ] = "demo",
     methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas; all if not given.")
+        str | None,
+        typer.Option(
+            help="Methods, separated by commas, options after colons as in "
+            "random-search:trials=3; all if not given. `oracle` is the best of an unpaid grid."
+        ),
     ] = None,
     epsilon: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "1",
     delta: Annotated[float, typer.Option(help="The delta of every budget.")] = 1e-5,
@@ -575,6 +585,9 @@ def bench_compare(
         str, typer.Option("--out", help="Where tables go; what is there is not measured again.")
     ] = "runs/compare",
     device: Annotated[Device, typer.Option(help="Where to train.")] = Device.cpu,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; as many as cores if not given, on a GPU one.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare search methods on public data: accuracy, spread, and how much of the gap between
@@ -585,6 +598,7 @@ def bench_compare(
     from dptune import _bench_screen
     from dptune.bench import compare as bench
 
+    cores = os.cpu_count() or 1
     with _screen.progress() as report:
         table = bench.compare(
             data.split(","),
@@ -595,6 +609,7 @@ def bench_compare(
             out=Path(folder),
             device=device.value,
             report=report,
+            workers=workers or (cores if device is Device.cpu else 1),
         )
     _show(as_json, {"rows": table}, lambda: _bench_screen.bench_compare(table, folder))
 

@@ -113,6 +113,11 @@ class Config:
     def __post_init__(self) -> None:
         _must_know(self.recipe, RECIPE, "the recipe")
         plan = self.plan(1)  # a senseless recipe is refused here
+        for name in set(self.search.fixes) & set(self.recipe):
+            raise InvalidInput(
+                f"{self.search.name} comes with an {name} of its own ({self.search.fixes[name]}), "
+                f"and the recipe asks for {self.recipe[name]}; leave {name} out of the recipe."
+            )
         _validate.store(
             self,
             seed=_validate.whole(0, at_most=2**63, seed=self.seed),

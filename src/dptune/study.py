@@ -159,7 +159,7 @@ def tune(
         try:
             return replace(_begin(engine, data, config, folder, executor, watch), folder=None)
         except BaseException:  # nobody can resume it
-            if config.ledger:
+            if config.ledger and RunFolder(folder).holds_a_run():
                 _payments(config, RunFolder(folder), data).give_back()
             raise
 
@@ -227,6 +227,11 @@ def outline(data: Data, config: Config) -> Outline:
             "values are not right or wrong, so trials are compared by their loss; use a score "
             "with measure='loss'."
         )
+    if config.reuse and (config.search.sealing or config.search.finalists > 1):
+        raise InvalidInput(
+            f"{config.search.name} releases one of its own runs, so there is no search that "
+            "another study could reuse; leave reuse out."
+        )
     planned = Outline(
         config=config,
         count=data.count,
@@ -235,7 +240,7 @@ def outline(data: Data, config: Config) -> Outline:
         has_classes=bool(data.classes),
         reused=bool(config.reuse),
     )
-    if planned.holds_out and planned.slack:
+    if planned.holds_out and planned.samples:
         raise InvalidInput(
             "held-out scores go with full-batch runs only, and this study samples rows; pay for "
             "noisy scores, or leave the sampling rate out."
@@ -250,14 +255,22 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     events = [event for _, event in planned.payments]
     spent = planned.price
     others = _must_fit(planned, data) if config.ledger else 0
-    counted, scored = planned.schedule.census is not None, bool(planned.schedule.sweeps)
+    counted, scored = planned.schedule.census is not None, bool(planned.schedule.compared)
     if config.reuse:
         earlier = _Earlier.read(config, data)
         events, spent = [*earlier.events, *events], total([earlier.spent, spent])
         counted, scored = earlier.census is not None, True
     caveats = ("a plan: true of a study that is run exactly like this", *hopelessness(planned))
     return planned, state(
-        planned, data, events, spent, others, caveats, counted=counted, scored=scored
+        planned,
+        data,
+        events,
+        spent,
+        others,
+        caveats,
+        centred=planned.mean is not None,
+        counted=counted,
+        scored=scored,
     )
 
 
@@ -338,22 +351,29 @@ def _run(
     payments.reserve(() if folder.is_finished() else planned.payments, planned.slack)
     preprocessing = course.prepare()
     earlier = _Earlier.read(config, data) if config.reuse else None
-    if earlier is None:
-        census = course.census(preprocessing)
-        trials = folder.read_trials()
-        for sweep, numbers in planned.sweeps():
-            trials = course.sweep(sweep, numbers, trials, preprocessing, census)
+    census: Census | None = None
+    trials: list[Trial] = []
+    if planned.schedule.sealed:
+        fitted, final = course.sealed_run(planned.schedule.sealed, preprocessing)
     else:
-        census, trials = earlier.census, list(earlier.trials)
-        folder.write_trials(trials)
-    fitted, final = course.final_run(trials, preprocessing, census)
+        if earlier is None:
+            census = course.census(preprocessing)
+            trials = folder.read_trials()
+            for sweep, numbers in planned.sweeps():
+                trials = course.sweep(sweep, numbers, trials, preprocessing, census)
+        else:
+            census, trials = earlier.census, list(earlier.trials)
+            folder.write_trials(trials)
+        fitted, final = course.final_run(trials, preprocessing, census)
     payments.give_back()  # scores of trials that were lost
     events, spent, others = payments.events(), payments.spent(), payments.others()
     if earlier is not None:
         events, spent = [*earlier.events, *events], total([earlier.spent, spent])
         others -= len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
-    notes = tuple(dict.fromkeys((*told, *_losses(planned, trials, census), *hopelessness(planned))))
+    centred = preprocessing.center is not None
+    losses = _losses(planned, trials, census, centred)
+    notes = tuple(dict.fromkeys((*told, *losses, *hopelessness(planned))))
     model = TrainedModel(
         model=fitted.cpu(),
         preprocessing=preprocessing,
@@ -366,6 +386,7 @@ def _run(
             spent,
             others,
             notes,
+            centred=centred,
             counted=census is not None,
             scored=any(trial.score is not None for trial in trials),
         ),
@@ -393,16 +414,23 @@ def _run(
     return result
 
 
-def _losses(planned: Outline, trials: list[Trial], census: Census | None) -> list[str]:
+def _losses(
+    planned: Outline, trials: list[Trial], census: Census | None, centred: bool
+) -> list[str]:
     """What was paid for and cut off before its result was on disk."""
     notes = []
+    if planned.mean and not centred:
+        notes.append("the private mean was cut off: paid for, and not subtracted")
     if planned.schedule.census is not None and census is None:
         notes.append("the counts of rows were cut off: paid for, and lost to the search")
     lost = sum(trial.lost for trial in trials)
     if lost:
         notes.append(f"trials that were cut off: {lost} of {len(trials)}; paid for, never rerun")
     if trials and all(trial.score is None for trial in trials):
-        notes.append("no trial has a score, so the final run goes by what was known before them")
+        instead = "the final run goes by what was known before them"
+        if planned.schedule.final.trials > 1:
+            instead = "the first of them was taken"
+        notes.append(f"no trial has a score, so {instead}")
     return notes
 
 

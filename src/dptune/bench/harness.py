@@ -8,7 +8,7 @@ little more than one repeat. Prices, plans, scores and noise are those of a real
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,12 @@ import numpy as np
 from dptune import accounting
 from dptune._measure import compare, take_census
 from dptune._outline import Outline
+from dptune._sealed_run import SealedRun
 from dptune.bench.tasks import Task
 from dptune.config import Config
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
+from dptune.executors import SerialExecutor
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
 from dptune.score import NoisyScore
@@ -32,6 +34,7 @@ _LOGITS_A_ROW = {"cpu": 500, "cuda": 6400}
 _GRID_RATES, _GRID_STEPS, _GRID_RUNS = 25, (10, 25, 50, 100, 200), 5
 
 Report = Callable[[str], None]
+Ended = tuple[LinearModel, TrainPlan]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Outcome:
     accuracies: tuple[float, ...]
     total_step_sizes: tuple[float, ...]
     seconds: float
+    compute_seconds: float  # of all cores, or for which the GPU was held
     note: str = ""
 
     @property
@@ -59,16 +63,55 @@ class Outcome:
 
 
 def run_method(
-    task: Task, method: SearchMethod, budget: Budget, repeats: int, report: Report
+    task: Task,
+    method: SearchMethod,
+    budget: Budget,
+    repeats: int,
+    report: Report,
+    name: str | None = None,
 ) -> Outcome:
-    """`repeats` independent studies."""
-    began = perf_counter()
+    """`repeats` independent studies; `name` where the method's own would not say its options."""
+    name = name or method.name
+    began, worked = perf_counter(), process_time()
     outlines = [_outline(task, method, budget, seed) for seed in range(repeats)]
     engine = LinearEngine(outputs=task.outputs)
+
+    def tell(doing: str) -> None:
+        report(f"{task.name}, {name}, epsilon {budget.epsilon:g}: {doing}")
+
+    if outlines[0].schedule.sealed:
+        ended = _sealed(engine, task, outlines, tell)
+    else:
+        ended = _open(engine, task, outlines, tell)
+    models, plans = zip(*ended, strict=True)
+    seconds = perf_counter() - began
+    spent = accounting.epsilon_of(
+        [event for _, event in outlines[0].payments], outlines[0].price, budget.delta
+    )
+    return Outcome(
+        task=task.name,
+        method=name,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        spent_epsilon=min(spent, budget.epsilon),
+        accuracies=_tested(engine, task, models),
+        total_step_sizes=tuple(plan.total_step_size for plan in plans),
+        seconds=seconds,
+        compute_seconds=_worked(task, process_time() - worked, seconds),
+    )
+
+
+def _open(
+    engine: LinearEngine, task: Task, outlines: Sequence[Outline], tell: Report
+) -> list[Ended]:
+    """Methods whose trials may all be seen: every repeat's sweeps, then its final run or the best
+    of its final runs."""
     censuses = [_census(task, outline) for outline in outlines]
     histories: list[list[Trial]] = [[] for _ in outlines]
+    final = outlines[0].schedule.final
+    ended: list[Ended] = []
     for sweep, numbers in outlines[0].sweeps():
-        report(f"{task.name}, {method.name}, epsilon {budget.epsilon:g}: {sweep.name}")
+        tell(sweep.name)
         settings = _ask(outlines, sweep, histories, censuses)
         plans = [
             outline.plan(setting, sweep)
@@ -86,28 +129,37 @@ def run_method(
                 Trial(number=number, stage=sweep.name, plan=plan, mu=sweep.mu).scored(value, noise)
                 for number, plan, value in zip(numbers, plans[own], values, strict=True)
             ]
-    report(f"{task.name}, {method.name}, epsilon {budget.epsilon:g}: final runs")
-    final = outlines[0].schedule.final
+            if sweep == final:
+                best = own.start + int(np.argmax(values))
+                ended.append((models[best], plans[best]))
+    if ended:
+        return ended
+    tell(final.name)
     chosen = [settings[0] for settings in _ask(outlines, final, histories, censuses)]
     plans = [o.plan(setting, final) for o, setting in zip(outlines, chosen, strict=True)]
-    spent = accounting.epsilon(outlines[0].price, budget.delta)
-    return Outcome(
-        task=task.name,
-        method=method.name,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        spent_epsilon=min(spent, budget.epsilon),
-        accuracies=accuracies(engine, task, plans),
-        total_step_sizes=tuple(plan.total_step_size for plan in plans),
-        seconds=perf_counter() - began,
-    )
+    return list(zip(_fit(engine, task, plans), plans, strict=True))
+
+
+def _sealed(
+    engine: LinearEngine, task: Task, outlines: Sequence[Outline], tell: Report
+) -> list[Ended]:
+    """Sealed searches, one after another. Benchmarks are on public data, so how far they are may
+    be seen."""
+    ended = []
+    for number, outline in enumerate(outlines, start=1):
+        tell(f"search {number} of {len(outlines)}")
+        sealed = outline.schedule.sealed
+        assert sealed is not None
+        model, winner = SealedRun(outline, sealed, engine, SerialExecutor()).on(task.train)
+        ended.append((model, winner.plan))
+    return ended
 
 
 def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outcome:
     """The best single setting of a fine grid at the whole budget, which nobody paid for: an upper
     bound, not a method. Each cell is a mean of several runs; the best one is then run again
     `repeats` times, since the best of many means flatters itself."""
-    began = perf_counter()
+    began, worked = perf_counter(), process_time()
     engine = LinearEngine(outputs=task.outputs)
     rates = np.geomspace(*SPACE.learning_rate, _GRID_RATES)
     cells = [Setting(float(rate), steps) for steps in _GRID_STEPS for rate in rates]
@@ -117,15 +169,18 @@ def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outc
     runs = accuracies(engine, task, [plan for plan in grid for _ in range(_GRID_RUNS)])
     means = np.reshape(runs, (len(grid), _GRID_RUNS)).mean(1)
     best = grid[int(means.argmax())]
+    again = accuracies(engine, task, [best] * repeats)
+    seconds = perf_counter() - began
     return Outcome(
         task=task.name,
         method="oracle",
         epsilon=budget.epsilon,
         delta=budget.delta,
         spent_epsilon=math.inf,
-        accuracies=accuracies(engine, task, [best] * repeats),
+        accuracies=again,
         total_step_sizes=(best.total_step_size,) * repeats,
-        seconds=perf_counter() - began,
+        seconds=seconds,
+        compute_seconds=_worked(task, process_time() - worked, seconds),
         note=f"learning rate {best.learning_rate:.3g}, {best.steps} steps, "
         f"c {best.weight_noise:.2f}; its cell of the grid read {means.max():.2f}",
     )
@@ -183,12 +238,22 @@ def _fit(engine: LinearEngine, task: Task, plans: Sequence[TrainPlan]) -> list[L
 
 
 def accuracies(engine: LinearEngine, task: Task, plans: Sequence[TrainPlan]) -> tuple[float, ...]:
+    """Test accuracy in percent of every plan."""
+    return _tested(engine, task, _fit(engine, task, plans))
+
+
+def _tested(engine: LinearEngine, task: Task, models: Sequence[LinearModel]) -> tuple[float, ...]:
     evaluations = [
         evaluation
-        for batch in _batched(_fit(engine, task, plans), _at_once(task))
+        for batch in _batched(models, _at_once(task))
         for evaluation in engine.evaluate_many(batch, task.test)
     ]
     return tuple(100 * evaluation.correct / evaluation.rows for evaluation in evaluations)
+
+
+def _worked(task: Task, processor: float, seconds: float) -> float:
+    """Seconds of all cores, or for which the GPU was held."""
+    return processor if task.train.device.type == "cpu" else seconds
 
 
 def _at_once(task: Task) -> int:

@@ -4,6 +4,7 @@ Every chunk carries its rows' norms, computed in float64 from the values as stor
 the bound on a row's contribution is only as good as the norm it is computed from.
 """
 
+import copy
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -203,6 +204,20 @@ class MemoryRows:
 
     def pick(self, indices: Tensor) -> Chunk:
         return Chunk(self.features[indices], self.targets[indices], self.norms[indices])
+
+    def taken(self, mask: Tensor) -> "MemoryRows":
+        """The rows where `mask` is true; an empty row where there are none, so that runs on a
+        sample that happens to be empty go on like any other."""
+        part = copy.copy(self)
+        if bool(mask.any()):
+            part.features, part.targets = self.features[mask], self.targets[mask]
+            part.norms = self.norms[mask]
+        else:
+            part.features = torch.zeros_like(self.features[:1])
+            part.targets = torch.zeros_like(self.targets[:1])
+            part.norms = norms_rounded_up(part.features)
+        part.count = len(part.features)
+        return part
 
 
 def write_chunks(

@@ -6,9 +6,9 @@ and keeps no state: the same history gives the same answer, so a killed study ca
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from dptune.plan import TrainPlan
 from dptune.privacy import Budget, NoisyCount
 from dptune.rounding import cost
 from dptune.score import HeldOutScore, Score
+from dptune.search.sealing import SealedSearch, Sealing
 from dptune.search.space import Setting, Space
 from dptune.trial import Trial
 
@@ -87,11 +88,21 @@ class Stage:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Everything a study will pay for. Together it fits in the budget."""
+    """Everything a study will pay for. Together it fits in the budget.
+
+    The final stage is one run, or several of which the best is released. Where the search is
+    `sealed`, nothing else is paid for, and `final` says what the released run costs by itself.
+    """
 
     census: NoisyCount | None
     sweeps: tuple[Stage, ...]
     final: Stage
+    sealed: SealedSearch | None = None
+
+    @property
+    def compared(self) -> tuple[Stage, ...]:
+        """All stages of several trials, which are shown and scored."""
+        return self.sweeps + ((self.final,) if self.final.trials > 1 else ())
 
 
 @dataclass(frozen=True)
@@ -107,19 +118,31 @@ class Situation:
     delta: float  # of the budget, at which epsilons are meant
 
 
-class SearchMethod(Protocol):
-    """How hyperparameters are found."""
+class SearchMethod:
+    """How hyperparameters are found. A method says what it needs and answers `suggest`."""
 
     name: ClassVar[str]
-    wants_census: ClassVar[bool]
+    wants_census: ClassVar[bool] = False
+    fixes: ClassVar[Mapping[str, Any]] = {}  # fields of every plan that the method itself decides
+
+    @property
+    def finalists(self) -> int:
+        """How many runs share what the sweeps leave; of several, the best is the final model."""
+        return 1
+
+    @property
+    def sealing(self) -> Sealing | None:
+        """How many trials a sealed search runs, of which only the winner is ever seen; None for
+        methods whose trials are all paid for and may be shown."""
+        return None
 
     def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
         """The sweeps of trials before the final run, their scores left open."""
-        ...
+        return ()
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
-        """One setting for every trial of `stage`: a sweep, or the final run."""
-        ...
+        """One setting for every trial of `stage`: a sweep, the final run, or some sealed trials."""
+        raise NotImplementedError
 
 
 def schedule(
@@ -132,29 +155,37 @@ def schedule(
     slack: float = 0.0,
     searched: bool = False,
 ) -> Schedule:
-    """What each part of a study costs: fixed now, whatever the trials will show.
+    """What each part of a study costs whose search is not sealed: fixed now, whatever the trials
+    will show.
 
     `aside` is mu^2 that something else needs first (a private mean), `slack` the failure
     probability of every run. `searched`: the search is done and paid for, only the final run is
     left.
     """
     sweeps = () if searched else method.sweeps(budget, facts)
-    runs = 1 + sum(sweep.trials for sweep in sweeps)
-    everything = budget.mu_squared(runs * slack)
-    compared = [sweep for sweep in sweeps if sweep.trials > 1]
-    priced = tuple(_scored(sweep, score, everything, len(compared)) for sweep in sweeps)
+    finalists = method.finalists
+    everything = budget.mu_squared((finalists + sum(sweep.trials for sweep in sweeps)) * slack)
+    sharing = sum(sweep.trials > 1 for sweep in sweeps) + (finalists > 1)
+    priced = tuple(_scored(sweep, score, everything, sharing) for sweep in sweeps)
     counted = method.wants_census and not searched
     census = _census(everything, facts) if counted else None
     spent = [aside] + ([accounting.price(census).mu_squared] if census else [])
     spent += [_price(sweep, score) for sweep in priced]
     left = everything * (1 - 1e-12) - math.fsum(spent)  # sums may not exceed it by a rounding
+    if left > 0 and finalists > 1:
+        shared = Stage("runs", finalists, left / finalists)
+        final = _scored(shared, score, everything, sharing)
+        left -= _price(final, score) - _price(shared, score)  # its scores are paid from the same
+        final = replace(final, mu_squared=left / finalists * (1 - 1e-12))
+    else:
+        final = Stage("final run", 1, left)
     if left <= 0:
         raise BudgetExceeded(
             f"the search alone needs more than epsilon {cost(budget.epsilon)} at delta "
             f"{budget.delta!r} and leaves nothing for the final run; use fewer or cheaper trials, "
             "or a larger budget. Nothing was spent."
         )
-    return Schedule(census, priced, Stage("final run", 1, left))
+    return Schedule(census, priced, final)
 
 
 def _scored(sweep: Stage, score: Score, everything: float, sharing: int) -> Stage:

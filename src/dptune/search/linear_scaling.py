@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from dptune.privacy import Budget
 from dptune.search import curve
-from dptune.search.base import Facts, Situation, Stage
+from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import best_noise, displacement
 from dptune.search.space import Setting, Space
 from dptune.trial import Trial
@@ -24,7 +24,7 @@ ERROR_ON_UNIT_ROWS, ERROR_ON_OTHER_ROWS = 0.45, 0.7
 
 
 @dataclass(frozen=True)
-class LinearScaling:
+class LinearScaling(SearchMethod):
     """The law's guess, three cheap trials around it, one smooth curve, one final run."""
 
     name: ClassVar[str] = "linear-scaling"

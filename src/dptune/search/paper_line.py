@@ -22,7 +22,7 @@ from dptune import _validate, gdp
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
-from dptune.search.base import Facts, Situation, Stage
+from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import displacement
 from dptune.search.space import Setting, log_uniform
 from dptune.trial import Trial
@@ -35,7 +35,7 @@ Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class PaperLine:
+class PaperLine(SearchMethod):
     """Algorithms 2 and 3 of the paper.
 
     Learning rates are for mean gradients. In that convention the authors' code draws rates from
@@ -61,7 +61,6 @@ class PaperLine:
     """
 
     name: ClassVar[str] = "paper-line"
-    wants_census: ClassVar[bool] = False
     epsilons: tuple[float, ...] = (0.05, 0.1)
     trials: int = 3
     degree: int = 1

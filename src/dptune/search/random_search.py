@@ -3,23 +3,25 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dptune.privacy import Budget
-from dptune.search.base import Facts, Situation, Stage
-from dptune.search.space import Setting, log_uniform
+from dptune import _validate
+from dptune.search.base import SearchMethod, Situation, Stage
+from dptune.search.space import Setting
 
 
 @dataclass(frozen=True)
-class RandomSearch:
-    """One setting drawn at random, trained with the whole budget: the rate log-uniformly, the steps
-    uniformly."""
+class RandomSearch(SearchMethod):
+    """`trials` settings drawn at random that share the budget equally, the best of them released;
+    one alone gets all of it."""
 
     name: ClassVar[str] = "random-search"
-    wants_census: ClassVar[bool] = False
+    trials: int = 1
 
-    def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
-        return ()
+    def __post_init__(self) -> None:
+        _validate.store(self, trials=_validate.whole(1, at_most=10_000, trials=self.trials))
+
+    @property
+    def finalists(self) -> int:
+        return self.trials
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
-        (rate,) = log_uniform(situation.space.learning_rate, situation.choices, 1)
-        least, most = situation.space.steps
-        return [Setting(float(rate), int(situation.choices.integers(least, most, endpoint=True)))]
+        return [situation.space.draw(situation.choices) for _ in range(stage.trials)]

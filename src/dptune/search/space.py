@@ -59,6 +59,18 @@ class Space:
             self.learning_rate[1] * self.steps[1],
         )
 
+    def draw(self, choices: np.random.Generator) -> Setting:
+        """One setting at random: the rate log-uniformly, the steps uniformly."""
+        (rate,) = log_uniform(self.learning_rate, choices, 1)
+        least, most = self.steps
+        return Setting(float(rate), int(choices.integers(least, most, endpoint=True)))
+
+    def grid(self, rates: int, steps: int) -> list[Setting]:
+        """Settings evenly over the logarithms of both ranges, ends included; one alone is in the
+        middle."""
+        counts = [round(count) for count in _even(self.steps, steps)]
+        return [Setting(rate, n) for rate in _even(self.learning_rate, rates) for n in counts]
+
     def spread(self, displacement: float, recipe: TrainPlan) -> Setting:
         """The rate and steps that move weights by `displacement`: as many steps as the least rate
         allows, since many small steps are the best conditioned. Clamped where the space ends."""
@@ -99,6 +111,13 @@ def log_uniform(
     low, high = ends
     drawn = np.exp(choices.uniform(math.log(low), math.log(high), count))
     return np.clip(drawn, low, high)  # exp(log(x)) may miss x by a rounding
+
+
+def _even(ends: tuple[float, float], count: int) -> list[float]:
+    low, high = ends
+    if count == 1:
+        return [math.sqrt(low * high)]
+    return [float(end) for end in np.clip(np.geomspace(low, high, count), low, high)]
 
 
 def _ends(name: str, given: object) -> tuple[object, object]:

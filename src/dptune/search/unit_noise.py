@@ -4,25 +4,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dptune import _validate
-from dptune.privacy import Budget
-from dptune.search.base import Facts, Situation, Stage
+from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.law import displacement
 from dptune.search.space import Setting
 
 
 @dataclass(frozen=True)
-class UnitNoise:
+class UnitNoise(SearchMethod):
     """The whole budget in one run that ends at weight noise `noise`."""
 
     name: ClassVar[str] = "unit-noise"
-    wants_census: ClassVar[bool] = False
     noise: float = 1.0
 
     def __post_init__(self) -> None:
         _validate.store(self, noise=_validate.positive(noise=self.noise))
-
-    def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
-        return ()
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         moved = displacement(self.noise, stage.mu, situation.recipe)

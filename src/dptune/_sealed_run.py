@@ -1,0 +1,133 @@
+"""A sealed search, in one go. Nothing of it is written, shown or kept but its winner.
+
+The number of trials, the losers, their settings and, where one was drawn, the sample of the rows
+live in this function's memory only. A search that is cut off cannot go on: what it did is lost.
+"""
+
+import random
+from dataclasses import dataclass, replace
+
+import torch
+
+from dptune._measure import score_alone
+from dptune._outline import Outline
+from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.engines.randomness import Randomness
+from dptune.engines.rows import MemoryRows
+from dptune.errors import FolderProblem
+from dptune.executors import Executor
+from dptune.plan import TrainPlan
+from dptune.search.sealing import SealedSearch, Subset
+from dptune.search.space import Setting
+from dptune.trial import Trial
+
+_AT_ONCE = 16  # trials that are trained together
+
+
+@dataclass(frozen=True)
+class SealedRun:
+    """All that a sealed search needs; `public` are rows that score trials, else they are scored on
+    those they were trained on."""
+
+    outline: Outline
+    sealed: SealedSearch
+    engine: LinearEngine
+    executor: Executor
+    public: MemoryRows | None = None
+
+    def on(self, rows: MemoryRows) -> tuple[LinearModel, Trial]:
+        """The winner's model, or the final one, and how it was made."""
+        subset = self.sealed.sealing.subset
+        if subset is None:
+            return self._best_of_many(rows, self.outline.count, 1.0)
+        sample, rest = _sampled(rows, subset)
+        seen = max(1, round(subset.share * self.outline.count))
+        growth = subset.growth if self.outline.recipe.optimizer == "sgd" else 1.0
+        _, winner = self._best_of_many(sample, seen, growth)
+        return self._final(rest if subset.rest else rows, winner, subset, growth)
+
+    def _best_of_many(
+        self, rows: MemoryRows, count: int, growth: float
+    ) -> tuple[LinearModel, Trial]:
+        """The best of a random number of trials on rows that are `count`, publicly. Settings are
+        meant for a run on `growth` times as many."""
+        sealing = self.sealed.sealing
+        left = sealing.count.draw(random.SystemRandom().random)
+        at_once = _AT_ONCE if sealing.density_ratio is None else 1
+        best: tuple[LinearModel, Trial] | None = None
+        history: list[Trial] = []
+        while left:
+            some = min(left, at_once)
+            left -= some
+            plans = [
+                replace(
+                    self.outline.sealed_plan(setting),
+                    rows=count,
+                    learning_rate=setting.learning_rate / growth,
+                )
+                for setting in self._settings(some, history)
+            ]
+            models = self._trained(plans, rows)
+            scores, noise = score_alone(
+                self.engine,
+                models,
+                self.public or rows,
+                self.outline.config.score,
+                self.sealed.score,
+                count,
+            )
+            for plan, model, score in zip(plans, models, scores, strict=True):
+                trial = self._trial(plan).scored(score, noise)
+                history.append(trial)
+                if best is None or score > (best[1].score or 0.0):
+                    best = model, trial
+        return best or self._nothing_but_noise(rows, count, growth)
+
+    def _settings(self, some: int, history: list[Trial]) -> list[Setting]:
+        stage = replace(self.outline.schedule.final, trials=some)
+        return self.outline.suggest(stage, history, None)
+
+    def _nothing_but_noise(
+        self, rows: MemoryRows, count: int, growth: float
+    ) -> tuple[LinearModel, Trial]:
+        """What stands for the winner of no trials at all: a run that sees no rows."""
+        (setting,) = self._settings(1, [])
+        rate = setting.learning_rate / growth
+        plan = replace(self.outline.sealed_plan(setting), rows=count, learning_rate=rate)
+        nobody = rows.taken(torch.zeros(rows.count, dtype=torch.bool, device=rows.device))
+        (model,) = self._trained([plan], nobody)
+        return model, self._trial(plan)
+
+    def _trial(self, plan: TrainPlan) -> Trial:
+        """Its number tells nothing of how many there were."""
+        stage = self.outline.schedule.final
+        return Trial(number=1, stage=stage.name, plan=plan, mu=stage.mu)
+
+    def _trained(self, plans: list[TrainPlan], rows: MemoryRows) -> list[LinearModel]:
+        # All begin alike: initial weights of its own would tell a trial's number.
+        alike = Randomness(seed=self.outline.config.seed, trial=1)
+        models = self.executor.fit(self.engine, plans, rows, [alike] * len(plans))
+        if any(model is None for model in models):
+            raise FolderProblem(
+                "a process of a sealed search died, and without its trial the winner would not be "
+                "the winner; what was paid is spent. Start a new study if the budget allows one."
+            )
+        return [model for model in models if model is not None]
+
+    def _final(
+        self, rows: MemoryRows, winner: Trial, subset: Subset, growth: float
+    ) -> tuple[LinearModel, Trial]:
+        """The winner's steps and scaled rate on the rows of the final run."""
+        stage, found = self.outline.schedule.final, winner.plan
+        setting = Setting(found.learning_rate * growth, found.steps)
+        count = self.outline.count
+        kept = max(1, round((1 - subset.share) * count)) if subset.rest else count
+        plan = self.outline.plan(setting, stage, kept)
+        (model,) = self._trained([plan], rows)
+        return model, self._trial(plan)
+
+
+def _sampled(rows: MemoryRows, subset: Subset) -> tuple[MemoryRows, MemoryRows]:
+    """A sample that nobody can repeat, and the rest."""
+    drawn = Randomness().sampling(rows.device).uniform(rows.count) < subset.share
+    return rows.taken(drawn), rows.taken(~drawn)

@@ -1,0 +1,32 @@
+"""What most people do, with its real price."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dptune import _validate
+from dptune.search.base import SearchMethod, Situation, Stage
+from dptune.search.space import Setting
+
+
+@dataclass(frozen=True)
+class GridSearch(SearchMethod):
+    """`rates` learning rates times `steps` numbers of steps, evenly over the logarithms of their
+    ranges. All runs share the budget equally, and the best of them is released."""
+
+    name: ClassVar[str] = "grid-search"
+    rates: int = 5
+    steps: int = 2
+
+    def __post_init__(self) -> None:
+        _validate.store(
+            self,
+            rates=_validate.whole(1, at_most=100, rates=self.rates),
+            steps=_validate.whole(1, at_most=100, steps=self.steps),
+        )
+
+    @property
+    def finalists(self) -> int:
+        return self.rates * self.steps
+
+    def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
+        return situation.space.grid(self.rates, self.steps)

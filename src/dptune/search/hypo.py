@@ -1,0 +1,109 @@
+"""DP-HyPO (Wang et al. 2023): a sealed search whose proposals learn from its own earlier trials.
+
+A Gaussian process over a grid of settings says where the next trial looks promising. What it may
+prefer is bounded: no setting is proposed more often, or more rarely, than a public distribution
+would by more than a factor, and that factor has a price of its own.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune import _validate
+from dptune.search.base import SearchMethod, Situation, Stage
+from dptune.search.sealing import Sealing
+from dptune.search.space import Setting, Space
+from dptune.trial import Trial
+
+_RATES, _STEPS = 16, 10  # of the grid
+_CURIOSITY, _EAGERNESS = 0.1, 1.0  # tau and beta of the paper
+_REACH, _NOISE = 0.3, 0.1  # of the process: as shares of the space, and of the scores' spread
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Hypo(SearchMethod):
+    """`expected_trials` on average; `density_ratio` bounds how much a setting may be preferred to
+    another. The authors' ratio, 2.67, costs more than epsilon 1 before a trial is run."""
+
+    name: ClassVar[str] = "hypo"
+    expected_trials: float = 10.0
+    distribution: str = "logarithmic"
+    shape: float | None = None
+    density_ratio: float = 1.1
+
+    def __post_init__(self) -> None:
+        ratio = _validate.positive(density_ratio=self.density_ratio)
+        _validate.store(self, density_ratio=ratio)
+        self.sealing.count  # noqa: B018  # a senseless number of trials is refused here
+
+    @property
+    def sealing(self) -> Sealing:
+        return Sealing(
+            expected_trials=self.expected_trials,
+            distribution=self.distribution,
+            shape=self.shape,
+            density_ratio=self.density_ratio,
+        )
+
+    def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
+        cells = situation.space.grid(_RATES, _STEPS)
+        wanted = promise(cells, situation.history, situation.space)
+        odds = within(wanted, self.density_ratio)
+        chosen = situation.choices.choice(len(cells), size=stage.trials, p=odds)
+        return [cells[index] for index in chosen]
+
+
+def promise(cells: Sequence[Setting], history: Sequence[Trial], space: Space) -> Array:
+    """Probabilities of the cells by what the process expects of each and how little it knows."""
+    scored = [trial for trial in history if trial.score is not None]
+    if len(scored) < 2:
+        return np.full(len(cells), 1 / len(cells))
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF
+
+    scores = np.array([trial.score for trial in scored], dtype=float)
+    spread = float(scores.std()) or 1.0
+    process = GaussianProcessRegressor(RBF(_REACH, "fixed"), alpha=_NOISE, optimizer=None)
+    places = [_place(trial.plan.learning_rate, trial.plan.steps, space) for trial in scored]
+    process.fit(places, (scores - scores.mean()) / spread)
+    where = [_place(cell.learning_rate, cell.steps, space) for cell in cells]
+    mean, deviation = process.predict(where, return_std=True)
+    worth = _EAGERNESS * (mean + _CURIOSITY * deviation)
+    weights = np.exp(worth - worth.max())
+    odds: Array = weights / weights.sum()
+    return odds
+
+
+def within(wanted: Array, density_ratio: float) -> Array:
+    """The nearest probabilities of which none is more than `density_ratio` times another, and
+    which stay on both sides of equal ones by no more than its root.
+
+    Guarantees: the bound holds for the numbers returned, with room for the rounding of whoever
+    draws by them.
+    """
+    root = math.sqrt(density_ratio) ** (1 - 1e-6)
+    least, most = 1 / (root * len(wanted)), root / len(wanted)
+    low, high = least - float(wanted.max()), most - float(wanted.min())
+    for _ in range(200):  # the sum grows with what is added to all
+        middle = (low + high) / 2
+        total = float(np.clip(wanted + middle, least, most).sum())
+        low, high = (middle, high) if total < 1 else (low, middle)
+    clipped = np.clip(wanted + high, least, most)
+    odds: Array = clipped / clipped.sum()
+    return odds
+
+
+def _place(learning_rate: float, steps: int, space: Space) -> tuple[float, float]:
+    """In the unit square, by logarithms."""
+    rates, counts = space.learning_rate, space.steps
+    return _between(learning_rate, *rates), _between(steps, *counts)
+
+
+def _between(value: float, low: float, high: float) -> float:
+    return math.log(value / low) / math.log(high / low) if high > low else 0.5

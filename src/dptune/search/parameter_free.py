@@ -1,0 +1,50 @@
+"""Recipes whose authors claim that nothing needs tuning: one run with the whole budget.
+
+Their learning rates are not those of gradient descent, so the space does not bound them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dptune import _validate
+from dptune.search.base import SearchMethod, Situation, Stage
+from dptune.search.space import Setting
+
+
+@dataclass(frozen=True)
+class Wosm(SearchMethod):
+    """DPAdamWOSM (Mohapatra et al. 2022): Adam whose second moment is the known variance of the
+    noise, with Adam's usual rate. Only the number of steps is left to choose; None takes 100, or
+    what the space has nearest."""
+
+    name: ClassVar[str] = "wosm"
+    fixes: ClassVar[Mapping[str, Any]] = {"optimizer": "wosm"}
+    learning_rate: float = 0.001
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        _validate.store(self, learning_rate=_validate.positive(learning_rate=self.learning_rate))
+        if self.steps is not None:
+            _validate.store(self, steps=_validate.whole(1, steps=self.steps))
+
+    def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
+        least, most = situation.space.steps
+        steps = self.steps or min(max(100, least), most)
+        return [Setting(self.learning_rate, steps)]
+
+
+@dataclass(frozen=True)
+class OneStep(SearchMethod):
+    """One full-batch step of Adam from zero weights (Mehta et al. 2023). It moves every weight by
+    the rate against the sign of its noisy gradient, so without a bias the rate does not matter."""
+
+    name: ClassVar[str] = "one-step"
+    fixes: ClassVar[Mapping[str, Any]] = {"optimizer": "adam"}
+    learning_rate: float = 0.001
+
+    def __post_init__(self) -> None:
+        _validate.store(self, learning_rate=_validate.positive(learning_rate=self.learning_rate))
+
+    def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
+        return [Setting(self.learning_rate, 1)]
