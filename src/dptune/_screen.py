@@ -22,6 +22,7 @@ from dptune.privacy import (
     PrivateMean,
     RandomStopping,
     SampledRun,
+    SubsetSearch,
 )
 from dptune.rounding import allowance, cost
 from dptune.split import BudgetSplit, Slot
@@ -205,7 +206,12 @@ def _event(event: Event) -> str:
         case Parallel(parts=parts):
             words = " beside ".join(f"({_event(part)})" for part in parts)
         case RandomStopping(trial=trial, expected_trials=trials, distribution=distribution):
-            words = f"best of {trials:g} trials ({distribution}): {_event(trial)}"
+            ratio = event.density_ratio
+            learning = f", each learning from the last by up to {ratio:g}" if ratio else ""
+            words = f"best of {trials:g} trials ({distribution}{learning}): {_event(trial)}"
+        case SubsetSearch(search=search, final=final, sampling_rate=rate, disjoint=disjoint):
+            then = "the rest" if disjoint else "all rows"
+            words = f"{_event(search)} on a sample of {rate:g}; then on {then}: {_event(final)}"
     return words
 
 

@@ -142,7 +142,8 @@ def result(record: Record, picture: Path, delta_chosen: bool) -> None:
         table.add_row("test accuracy", "not known", "no test rows with classes were given")
     how = f"learning rate {plan.learning_rate:.4g} × {plan.steps} steps"
     table.add_row("total step size r", readable(plan.total_step_size), how)
-    table.add_row("noise on weights c", f"{plan.weight_noise:.2g}", "one standard deviation")
+    if plan.optimizer == "sgd":  # what other optimizers leave on weights is not that simple
+        table.add_row("noise on weights c", f"{plan.weight_noise:.2g}", "one standard deviation")
     out.print(table)
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))

@@ -361,7 +361,9 @@ class Guarantee:
         epsilon, replaced = rounding.cost(self.epsilon), rounding.cost(self.replace_one_epsilon)
         if math.isinf(self.replace_one_epsilon):
             replaced = "not bounded by any finite number we know of"
-        failure = f", outside a failure of probability {rounding.cost(self.slack)}"
+        failure = ""
+        if self.slack:
+            failure = f", outside a failure of probability {rounding.cost(self.slack)}"
         promise = f"({epsilon}, {self.delta!r})-differential privacy for {self.unit}"
         if self.covers_search and self.covers_selection is False:
             promise = (
@@ -372,7 +374,7 @@ class Guarantee:
             ("In plain words", self._in_plain_words()),
             ("Neighbours", self.neighbours),
             ("Replace-one", f"were a row exchanged for another, epsilon would be {replaced}"),
-            ("Gaussian DP", f"mu {rounding.cost(self.mu, 5)}{failure if self.slack else ''}"),
+            ("Gaussian DP", self._in_company() + f"mu {rounding.cost(self.mu, 5)}{failure}"),
             ("Rows enter by", self.sampler),
             ("Accountant", self.accountant),
             ("Search", f"the search for hyperparameters is {_COVERED[self.covers_search]}"),
@@ -382,6 +384,12 @@ class Guarantee:
         if self.public_facts:
             sections.append(("Taken as public", "; ".join(self.public_facts)))
         return sections + [("Note", caveat) for caveat in self.caveats]
+
+    def _in_company(self) -> str:
+        """Where a bound of its own gives the epsilon, mu is only what else it may be added to."""
+        known = self.mu <= gdp.LARGEST_MU and self.slack < self.delta
+        by_mu = gdp.epsilon_from_mu(self.mu, self.delta) if known else math.inf
+        return "beside other payments it counts as " if by_mu > 1.001 * self.epsilon else ""
 
     def _in_plain_words(self) -> str:
         if self.epsilon > 20:

@@ -80,7 +80,10 @@ def _budget(record: Record) -> list[str]:
 
 def _trials(record: Record) -> list[str]:
     if not record.model.trials:
-        return ["## Trials", "", "None: the method chooses without looking at the data."]
+        why = "None: the method chooses without looking at the data."
+        if record.outline.schedule.sealed:
+            why = "Sealed: how many there were, and all but the winner, stay secret."
+        return ["## Trials", "", why]
     head = ("trial", "stage", "learning rate", "steps", "r", "weight noise c", "epsilon", "score")
     rows = [_trial(trial, record) for trial in record.model.trials]
     note = "Scores are in points, with the noise that was paid for in brackets."
@@ -106,15 +109,16 @@ def _trial(trial: Trial, record: Record) -> Sequence[str]:
 def _final(record: Record) -> list[str]:
     plan, preparation = record.final.plan, record.model.preprocessing
     rate = "every row in every step" if plan.sampling_rate is None else f"{plan.sampling_rate:g}"
+    sgd = plan.optimizer == "sgd"  # what other optimizers leave on weights is not that simple
     rows = [
         ("total step size r", f"{plan.total_step_size:.6g}"),
         ("learning rate", f"{plan.learning_rate:.6g}"),
         ("steps", str(plan.steps)),
         ("noise multiplier, on the sum", f"{plan.noise_multiplier:.6g}"),
-        ("noise on every weight c", f"{plan.weight_noise:.3g}"),
+        *([("noise on every weight c", f"{plan.weight_noise:.3g}")] * sgd),
         ("clipping norm", f"{plan.clip_norm:g}"),
         ("sampling rate", rate),
-        ("optimizer", f"{plan.optimizer}, momentum {plan.momentum:g}"),
+        ("optimizer", f"sgd, momentum {plan.momentum:g}" if sgd else plan.optimizer),
         ("features", preparation.in_words()),
     ]
     if ranges := record.outline.config.preparation.ranges:

@@ -53,6 +53,8 @@ def draw(record: Record) -> Figure:
         _landscape(left, record)
     elif isinstance(search, PaperLine):
         _line(left, record, search)
+    elif scored(record.model.trials):
+        _scores(left, record)
     else:
         _choice(left, record)
     _split(right, record)
@@ -149,30 +151,62 @@ def _line(axes: Axes, record: Record, search: PaperLine) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
 
 
-def _choice(axes: Axes, record: Record) -> None:
-    """Without trials there is only a choice, beside what the law would say."""
-    mu, situation = record.outline.schedule.final.mu, record.situation
-    law = r_at(0.0, situation, mu)
-    axes.axvspan(
-        *expected(situation, mu),
-        color=_FAINT,
-        alpha=0.15,
-        lw=0,
-        label="best expected by the law (±1 sd)",
+def _scores(axes: Axes, record: Record) -> None:
+    """All trials, of which the best is the model."""
+    trials = scored(record.model.trials)
+    places = [trial.plan.total_step_size for trial in trials]
+    axes.errorbar(
+        places,
+        [100 * (trial.score or 0.0) for trial in trials],
+        yerr=[100 * (trial.score_noise or 0.0) for trial in trials],
+        fmt="o",
+        ms=8,
+        capsize=4,
+        color=_ORANGE,
+        mec=_INK,
+        label="score of a trial (±1 sd of the paid noise)",
     )
+    for trial, place in zip(trials, places, strict=True):
+        words, at = f"{trial.plan.steps} steps", (place, 100 * (trial.score or 0.0))
+        axes.annotate(
+            words, at, (0, 9), textcoords="offset points", ha="center", fontsize=8, color=_FAINT
+        )
+    axes.margins(y=0.12)
+    axes.set_ylabel(_score_label(record))
+    axes.set_title("all trials, and the best", loc="left", fontsize=12, color=_INK)
     _chosen(axes, record)
+    _over_r(axes, record, [min(places) / 2, 2 * max(places)], with_noise=False)
+
+
+def _choice(axes: Axes, record: Record) -> None:
+    """Without trials to show there is only a choice, beside what the law would say."""
+    mu, situation = record.outline.schedule.final.mu, record.situation
     r = record.final.plan.total_step_size
+    reached = [r / 18, r * 18]
+    if _is_descent(record):
+        law = r_at(0.0, situation, mu)
+        reached += [law / 18, law * 18]
+        axes.axvspan(
+            *expected(situation, mu),
+            color=_FAINT,
+            alpha=0.15,
+            lw=0,
+            label="best expected by the law (±1 sd)",
+        )
+    _chosen(axes, record)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    axes.set_title("no trials: what was chosen", loc="left", fontsize=12, color=_INK)
-    _over_r(axes, record, (law / 18, law * 18, r / 18, r * 18))
+    title = "no trials: what was chosen"
+    if record.outline.schedule.sealed:
+        title = "sealed: only the winner is seen"
+    axes.set_title(title, loc="left", fontsize=12, color=_INK)
+    _over_r(axes, record, reached)
 
 
 def _chosen(axes: Axes, record: Record) -> None:
-    r, noise = record.final.plan.total_step_size, record.final.noise
-    axes.axvline(
-        r, color=_GREEN, lw=2, ls="--", label=f"final run: r = {readable(r)}, c = {noise:.2g}"
-    )
+    r, noise = record.final.plan.total_step_size, f", c = {record.final.noise:.2g}"
+    shown = f"final run: r = {readable(r)}{noise * _is_descent(record)}"
+    axes.axvline(r, color=_GREEN, lw=2, ls="--", label=shown)
 
 
 def _without_scores(axes: Axes) -> None:
@@ -181,9 +215,11 @@ def _without_scores(axes: Axes) -> None:
     axes.text(0.03, 0.5, _NO_SCORES, transform=axes.transAxes, ha="left", color=_INK)
 
 
-def _over_r(axes: Axes, record: Record, reached: Sequence[float]) -> None:
+def _over_r(
+    axes: Axes, record: Record, reached: Sequence[float], *, with_noise: bool = True
+) -> None:
     """The axis of r, logarithmic, wide enough for `reached`, and the noise it leaves on the weights
-    above."""
+    above, where steps are those of the law."""
     axes.set_xscale("log")
     middle = math.sqrt(min(reached) * max(reached))
     reach = max(1.1 * max(reached) / middle, 4.0)  # where all is one value, it still has ticks
@@ -193,6 +229,8 @@ def _over_r(axes: Axes, record: Record, reached: Sequence[float]) -> None:
     axes.set_xticks(list(places.values()), [readable(r) for r in places])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(f"{_R}, at the price of the final run")
+    if not with_noise or not _is_descent(record):
+        return
     mu = record.outline.schedule.final.mu
     least, most = space_of(record.situation).total_step_size
     # Outside the space r stays at its end, and the noise above it would be any.
@@ -230,7 +268,8 @@ def _split(axes: Axes, record: Record) -> None:
     paid = slots(record.outline)
     names = [f"{slot.count} × {slot.purpose}" if slot.count > 1 else slot.purpose for slot in paid]
     shares = [100 * slot.share_of(budget) for slot in paid]
-    colors = [_GREEN if slot is paid[-1] else _ORANGE for slot in paid]
+    final = record.outline.schedule.final.name
+    colors = [_GREEN if slot.purpose.startswith(final) else _ORANGE for slot in paid]
     places = range(len(paid))
     axes.barh(places, shares, color=colors, height=0.55)
     for place, share, slot in zip(places, shares, paid, strict=True):
@@ -259,6 +298,11 @@ def _is_best(number: int, record: Record) -> bool:
     trials = {trial.number: trial for trial in scored(record.model.trials)}
     rivals = [trial for trial in trials.values() if trial.stage == trials[number].stage]
     return max(rivals, key=lambda trial: trial.score or -math.inf).number == number
+
+
+def _is_descent(record: Record) -> bool:
+    """Whether r moves weights as in gradient descent; other optimizers have a scale of their own"""
+    return record.final.plan.optimizer == "sgd"
 
 
 def _score_label(record: Record) -> str:

@@ -17,11 +17,16 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
         return slot(purpose, accounting.price(paid))
 
     schedule, found = planned.schedule, []
+    if schedule.sealed:
+        # Alone, it is what the budget was calibrated for; its price in company says nothing.
+        budget = planned.config.budget
+        bound = accounting.sealed_bound(schedule.sealed.event, budget.delta).epsilon
+        return (Slot(schedule.sealed.name, 1, min(bound, budget.epsilon), budget.mu_squared()),)
     if planned.mean:
         found.append(event("private mean", planned.mean))
     if schedule.census:
         found.append(event("census", schedule.census))
-    for sweep in schedule.sweeps:
+    for sweep in schedule.compared:
         run = Price(sweep.mu_squared, planned.slack)
         if planned.holds_out and sweep.score:
             both = dict(planned.payments)[sweep.name]
@@ -30,5 +35,6 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
         found.append(slot(sweep.name, run, sweep.trials))
         if sweep.score:
             found.append(event(f"scores of {sweep.name}", sweep.score))
-    found.append(slot("final run", Price(schedule.final.mu_squared, planned.slack)))
+    if schedule.final.trials == 1:
+        found.append(slot(schedule.final.name, Price(schedule.final.mu_squared, planned.slack)))
     return tuple(found)
