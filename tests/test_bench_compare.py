@@ -78,6 +78,20 @@ def test_what_was_measured_is_not_measured_again(
     assert again[0]["accuracies"] == first[0]["accuracies"]
 
 
+def test_options_follow_a_name_and_workers_share_the_cells(file: Path, tmp_path: Path) -> None:
+    methods = ("random-search:trials=3", "private-selection:distribution=geometric", "grid-search")
+    heard: list[str] = []
+    table = compare.compare(
+        [str(file)], methods, [2.0], repeats=2, out=tmp_path, device="cpu", delta=1e-5,
+        report=heard.append, workers=2,
+    )  # fmt: skip
+    assert [row["method"] for row in table] == list(methods)
+    assert all(1.999 < row["spent_epsilon"] <= 2.0 for row in table)
+    assert all(row["seconds"] > 0 and row["compute_seconds"] > 0 for row in table)
+    assert sorted(text.split(" measured")[0] for text in heard) == ["1 of 3", "2 of 3", "3 of 3"]
+    assert len(list((tmp_path / "cells").iterdir())) == 3
+
+
 def test_a_damaged_result_is_not_taken_for_a_measurement(file: Path, tmp_path: Path) -> None:
     run(file, tmp_path, methods=("unit-noise",))
     (cell,) = (tmp_path / "cells").iterdir()
@@ -92,6 +106,9 @@ def test_a_damaged_result_is_not_taken_for_a_measurement(file: Path, tmp_path: P
         ({"methods": ("best",)}, "method must be one of"),
         ({"repeats": 1}, "repeats must be"),
         ({"epsilons": [0.0]}, "epsilon must be"),
+        ({"methods": ("unit-noise:noize=2",)}, "unit-noise has no setting noize"),
+        ({"methods": ("unit-noise", "hypo"), "epsilons": [0.1]}, "hypo cannot be run on small"),
+        ({"workers": 0}, "workers must be"),
     ],
 )
 def test_bad_requests_are_refused(

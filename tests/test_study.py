@@ -14,6 +14,7 @@ import torch
 
 from dptune import _measure
 from dptune._course import Progress
+from dptune.cli import Method
 from dptune.config import SCORES, Preparation
 from dptune.data import Data
 from dptune.engines.linear import LinearEngine, LinearModel
@@ -135,7 +136,7 @@ def test_what_was_paid_is_what_the_guarantee_says_and_fits_the_budget(tmp_path: 
 
 
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("method", [name for name in METHODS if METHODS[name]().sealing is None])
+@pytest.mark.parametrize("method", [m.value for m in Method if METHODS[m]().sealing is None])
 def test_every_open_method_goes_with_every_score(method: str, score: str, tmp_path: Path) -> None:
     result = study(tmp_path / "run", search=METHODS[method](), score=SCORES[score]())
     promise = result.guarantee

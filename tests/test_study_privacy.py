@@ -22,6 +22,7 @@ from dptune import _measure, accounting
 from dptune._course import Progress
 from dptune._payments import Payments
 from dptune._statement import state
+from dptune.cli import Method
 from dptune.config import SCORES, Config, Preparation, parse, seal
 from dptune.data import Data
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
@@ -206,7 +207,7 @@ def test_noise_is_fresh_though_the_seed_is_the_same(tmp_path: Path) -> None:
 @given(
     epsilon=st.floats(0.2, 20),
     log_delta=st.floats(-12, -3),
-    method=st.sampled_from([name for name in METHODS if METHODS[name]().sealing is None]),
+    method=st.sampled_from([m.value for m in Method if METHODS[m]().sealing is None]),
     score=st.sampled_from(sorted(SCORES)),
     share=st.sampled_from([0.0, 0.1, 0.5]),
     steps=st.tuples(st.integers(1, 20), st.integers(20, 300)),

@@ -18,16 +18,18 @@ def bench_compare(table: Sequence[dict[str, Any]], folder: str) -> None:
         runs = rows[0]["repeats"]
         drawn = plain_table(f"{task}: epsilon {epsilon:g} at delta {rows[0]['delta']:g}")
         drawn.add_column("method")
-        for name in ("accuracy", "spread", "RERR", "below oracle", "time"):
+        for name in ("accuracy", "spread", "RERR", "below oracle", "spent", "compute", "wall"):
             drawn.add_column(name, justify="right")
         for row in rows:
-            unpaid = " (unpaid)" if row["spent_epsilon"] is None else ""
+            spent = row["spent_epsilon"]
             drawn.add_row(
-                row["method"] + unpaid,
+                row["method"],
                 f"{row['mean']:.2f} ± {row['error']:.2f}",
                 f"{row['spread']:.2f}",
                 "" if row["rerr"] is None else f"{row['rerr']:.1f}",
                 "" if row["below_oracle"] is None else f"{row['below_oracle']:.2f}",
+                "unpaid" if spent is None else cost(spent),
+                _seconds(row["compute_seconds"]),
                 _seconds(row["seconds"]),
             )
         out.print(drawn)

@@ -1,18 +1,10 @@
-"""Methods side by side: accuracy, spread, and how much of the gap to the oracle each closes.
+"""Methods side by side: accuracy, spread, price, time, and how much of the gap between random
+search and the oracle each closes."""
 
-    RERR = 100 * (1 - (oracle - method) / (oracle - random search))
-
-is the error reduction over random search: 100 for a method that is as good as the best setting
-known for free, 0 for one that is no better than a setting drawn at random.
-"""
-
-import csv
-import io
 import json
-import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,24 +12,25 @@ from typing import Any
 
 import torch
 
-from dptune import _validate, rounding
-from dptune.artifacts import write_whole
-from dptune.bench.harness import Outcome, Report, run_method, run_oracle
+from dptune import _validate
+from dptune.bench.harness import Report, outline_of, run_method, run_oracle
+from dptune.bench.outcome import ORACLE, Outcome, error_reduction
+from dptune.bench.store import read_json, write
+from dptune.bench.tables import Table
 from dptune.bench.tasks import Task, load_task
 from dptune.config import search_from
-from dptune.errors import FolderProblem
+from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
 from dptune.search.random_search import RandomSearch
 
-ORACLE = "oracle"
 DEFAULT_METHODS = (*METHODS, ORACLE)
 # The authors' trials for a total of epsilon 1; for other totals in proportion.
 _PAPER_SHARES = (0.05, 0.1)
 # Every RERR is divided by the mean of settings drawn at random, which differ by many points.
-_DRAWS = 5
+DRAWS = 5
 
 
 @dataclass(frozen=True)
@@ -59,12 +52,21 @@ class Cell:
         name = f"{task}_{method}_{self.budget.epsilon:g}_{self.budget.delta:g}_{self.repeats}"
         return out / "cells" / f"{name}.json"
 
+    def read(self, out: Path) -> Outcome:
+        file = self.file(out)
+        try:
+            return Outcome.from_dict(read_json(file) or {})
+        except (KeyError, TypeError) as error:
+            raise FolderProblem(
+                f"{file} is damaged ({error}); remove it to measure again."
+            ) from None
+
     def measure(self, report: Report) -> Outcome:
         task = _task(self.source, self.device)
         if self.method == ORACLE:
             return run_oracle(task, self.budget, self.repeats, report)
         method = method_from(self.method, self.budget)
-        times = self.repeats * (_DRAWS if method == RandomSearch() else 1)
+        times = self.repeats * (DRAWS if method == RandomSearch() else 1)
         return run_method(task, method, self.budget, times, report, self.method)
 
 
@@ -87,28 +89,39 @@ def compare(
     repeats = _validate.whole(2, repeats=repeats)
     workers = _validate.whole(1, at_most=1024, workers=workers)
     budgets = [Budget(epsilon, delta) for epsilon in epsilons]
-    for budget in budgets:
-        for method in methods:
-            if method != ORACLE:
-                method_from(method, budget)
-    for source in sources:
-        _task(source, device)  # what cannot be loaded is refused before anything is measured
+    for source in sources:  # what cannot be done is refused before anything is measured
+        for budget in budgets:
+            for method in methods:
+                _must_be_possible(source, method, budget, device)
     cells = [
         Cell(source, method, budget, repeats, device)
         for source in sources
         for budget in budgets
         for method in methods
     ]
-    missing = [cell for cell in cells if _read(cell.file(out)) is None]
+    missing = [cell for cell in cells if read_json(cell.file(out)) is None]
     for cell, outcome in _measured(missing, workers, report):
-        _write(cell.file(out), json.dumps(_plain(outcome)))
-    found = [_read(cell.file(out)) for cell in cells]
-    outcomes = [outcome for outcome in found if outcome is not None]
-    table = [_row(outcome, outcomes) for outcome in outcomes]
-    _write(out / "compare.json", json.dumps(table, indent=2))
-    _write(out / "compare.csv", _as_csv(table))
-    _write(out / "compare.md", as_markdown(table))
-    return table
+        write(cell.file(out), json.dumps(outcome.to_dict()))
+    outcomes = [cell.read(out) for cell in cells]
+    rows = [_row(outcome, outcomes) for outcome in outcomes]
+    table = as_table(rows)
+    write(out / "compare.json", json.dumps(rows, indent=2))
+    write(out / "compare.csv", table.csv())
+    write(out / "compare.md", table.markdown())
+    return rows
+
+
+def _must_be_possible(source: str, method: str, budget: Budget, device: str) -> None:
+    task = _task(source, device)
+    if method == ORACLE:
+        return
+    asked = method_from(method, budget)
+    try:
+        outline_of(task, asked, budget, 0).payments  # noqa: B018  # its price is worked out here
+    except DptuneError as error:
+        raise InvalidInput(
+            f"{method} cannot be run on {task.name} at epsilon {budget.epsilon:g}: {error}"
+        ) from None
 
 
 def method_from(text: str, budget: Budget) -> SearchMethod:
@@ -160,79 +173,45 @@ def _in_silence(text: str) -> None:
     pass
 
 
-def as_markdown(table: Sequence[dict[str, Any]]) -> str:
-    lines = [
-        "| task | epsilon | method | accuracy | spread | RERR | below the oracle | epsilon spent "
-        "| compute s | wall s |",
-        "| --- " * 10 + "|",
-    ]
-    for row in table:
-        rerr = "" if row["rerr"] is None else f"{row['rerr']:.1f}"
-        gap = "" if row["below_oracle"] is None else f"{row['below_oracle']:.2f}"
-        spent = "unpaid" if row["spent_epsilon"] is None else rounding.cost(row["spent_epsilon"])
-        lines.append(
-            f"| {row['task']} | {row['epsilon']:g} | {row['method']} | {row['mean']:.2f} | "
-            f"{row['spread']:.2f} | {rerr} | {gap} | {spent} | "
-            f"{row['compute_seconds']:.1f} | {row['seconds']:.1f} |"
-        )
-    return "\n".join(lines) + "\n"
+def as_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """The rows as people read them."""
+    columns = {
+        "task": "",
+        "epsilon": "g",
+        "method": "",
+        "accuracy": ".2f",
+        "spread": ".2f",
+        "RERR": ".1f",
+        "below the oracle": ".2f",
+        "epsilon spent": ".4f",
+        "compute s": ".1f",
+        "wall s": ".1f",
+        "repeats": "d",
+    }
+    names = (
+        *("task", "epsilon", "method", "mean", "spread", "rerr", "below_oracle", "spent_epsilon"),
+        *("compute_seconds", "seconds", "repeats"),
+    )
+    paid = [{**row, "spent_epsilon": row["spent_epsilon"] or "unpaid"} for row in rows]
+    return Table(columns, [[row[name] for name in names] for row in paid])
 
 
 def _row(outcome: Outcome, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     beside = {
-        other.method: other.mean
+        other.method: other
         for other in outcomes
         if (other.task, other.epsilon) == (outcome.task, outcome.epsilon)
     }
-    oracle, random = beside.get(ORACLE), beside.get("random-search")
-    gap = None if oracle is None else oracle - outcome.mean
-    rerr = None
-    if gap is not None and oracle is not None and random is not None and oracle > random:
-        rerr = 100 * (1 - gap / (oracle - random))
+    oracle, random = beside.get(ORACLE), beside.get(RandomSearch.name)
     return {
-        **_plain(outcome),
+        **outcome.to_dict(),
         "mean": outcome.mean,
         "spread": outcome.spread,
-        "error": outcome.spread / math.sqrt(len(outcome.accuracies)),
-        "rerr": rerr,
-        "below_oracle": gap,
+        "error": outcome.error,
+        "rerr": error_reduction(outcome, random, oracle),
+        "below_oracle": None if oracle is None else oracle.mean - outcome.mean,
         "repeats": len(outcome.accuracies),
     }
-
-
-def _plain(outcome: Outcome) -> dict[str, Any]:
-    unpaid = math.isinf(outcome.spent_epsilon)
-    return {**asdict(outcome), "spent_epsilon": None if unpaid else outcome.spent_epsilon}
-
-
-def _as_csv(table: Sequence[dict[str, Any]]) -> str:
-    hidden = ("accuracies", "total_step_sizes")
-    text = io.StringIO()
-    names = [name for name in table[0] if name not in hidden] if table else []
-    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    return text.getvalue()
-
-
-def _read(file: Path) -> Outcome | None:
-    if not file.exists():
-        return None
-    try:
-        plain = json.loads(file.read_text())
-        spent = math.inf if plain["spent_epsilon"] is None else plain["spent_epsilon"]
-        outcome = Outcome(**{**plain, "spent_epsilon": spent})
-        return replace(outcome, accuracies=tuple(outcome.accuracies))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FolderProblem(f"{file} is damaged ({error}); remove it to measure again.") from None
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, text)
-    except OSError as error:
-        raise FolderProblem(f"{file} could not be written: {error.strerror}.") from None
 
 
 if __name__ == "__main__":  # for machines without the command line's packages
@@ -249,4 +228,4 @@ if __name__ == "__main__":  # for machines without the command line's packages
         device=given.get("device", "cuda"),
         report=lambda text: print(text, flush=True),
     )
-    print(as_markdown(rows))
+    print(as_table(rows).markdown())

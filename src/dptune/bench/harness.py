@@ -5,9 +5,8 @@ little more than one repeat. Prices, plans, scores and noise are those of a real
 (`_outline`, `_measure`); only the ledger and the folder are missing, because the rows are public.
 """
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any
 
@@ -17,6 +16,7 @@ from dptune import accounting
 from dptune._measure import compare, take_census
 from dptune._outline import Outline
 from dptune._sealed_run import SealedRun
+from dptune.bench.outcome import ORACLE, Outcome
 from dptune.bench.tasks import Task
 from dptune.config import Config
 from dptune.engines.linear import LinearEngine, LinearModel
@@ -37,31 +37,6 @@ Report = Callable[[str], None]
 Ended = tuple[LinearModel, TrainPlan]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Test accuracies in percent, one a repeat, and what they cost."""
-
-    task: str
-    method: str
-    epsilon: float
-    delta: float
-    spent_epsilon: float
-    accuracies: tuple[float, ...]
-    total_step_sizes: tuple[float, ...]
-    seconds: float
-    compute_seconds: float  # of all cores, or for which the GPU was held
-    note: str = ""
-
-    @property
-    def mean(self) -> float:
-        return math.fsum(self.accuracies) / len(self.accuracies)
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation over repeats."""
-        return float(np.std(self.accuracies, ddof=1)) if len(self.accuracies) > 1 else 0.0
-
-
 def run_method(
     task: Task,
     method: SearchMethod,
@@ -73,7 +48,7 @@ def run_method(
     """`repeats` independent studies; `name` where the method's own would not say its options."""
     name = name or method.name
     began, worked = perf_counter(), process_time()
-    outlines = [_outline(task, method, budget, seed) for seed in range(repeats)]
+    outlines = [outline_of(task, method, budget, seed) for seed in range(repeats)]
     engine = LinearEngine(outputs=task.outputs)
 
     def tell(doing: str) -> None:
@@ -173,10 +148,10 @@ def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outc
     seconds = perf_counter() - began
     return Outcome(
         task=task.name,
-        method="oracle",
+        method=ORACLE,
         epsilon=budget.epsilon,
         delta=budget.delta,
-        spent_epsilon=math.inf,
+        spent_epsilon=None,
         accuracies=again,
         total_step_sizes=(best.total_step_size,) * repeats,
         seconds=seconds,
@@ -186,7 +161,8 @@ def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outc
     )
 
 
-def _outline(task: Task, method: SearchMethod, budget: Budget, seed: int) -> Outline:
+def outline_of(task: Task, method: SearchMethod, budget: Budget, seed: int) -> Outline:
+    """What one study will do and pay for."""
     config = Config(
         study="bench",
         budget=budget,

@@ -7,7 +7,6 @@ where it stopped, and experiments share what they have in common.
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,21 +16,17 @@ import numpy as np
 
 from dptune import gdp
 from dptune.accounting import calibrate_direct
-from dptune.artifacts import write_whole
-from dptune.bench.harness import Outcome, Report, accuracies, run_method, run_oracle
+from dptune.bench.harness import Report, accuracies, run_method, run_oracle
+from dptune.bench.outcome import Outcome, Runs
+from dptune.bench.store import read_json, write
 from dptune.bench.tasks import Task, load_task
 from dptune.datasets import fingerprint_source
 from dptune.engines.linear import LinearEngine
-from dptune.errors import FolderProblem
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
-from dptune.search.methods import METHODS
-from dptune.search.paper_line import PaperLine
 
 DELTA = 1e-5
-# The authors' trials for a total of epsilon 1; for other totals in proportion.
-PAPER_SHARES = (0.05, 0.1)
 _RUNS_AT_ONCE = 400  # about as many as a kill may lose
 
 
@@ -81,53 +76,6 @@ EFFORTS = {
         totals=(1.0, 8.0),
     ),
 }
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Test accuracies in percent, one a repeat."""
-
-    accuracies: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        return math.fsum(self.accuracies) / len(self.accuracies)
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation over repeats."""
-        return float(np.std(self.accuracies, ddof=1)) if len(self.accuracies) > 1 else 0.0
-
-    @property
-    def error(self) -> float:
-        """Standard error of the mean."""
-        return self.spread / math.sqrt(len(self.accuracies))
-
-
-@dataclass(frozen=True)
-class Studies(Runs):
-    """Repeats of a whole search, the r of their final runs, and what one study spends; an oracle,
-    which nobody paid for, has no `spent_epsilon`."""
-
-    total_step_sizes: tuple[float, ...]
-    spent_epsilon: float | None
-    seconds: float
-    note: str
-
-    @property
-    def typical_r(self) -> float:
-        """The geometric mean."""
-        return math.exp(float(np.mean(np.log(self.total_step_sizes))))
-
-    @staticmethod
-    def of(outcome: Outcome) -> "Studies":
-        return Studies(
-            accuracies=tuple(outcome.accuracies),
-            total_step_sizes=tuple(outcome.total_step_sizes),
-            spent_epsilon=None if math.isinf(outcome.spent_epsilon) else outcome.spent_epsilon,
-            seconds=outcome.seconds,
-            note=outcome.note,
-        )
 
 
 @dataclass(frozen=True)
@@ -185,7 +133,7 @@ class Lab:
 
     def studies(
         self, source: str, method: SearchMethod, budget: Budget, repeats: int | None = None
-    ) -> Studies:
+    ) -> Outcome:
         """Repeats of a whole search."""
         times = self.repeats if repeats is None else repeats
         key = self.key(source, "method", method=repr(method), budget=asdict(budget), repeats=times)
@@ -193,7 +141,7 @@ class Lab:
             key, lambda: run_method(self.task(source), method, budget, times, self.report)
         )
 
-    def oracle(self, source: str, budget: Budget) -> Studies:
+    def oracle(self, source: str, budget: Budget) -> Outcome:
         """The best setting of a fine grid, which nobody paid for."""
         key = self.key(source, "oracle", budget=asdict(budget), repeats=self.repeats)
         return self._studies(
@@ -206,10 +154,8 @@ class Lab:
             self._identities[source] = _identity(source)
         return {"kind": kind, "rows": self._identities[source], **facts}
 
-    def _studies(self, key: dict[str, Any], measure: Callable[[], Outcome]) -> Studies:
-        found = self.cell(key, lambda: asdict(Studies.of(measure())))
-        lists = {name: tuple(found[name]) for name in ("accuracies", "total_step_sizes")}
-        return Studies(**{**found, **lists})
+    def _studies(self, key: dict[str, Any], measure: Callable[[], Outcome]) -> Outcome:
+        return Outcome.from_dict(self.cell(key, lambda: measure().to_dict()))
 
     def _runs(self, source: str, plans: Sequence[TrainPlan], repeats: int, kind: str) -> list[Runs]:
         keys = [self.key(source, kind, plan=asdict(plan), repeats=repeats) for plan in plans]
@@ -234,35 +180,10 @@ class Lab:
         return self.out / "cells" / f"{key['kind']}-{digest[:24]}.json"
 
     def _read(self, key: dict[str, Any]) -> Any:
-        file = self._file(key)
-        if not file.exists():
-            return None
-        try:
-            return json.loads(file.read_text())["value"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise FolderProblem(
-                f"{file} is damaged ({error}); remove it to measure again."
-            ) from None
+        return (read_json(self._file(key)) or {}).get("value")
 
     def _write(self, key: dict[str, Any], value: Any) -> None:
         write(self._file(key), json.dumps({"key": key, "value": value}))
-
-
-def write(file: Path, content: str | bytes) -> None:
-    """All of it or nothing, and its folder where there is none."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, content)
-    except OSError as error:
-        raise FolderProblem(f"{file} could not be written: {error.strerror}.") from None
-
-
-def make_method(name: str, budget: Budget) -> SearchMethod:
-    """A method with the options it is compared with."""
-    if name == PaperLine.name:
-        return PaperLine(epsilons=tuple(share * budget.epsilon for share in PAPER_SHARES))
-    made: SearchMethod = METHODS[name]()
-    return made
 
 
 def priced(

@@ -24,7 +24,8 @@ from dptune.bench.experiments import (
     runtime,
 )
 from dptune.bench.harness import Report
-from dptune.bench.lab import EFFORTS, Lab, write
+from dptune.bench.lab import EFFORTS, Lab
+from dptune.bench.store import read_json, write
 from dptune.errors import FolderProblem, InvalidInput
 
 ALL = "all"
@@ -157,12 +158,12 @@ def _contents(out: Path) -> str:
     ]
     for name, experiment in EXPERIMENTS.items():
         file = out / f"{name}.json"
-        if not file.exists():
+        plain = read_json(file)
+        if plain is None:
             continue
         try:
-            plain = json.loads(file.read_text())
             data, repeats = ", ".join(plain["data"]), plain["repeats"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (KeyError, TypeError) as error:
             raise FolderProblem(f"{file} is damaged ({error}); remove it.") from None
         picture = f"[{name}.png]({name}.png)" if (out / f"{name}.png").exists() else ""
         link = f"[{name}]({name}.md)"

@@ -8,7 +8,8 @@ import numpy as np
 
 from dptune.bench.charts import Picture, Plot, Series
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.lab import DELTA, Lab, Runs, at_noises, priced
+from dptune.bench.lab import DELTA, Lab, at_noises, priced
+from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
 from dptune.engines.linear import LinearEngine

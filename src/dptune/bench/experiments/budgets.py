@@ -4,10 +4,12 @@ from dataclasses import replace
 from typing import Any, cast
 
 from dptune.bench.charts import Picture, Plot, Series
+from dptune.bench.compare import DRAWS, method_from
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.experiments.methods import DRAWS, ORACLE, RANDOM
+from dptune.bench.experiments.methods import RANDOM
 from dptune.bench.harness import accuracies, run_method
-from dptune.bench.lab import DELTA, Lab, Runs, Studies, make_method
+from dptune.bench.lab import DELTA, Lab
+from dptune.bench.outcome import ORACLE, Outcome, Runs
 from dptune.bench.tables import Table
 from dptune.engines.linear import LinearEngine
 from dptune.privacy import Budget
@@ -21,7 +23,7 @@ _FRONTS = ("linear-scaling", "unit-noise", "paper-line", RANDOM)
 def _pareto(lab: Lab) -> Result:
     rows: list[list[object]] = []
     totals = lab.effort.totals
-    found: dict[str, list[Studies]] = {}
+    found: dict[str, list[Outcome]] = {}
     for name in (*_FRONTS, ORACLE):
         for total in totals:
             budget = Budget(total, DELTA)
@@ -29,7 +31,7 @@ def _pareto(lab: Lab) -> Result:
                 runs = lab.oracle(lab.source, budget)
             else:
                 times = lab.repeats * (DRAWS if name == RANDOM else 1)
-                runs = lab.studies(lab.source, make_method(name, budget), budget, times)
+                runs = lab.studies(lab.source, method_from(name, budget), budget, times)
             found.setdefault(name, []).append(runs)
             rows.append([name, total, runs.mean, runs.spread, runs.typical_r])
     return Result(
@@ -92,7 +94,7 @@ def _served(lab: Lab, name: str) -> list[Runs]:
     """Final runs at every total, all from searches that were paid within the least of them."""
     least = Budget(_SERVED[0], DELTA)
     # The trials of the authors, which a total of one half can pay as well.
-    method = make_method(name, Budget(1.0, DELTA))
+    method = method_from(name, Budget(1.0, DELTA))
     task = lab.task(lab.source)
 
     def measure() -> list[list[float]]:
@@ -124,7 +126,7 @@ def _one_search(lab: Lab) -> Result:
         own = []
         for total, runs in zip(_SERVED, one, strict=True):
             budget = Budget(total, DELTA)
-            beside = lab.studies(lab.source, make_method(name, budget), budget)
+            beside = lab.studies(lab.source, method_from(name, budget), budget)
             own.append(beside)
             rows.append(
                 [

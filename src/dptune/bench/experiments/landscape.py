@@ -8,7 +8,8 @@ import numpy as np
 
 from dptune.bench.charts import Heat, Picture, Plot, Series
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.lab import DELTA, Lab, Runs, priced
+from dptune.bench.lab import DELTA, Lab, priced
+from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget

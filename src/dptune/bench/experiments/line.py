@@ -7,7 +7,8 @@ from dataclasses import replace
 from dptune.bench import paper
 from dptune.bench.charts import Dots, Picture, Plot, Series
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.lab import DELTA, Lab, Studies, at_noises, priced
+from dptune.bench.lab import DELTA, Lab, at_noises, priced
+from dptune.bench.outcome import Outcome
 from dptune.bench.tables import Table
 from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
@@ -35,7 +36,7 @@ _COLUMNS = {"accuracy": ".2f", "spread": ".2f", "r": ".4g"}
 
 def _compared(
     lab: Lab, heading: str, methods: Mapping[str, SearchMethod]
-) -> tuple[Table, Dots, dict[str, Studies]]:
+) -> tuple[Table, Dots, dict[str, Outcome]]:
     """Variants of the search as a table and dots."""
     found = {name: lab.studies(lab.source, one, _BUDGET) for name, one in methods.items()}
     rows = [[name, runs.mean, runs.spread, runs.typical_r] for name, runs in found.items()]

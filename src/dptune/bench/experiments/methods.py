@@ -1,64 +1,43 @@
 """Methods side by side: accuracy, error reduction over random search, and feature extractors."""
 
 import math
-from collections.abc import Sequence
 
 from dptune.bench import paper
 from dptune.bench.charts import Dots, Picture, Plot, Series
+from dptune.bench.compare import DRAWS, method_from
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.lab import DELTA, Lab, Runs, Studies, make_method
+from dptune.bench.lab import DELTA, Lab
+from dptune.bench.outcome import ORACLE, Outcome, Runs, error_reduction
 from dptune.bench.tables import Table
 from dptune.errors import DptuneError
 from dptune.privacy import Budget
 from dptune.search.methods import METHODS
+from dptune.search.random_search import RandomSearch
 
-CONTENDERS = (
-    "linear-scaling",
-    "unit-noise",
-    "paper-line",
-    "random-search",
-    "grid-search",
-    "private-selection",
-    "subset",
-    "hypo",
-    "wosm",
-    "one-step",
-)
-ORACLE, RANDOM = "oracle", "random-search"
-# Every error reduction is divided by the mean of settings drawn at random, which differ by points.
-ORACLE, RANDOM = "oracle", "random-search"
-# Every error reduction is divided by the mean of settings drawn at random, which differ by points.
-DRAWS = 5
+RANDOM = RandomSearch.name
 
 
-def names() -> list[str]:
-    """The methods that are there, in the order of the tables."""
-    return [name for name in CONTENDERS if name in METHODS]
-
-
-def contenders(lab: Lab, source: str, budget: Budget) -> dict[str, Studies | str]:
+def contenders(lab: Lab, source: str, budget: Budget) -> dict[str, Outcome | str]:
     """Every method and the oracle; one that cannot run at this budget says why."""
-    found: dict[str, Studies | str] = {}
+    found: dict[str, Outcome | str] = {}
     lab.task(source)  # what is wrong with the data is no method's fault
-    for name in names():
+    for name in METHODS:
         times = lab.repeats * (DRAWS if name == RANDOM else 1)
         try:
-            found[name] = lab.studies(source, make_method(name, budget), budget, times)
+            found[name] = lab.studies(source, method_from(name, budget), budget, times)
         except DptuneError as error:
             found[name] = f"not run: {error}"
     found[ORACLE] = lab.oracle(source, budget)
     return found
 
 
-def error_reduction(found: dict[str, Studies | str], name: str) -> tuple[float, float] | None:
+def reduction(found: dict[str, Outcome | str], name: str) -> tuple[float, float] | None:
     """RERR of a method in percent and its standard error, where there is a gap to close."""
     own, random, oracle = (found.get(key) for key in (name, RANDOM, ORACLE))
     if not isinstance(own, Runs) or not isinstance(random, Runs) or not isinstance(oracle, Runs):
         return None
-    gap = oracle.mean - random.mean
-    if gap <= 0:
-        return None
-    return 100 * (own.mean - random.mean) / gap, 100 * own.error / gap
+    closed = error_reduction(own, random, oracle)
+    return None if closed is None else (closed, 100 * own.error / (oracle.mean - random.mean))
 
 
 def _methods(lab: Lab) -> Result:
@@ -71,7 +50,7 @@ def _methods(lab: Lab) -> Result:
         if isinstance(runs, str):
             rows.append([name, *[None] * 5, beside, runs])
             continue
-        rerr = error_reduction(found, name)
+        rerr = reduction(found, name)
         rows.append(
             [
                 name,
@@ -122,7 +101,6 @@ def _methods(lab: Lab) -> Result:
         notes=(
             "The paper's three figures are for the methods that it compares in this setting; which "
             "belongs to which is not known to us.",
-            *_missing(),
         ),
     )
 
@@ -135,7 +113,7 @@ def _rerr(lab: Lab) -> Result:
     for source in lab.sources:
         found = contenders(lab, source, budget)
         for name, runs in found.items():
-            rerr = error_reduction(found, name)
+            rerr = reduction(found, name)
             values.setdefault(name, []).append(math.nan if rerr is None else rerr[0])
             errors.setdefault(name, []).append(0.0 if rerr is None else rerr[1])
             beside = paper.RERR.get(_set(source), UNKNOWN) if name == "paper-line" else None
@@ -183,7 +161,6 @@ def _rerr(lab: Lab) -> Result:
                 )
             ],
         ),
-        notes=_missing(),
     )
 
 
@@ -194,7 +171,7 @@ def _architectures(lab: Lab) -> Result:
         task, means, spreads = lab.task(source), [], []
         for total in lab.effort.totals:
             budget = Budget(total, DELTA)
-            runs = lab.studies(source, make_method("linear-scaling", budget), budget)
+            runs = lab.studies(source, method_from("linear-scaling", budget), budget)
             means.append(runs.mean)
             spreads.append(runs.spread)
             known = _set(source) == "CIFAR-10" and total == 1.0
@@ -252,11 +229,6 @@ def _set(source: str) -> str:
 
 def _is_resnet20(source: str) -> bool:
     return source == "demo" or "cifar10_resnet20" in source
-
-
-def _missing() -> Sequence[str]:
-    absent = [name for name in CONTENDERS if name not in METHODS]
-    return (f"Not there yet: {', '.join(absent)}.",) if absent else ()
 
 
 EXPERIMENTS = (

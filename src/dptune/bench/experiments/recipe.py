@@ -12,7 +12,8 @@ from dptune import gdp
 from dptune.bench import paper
 from dptune.bench.charts import Dots, Picture, Series
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.lab import DELTA, Lab, Runs, priced
+from dptune.bench.lab import DELTA, Lab, priced
+from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
 from dptune.privacy import Budget

@@ -8,15 +8,16 @@ from typing import Any
 import torch
 
 from dptune.bench.charts import Dots, Picture
+from dptune.bench.compare import method_from
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.experiments.methods import names
 from dptune.bench.harness import accuracies, run_method
-from dptune.bench.lab import DELTA, Lab, make_method, priced
+from dptune.bench.lab import DELTA, Lab, priced
 from dptune.bench.tables import Table
 from dptune.engines.linear import LinearEngine
 from dptune.errors import DptuneError
 from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
+from dptune.search.methods import METHODS
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ def _jobs(lab: Lab) -> list[Job]:
         Job(f"one run of {plan.steps} steps", runs(1)),
         Job(f"6 runs of {plan.steps} steps together", runs(6)),
     ]
-    for name in names():
-        method, many = make_method(name, budget), lab.repeats
+    for name in METHODS:
+        method, many = method_from(name, budget), lab.repeats
         jobs.append(Job(f"{name}, one study", studies(method, 1)))
         jobs.append(Job(f"{name}, {many} studies in lockstep", studies(method, many), many))
     return jobs
