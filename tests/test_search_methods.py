@@ -1,17 +1,19 @@
 """What every search method must do, whatever it is: one class, run for all of them."""
 
+import io
 import json
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import dp_accounting
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import brentq
 from scipy.special import ndtr
 from typer.testing import CliRunner
@@ -23,8 +25,11 @@ from dptune.cli import Method, app
 from dptune.config import Config, Preparation
 from dptune.data import Data
 from dptune.engines.linear import LinearEngine
+from dptune.engines.randomness import Randomness
+from dptune.engines.rows import MemoryRows
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
+from dptune.plan import TrainPlan
 from dptune.privacy import (
     Budget,
     Composition,
@@ -38,7 +43,7 @@ from dptune.report.card import model_card
 from dptune.report.plots import search_picture
 from dptune.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.sealed import TrialCount
-from dptune.search.base import SearchMethod
+from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.grid_search import GridSearch
 from dptune.search.hypo import Hypo
 from dptune.search.linear_scaling import LinearScaling
@@ -47,7 +52,7 @@ from dptune.search.paper_line import PaperLine
 from dptune.search.parameter_free import OneStep, Wosm
 from dptune.search.private_selection import PrivateSelection, SubsetSelection
 from dptune.search.random_search import RandomSearch
-from dptune.search.space import Space
+from dptune.search.space import Setting, Space
 from dptune.search.unit_noise import UnitNoise
 from dptune.study import StudyResult, outline, resume, tune
 
@@ -584,7 +589,6 @@ class TestProposals:
         assert bounded.min() == pytest.approx(0.25 / 1.2, rel=1e-5)
 
     def test_prefer_what_scored_well(self) -> None:
-        from dptune.plan import TrainPlan
         from dptune.search.hypo import promise
         from dptune.trial import Trial
 
@@ -643,3 +647,68 @@ def test_the_command_line_knows_it(name: str, tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["guarantee"]["epsilon"] <= 3
+
+
+@dataclass(frozen=True)
+class Greedy(PrivateSelection):
+    """A sealed method of somebody's own that asks for other runs than were priced."""
+
+    name: ClassVar[str] = "greedy"
+    wants: str = "more steps"
+
+    def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
+        assert stage.trials == 1 and not situation.history  # it may not learn, nor count
+        rate = 0.5 if self.wants == "samples" else None
+        return [Setting(1.0, 500 if self.wants == "more steps" else 5, sampling_rate=rate)]
+
+
+@pytest.mark.parametrize(
+    ("wants", "recipe"), [("samples", {}), ("more steps", {"sampling_rate": 0.2})]
+)
+def test_a_sealed_method_cannot_run_what_it_was_not_priced_for(
+    wants: str, recipe: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput, match="not those it was priced for"):
+        study(Greedy(wants=wants), recipe=recipe)
+
+
+def test_full_batches_of_any_number_of_steps_cost_a_sealed_method_the_same() -> None:
+    assert study(Greedy()).final.plan.steps == 500
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("precision", ["float64", "float32", "bfloat16"])
+def test_a_sample_without_rows_adds_nothing_to_a_sum(bias: bool, precision: str) -> None:
+    features, labels = rows()
+    nobody = MemoryRows(features, labels, precision=precision).taken(
+        torch.zeros(300, dtype=torch.bool)
+    )
+    silent = TrainPlan(
+        rows=300, steps=3, learning_rate=1.0, noise_multiplier=0.0, clip_norm=0.5, bias=bias
+    )
+    (model,) = LinearEngine(outputs=2).fit_many([silent], nobody, [Randomness()])
+    assert nobody.count == 1 and not model.weights.any()
+    assert model.bias is None or not model.bias.any()
+
+
+def test_plans_that_cannot_be_run_are_refused_before_they_are_paid(tmp_path: Path) -> None:
+    """Afterwards the refusal would tell of a trial."""
+    with pytest.raises(InvalidInput, match="noise_multiplier"):
+        tiny = Budget(4e-8, 1e-12)
+        study(PrivateSelection(), tmp_path / "run", budget=tiny, space=Space(steps=(1, 200)))
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(InvalidInput, match="learning_rate"):
+        Space(learning_rate=(1e308, 1e308))
+
+
+def test_the_clock_of_a_sealed_search_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    from dptune import _study_screen
+
+    for method, shown in ((UnitNoise(), True), (PrivateSelection(), False)):
+        screen = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
+        monkeypatch.setattr(_study_screen, "Console", lambda *_, screen=screen, **__: screen)
+        with _study_screen.watching(method) as show:
+            study(method, watch=show)
+        assert ("0:00:0" in screen.export_text()) is shown

@@ -152,6 +152,10 @@ class Outline:
         """Everything, in the order it will happen, with a label. Runs are reserved at the most
         steps and exchanged for those that are run, which cost a hair less."""
         if self.schedule.sealed:
+            # What cannot be run is refused now: later the refusal itself would tell of a trial.
+            for steps in self.space.steps:
+                self.sealed_plan(Setting(self.space.learning_rate[0], steps))
+                self.plan(Setting(self.space.learning_rate[1], steps), self.schedule.final)
             return ((self.schedule.sealed.name, self.schedule.sealed.event),)
         listed: list[tuple[str, Event]] = []
         if self.mean:

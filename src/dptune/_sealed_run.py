@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from dptune import accounting
 from dptune._measure import score_alone
 from dptune._outline import Outline
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.engines.rows import MemoryRows
-from dptune.errors import FolderProblem
+from dptune.errors import FolderProblem, InvalidInput
 from dptune.executors import Executor
 from dptune.plan import TrainPlan
+from dptune.privacy import Event, FullBatchRun, SampledRun, SubsetSearch
 from dptune.search.sealing import SealedSearch, Subset
 from dptune.search.space import Setting
 from dptune.trial import Trial
@@ -59,14 +61,7 @@ class SealedRun:
         while left:
             some = min(left, at_once)
             left -= some
-            plans = [
-                replace(
-                    self.outline.sealed_plan(setting),
-                    rows=count,
-                    learning_rate=setting.learning_rate / growth,
-                )
-                for setting in self._settings(some, history)
-            ]
+            plans = [self._plan(history, count, growth) for _ in range(some)]
             models = self._trained(plans, rows)
             scores, noise = score_alone(
                 self.engine,
@@ -83,17 +78,33 @@ class SealedRun:
                     best = model, trial
         return best or self._nothing_but_noise(rows, count, growth)
 
-    def _settings(self, some: int, history: list[Trial]) -> list[Setting]:
-        stage = replace(self.outline.schedule.final, trials=some)
-        return self.outline.suggest(stage, history, None)
+    def _plan(self, history: list[Trial], count: int, growth: float) -> TrainPlan:
+        """One trial. Unless it is paid to learn from them, it knows nothing of the others."""
+        known = history if self.sealed.sealing.density_ratio is not None else []
+        (setting,) = self.outline.suggest(self.outline.schedule.final, known, None)
+        plan = self.outline.sealed_plan(setting)
+        self._must_be_paid(plan, self.sealed.run)
+        return replace(plan, rows=count, learning_rate=plan.learning_rate / growth)
+
+    def _must_be_paid(self, plan: TrainPlan, paid: Event) -> None:
+        """Refuse a run that is not of the kind and price that the whole search was paid as."""
+        if isinstance(paid, SampledRun):
+            fits = plan.event == paid
+        else:
+            full = isinstance(plan.event, FullBatchRun)
+            price = accounting.price(paid).mu_squared
+            fits = full and accounting.price(plan.event).mu_squared <= price
+        if not fits:
+            raise InvalidInput(
+                f"{self.outline.config.search.name} suggests runs that are not those it was priced "
+                f"for: {plan.event} instead of {paid}. Nothing of the search is kept."
+            )
 
     def _nothing_but_noise(
         self, rows: MemoryRows, count: int, growth: float
     ) -> tuple[LinearModel, Trial]:
         """What stands for the winner of no trials at all: a run that sees no rows."""
-        (setting,) = self._settings(1, [])
-        rate = setting.learning_rate / growth
-        plan = replace(self.outline.sealed_plan(setting), rows=count, learning_rate=rate)
+        plan = self._plan([], count, growth)
         nobody = rows.taken(torch.zeros(rows.count, dtype=torch.bool, device=rows.device))
         (model,) = self._trained([plan], nobody)
         return model, self._trial(plan)
@@ -123,6 +134,8 @@ class SealedRun:
         count = self.outline.count
         kept = max(1, round((1 - subset.share) * count)) if subset.rest else count
         plan = self.outline.plan(setting, stage, kept)
+        assert isinstance(self.sealed.event, SubsetSearch)
+        self._must_be_paid(plan, self.sealed.event.final)
         (model,) = self._trained([plan], rows)
         return model, self._trial(plan)
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import Progress as Bar
-from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -35,7 +35,9 @@ def watching(search: SearchMethod) -> Iterator[Callable[[Progress], None]]:
     if not console.is_terminal:
         yield lambda progress: console.print(_line(progress), soft_wrap=True)
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}")]
+    if search.sealing is None:  # its running time is to be kept secret
+        columns.append(TimeElapsedColumn())
     doing = Bar(*columns, console=console)
     task = doing.add_task("starting")
     with Live(doing, console=console, refresh_per_second=8) as live:

@@ -118,7 +118,8 @@ class RunFolder:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip(".")
             raise FolderProblem(
                 f"{self.path / name} is damaged ({why}). Put it back from a backup, or remove it: "
-                "what it held is then lost, though paid for, and dptune resume goes on without it."
+                "what it held is then lost, though paid for, and dptune resume goes on without "
+                "it, if it can."
             ) from None
 
     def write(self, name: str, content: str | bytes) -> None:

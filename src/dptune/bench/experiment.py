@@ -24,10 +24,17 @@ class Result:
 
 @dataclass(frozen=True)
 class Experiment:
-    """`paper` is what the paper says, `setting` where ours differs."""
+    """`paper` is what the paper says, `setting` where ours differs; `everywhere` if it takes all
+    sources, not only the first."""
 
     name: str
     title: str
     paper: str
     setting: str
     measure: Callable[[Lab], Result]
+    everywhere: bool = False
+
+    def data(self, lab: Lab) -> list[str]:
+        """The names of the tasks it is measured on."""
+        taken = lab.sources if self.everywhere else (lab.source,)
+        return [lab.task(source).name for source in taken]

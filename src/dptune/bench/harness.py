@@ -44,11 +44,12 @@ def run_method(
     repeats: int,
     report: Report,
     name: str | None = None,
+    space: Space = SPACE,
 ) -> Outcome:
     """`repeats` independent studies; `name` where the method's own would not say its options."""
     name = name or method.name
     began, worked = perf_counter(), process_time()
-    outlines = [outline_of(task, method, budget, seed) for seed in range(repeats)]
+    outlines = [outline_of(task, method, budget, seed, space) for seed in range(repeats)]
     engine = LinearEngine(outputs=task.outputs)
 
     def tell(doing: str) -> None:
@@ -161,14 +162,16 @@ def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outc
     )
 
 
-def outline_of(task: Task, method: SearchMethod, budget: Budget, seed: int) -> Outline:
+def outline_of(
+    task: Task, method: SearchMethod, budget: Budget, seed: int, space: Space = SPACE
+) -> Outline:
     """What one study will do and pay for."""
     config = Config(
         study="bench",
         budget=budget,
         search=method,
         score=NoisyScore(),
-        space=SPACE,
+        space=space,
         recipe={},
         preparation=task.preparation,
         seed=seed,

@@ -16,7 +16,7 @@ import numpy as np
 
 from dptune import gdp
 from dptune.accounting import calibrate_direct
-from dptune.bench.harness import Report, accuracies, run_method, run_oracle
+from dptune.bench.harness import SPACE, Report, accuracies, run_method, run_oracle
 from dptune.bench.outcome import Outcome, Runs
 from dptune.bench.store import read_json, write
 from dptune.bench.tasks import Task, load_task
@@ -25,6 +25,7 @@ from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
+from dptune.search.space import Space
 
 DELTA = 1e-5
 _RUNS_AT_ONCE = 400  # about as many as a kill may lose
@@ -132,13 +133,21 @@ class Lab:
         return self.best(source, at_noises(plan, self.effort.noises))
 
     def studies(
-        self, source: str, method: SearchMethod, budget: Budget, repeats: int | None = None
+        self,
+        source: str,
+        method: SearchMethod,
+        budget: Budget,
+        repeats: int | None = None,
+        space: Space | None = None,
     ) -> Outcome:
-        """Repeats of a whole search."""
+        """Repeats of a whole search, in the space of `bench compare` where none is given."""
         times = self.repeats if repeats is None else repeats
-        key = self.key(source, "method", method=repr(method), budget=asdict(budget), repeats=times)
+        facts = {"method": repr(method), "budget": asdict(budget), "repeats": times}
+        facts |= {"space": asdict(space)} if space else {}
+        place, task = space or SPACE, self.task(source)
         return self._studies(
-            key, lambda: run_method(self.task(source), method, budget, times, self.report)
+            self.key(source, "method", **facts),
+            lambda: run_method(task, method, budget, times, self.report, space=place),
         )
 
     def oracle(self, source: str, budget: Budget) -> Outcome:

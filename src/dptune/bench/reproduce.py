@@ -107,7 +107,7 @@ def _save(experiment: Experiment, result: Result, lab: Lab, effort: str) -> None
         "title": experiment.title,
         "paper": experiment.paper,
         "setting": experiment.setting,
-        "data": [lab.task(source).name for source in lab.sources],
+        "data": experiment.data(lab),
         "repeats": lab.repeats,
         "effort": effort,
         "device": lab.device,
@@ -133,7 +133,7 @@ def _draw(result: Result, file: Path, report: Report) -> bool:
 
 
 def _page(experiment: Experiment, result: Result, lab: Lab, drawn: bool) -> str:
-    data = ", ".join(lab.task(source).name for source in lab.sources)
+    data = ", ".join(experiment.data(lab))
     parts = [
         f"# {experiment.title}",
         f"**The paper.** {experiment.paper}",

@@ -206,8 +206,8 @@ class MemoryRows:
         return Chunk(self.features[indices], self.targets[indices], self.norms[indices])
 
     def taken(self, mask: Tensor) -> "MemoryRows":
-        """The rows where `mask` is true; an empty row where there are none, so that runs on a
-        sample that happens to be empty go on like any other."""
+        """The rows where `mask` is true; where there are none, an empty row that adds nothing to
+        any sum, so that runs on a sample that happens to be empty go on like any other."""
         part = copy.copy(self)
         if bool(mask.any()):
             part.features, part.targets = self.features[mask], self.targets[mask]
@@ -215,7 +215,8 @@ class MemoryRows:
         else:
             part.features = torch.zeros_like(self.features[:1])
             part.targets = torch.zeros_like(self.targets[:1])
-            part.norms = norms_rounded_up(part.features)
+            # Of infinite length, so that it is dropped also where a bias would see it.
+            part.norms = torch.full_like(self.norms[:1], torch.inf)
         part.count = len(part.features)
         return part
 

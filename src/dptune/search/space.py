@@ -37,10 +37,7 @@ class Space:
 
     def __post_init__(self) -> None:
         low, high = _ends("learning_rate", self.learning_rate)
-        rates = (
-            _validate.positive(learning_rate=low),
-            _validate.positive(learning_rate=high),
-        )
+        rates = (_rate(low), _rate(high))
         low, high = _ends("steps", self.steps)
         steps = (_validate.whole(1, steps=low), _validate.whole(1, steps=high))
         for name, (least, most) in (("learning_rate", rates), ("steps", steps)):
@@ -111,6 +108,11 @@ def log_uniform(
     low, high = ends
     drawn = np.exp(choices.uniform(math.log(low), math.log(high), count))
     return np.clip(drawn, low, high)  # exp(log(x)) may miss x by a rounding
+
+
+def _rate(end: object) -> float:
+    """Far from 1, products of rates and steps would overflow or vanish."""
+    return _validate.strictly_between(0.99e-100, 1.01e100, learning_rate=end)
 
 
 def _even(ends: tuple[float, float], count: int) -> list[float]:

@@ -107,7 +107,7 @@ def _augmult(lab: Lab) -> Result:
     return Result(
         Table(columns, rows),
         Picture(
-            f"{task.name}: gradients averaged over augmented copies before clipping, epsilon 1",
+            f"{task.name}: gradients averaged over augmented copies, epsilon 1",
             [
                 Plot(
                     "mean and standard deviation, each at its best learning rate",

@@ -47,7 +47,7 @@ def _jobs(lab: Lab) -> list[Job]:
     for name in METHODS:
         method, many = method_from(name, budget), lab.repeats
         jobs.append(Job(f"{name}, one study", studies(method, 1)))
-        jobs.append(Job(f"{name}, {many} studies in lockstep", studies(method, many), many))
+        jobs.append(Job(f"{name}, each of {many} studies", studies(method, many), many))
     return jobs
 
 
