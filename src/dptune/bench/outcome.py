@@ -47,6 +47,11 @@ class Outcome(Runs):
     note: str = ""
 
     @property
+    def label(self) -> str:
+        """The method as tables and pictures call it."""
+        return f"{self.method} (unpaid)" if self.spent_epsilon is None else self.method
+
+    @property
     def typical_r(self) -> float:
         """The geometric mean."""
         return math.exp(float(np.mean(np.log(self.total_step_sizes))))

@@ -32,8 +32,8 @@ def _pareto(lab: Lab) -> Result:
             else:
                 times = lab.repeats * (DRAWS if name == RANDOM else 1)
                 runs = lab.studies(lab.source, method_from(name, budget), budget, times)
-            found.setdefault(name, []).append(runs)
-            rows.append([name, total, runs.mean, runs.spread, runs.typical_r])
+            found.setdefault(runs.label, []).append(runs)
+            rows.append([runs.label, total, runs.mean, runs.spread, runs.typical_r])
     return Result(
         Table(
             {

@@ -53,18 +53,18 @@ def _methods(lab: Lab) -> Result:
         rerr = reduction(found, name)
         rows.append(
             [
-                name,
+                runs.label,
                 runs.mean,
                 runs.spread,
                 len(runs.accuracies),
                 None if rerr is None else rerr[0],
                 runs.spent_epsilon,
                 beside,
-                runs.note or ("unpaid" if name == ORACLE else ""),
+                runs.note,
             ]
         )
     task = lab.task(lab.source)
-    measured = {name: runs for name, runs in found.items() if isinstance(runs, Runs)}
+    measured = {runs.label: runs for runs in found.values() if isinstance(runs, Outcome)}
     levels = [(value, f"paper: {value:g}") for value in paper.METHOD_COMPARISON]
     return Result(
         Table(
@@ -123,7 +123,7 @@ def _rerr(lab: Lab) -> Result:
             rows.append(
                 [
                     lab.task(source).name,
-                    name,
+                    runs.label,
                     runs.mean,
                     runs.spread,
                     *(rerr or (None, None)),
