@@ -303,8 +303,13 @@ def test_a_run_without_noise_to_speak_of_is_refused(ledger: Ledger) -> None:
         pay(ledger, SampledRun(steps=1, noise_multiplier=0.03, sampling_rate=0.01))
 
 
+SEALED = RandomStopping(  # fits in epsilon 1 only while it is alone
+    trial=FullBatchRun(steps=100, noise_multiplier=62.5), expected_trials=10
+)
+
+
 def test_a_sealed_search_alone_is_reported_by_its_own_profile(ledger: Ledger) -> None:
-    sealed = RandomStopping(trial=SMALL, expected_trials=3)
+    sealed = SEALED
     ledger.reserve(sealed, purpose="sealed search", fingerprint=ROWS)
     profile = accounting.sealed_bound(sealed, 1e-5).epsilon
     assert ledger.state().guarantee().epsilon == ledger.state().spent_epsilon == profile
@@ -367,8 +372,7 @@ def test_a_sealed_search_that_fits_by_its_profile_is_not_exchanged_for_its_price
     ledger: Ledger,
 ) -> None:
     """Alone it may cost less than its price, which a run of that price does not."""
-    sealed = RandomStopping(trial=SMALL, expected_trials=3)
-    receipt = ledger.reserve(sealed, purpose="sealed search", fingerprint=ROWS)
+    receipt = ledger.reserve(SEALED, purpose="sealed search", fingerprint=ROWS)
     run = accounting.calibrate_full_batch(mu=receipt.price.mu, steps=10)
     assert accounting.price(run).mu_squared <= receipt.price.mu_squared
     before = ledger.state()

@@ -23,6 +23,7 @@ from dptune import (
     PrivateMean,
     RandomStopping,
     SampledRun,
+    SubsetSearch,
     accounting,
     gdp,
     sealed,
@@ -824,15 +825,53 @@ def test_the_statement_names_the_bound_and_the_published_one() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(mu=st.floats(1e-7, 0.5), mean=st.floats(1.5, 30))
-def test_in_company_the_price_covers_the_tightest_pair(mu: float, mean: float) -> None:
-    """(epsilon, slack)-DP lies under the Gaussian of that price: at its corner, in 40 digits."""
-    event, slack = search(mu, mean), 1e-8
+@given(
+    mu=st.floats(1e-4, 0.5),
+    mean=st.floats(1.5, 30),
+    distribution=st.sampled_from(["geometric", "logarithmic"]),
+    alarms=st.lists(st.floats(-12, -1e-3), min_size=20, max_size=20),
+)
+def test_in_company_the_price_covers_the_whole_curve(
+    mu: float, mean: float, distribution: str, alarms: list[float]
+) -> None:
+    """Whatever test an attacker makes, its hits are bounded by every point of the profile; and by
+    the Gaussian of the price, outside the failure."""
+    event, slack = search(mu, mean, distribution), 1e-8
     paid = accounting.price(event, slack=slack)
-    epsilon = accounting.sealed_bound(event, slack).epsilon
-    with mpmath.workdps(40):
-        corner = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))
-        assert mpmath.ncdf(-mpmath.sqrt(mpmath.mpf(paid.mu_squared)) / 2) <= corner
+    trial = GaussianTrial(mu)
+    extra = sealed.log_ratio(count(mean, sealed.SHAPES[distribution]), trial)
+    at = np.linspace(0.0, 12 * mu, 4000)
+    deltas = np.minimum(1.0, mean * np.array([trial.delta(float(e)) for e in at]))
+    for alarm in 10.0 ** np.array(alarms):
+        steep = deltas + np.exp(at + extra) * alarm
+        flat = 1 - np.exp(-at - extra) * (1 - deltas - alarm)
+        hits = min(float(np.min(steep)), float(np.min(flat)), 1.0)
+        covered = slack + (1 - slack) * norm.cdf(norm.ppf(alarm / (1 - slack)) + paid.mu)
+        assert covered >= hits * (1 - 1e-5)
+
+
+@pytest.mark.parametrize("distribution", ["geometric", "logarithmic", "poisson"])
+@pytest.mark.parametrize(("mu", "beside"), [(0.05, 0.1), (0.18, 0.3), (0.5, 0.2)])
+def test_prices_in_company_are_above_what_is_known_of_both_together(
+    distribution: str, mu: float, beside: float
+) -> None:
+    """A search on a sample of nearly all rows, and a run on all rows, are one after the other: the
+    dominating pair bounds that without any prices. So does one point of the profile, more loosely.
+    """
+    event, slack = search(mu, 10, distribution), 1e-8
+    paid = accounting.price(event, slack=slack)
+    by_prices = accounting.epsilon(total([paid, accounting.price(gaussian(beside))]), DELTA)
+    together = SubsetSearch(
+        search=event, final=gaussian(beside), sampling_rate=1 - 1e-9, disjoint=False
+    )
+    assert accounting.sealed_bound(together, DELTA).epsilon < by_prices
+    one_point = -2 * norm.ppf(1 / (1 + math.exp(accounting.sealed_bound(event, slack).epsilon)))
+    assert paid.mu < 0.7 * one_point
+
+
+def test_in_company_a_search_is_not_named_by_its_own_bound() -> None:
+    event = search(0.1, 10)
+    paid = accounting.price(event, slack=1e-8)
     both = total([paid, accounting.price(gaussian(0.1))])
     assert accounting.epsilon_of([event, gaussian(0.1)], both, DELTA) == accounting.epsilon(
         both, DELTA

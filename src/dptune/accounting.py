@@ -238,24 +238,45 @@ def _adaptive_bound(
 
 
 def _subset_bound(event: SubsetSearch, delta: float) -> SealedBound:
-    search = _search_on_sample(event)
-    final_mu = _above_zero(_full_batch_mu(_flatten([event.final])))
+    search, final_mu = _searched_and_final(event)
     rate, disjoint = event.sampling_rate, event.disjoint
-    if max(search.mu, final_mu) > gdp.LARGEST_MU:
-        raise _TooLoud
-    largest = search.epsilon(max(1e-6 * delta, 1e-90))  # what counts as proof is far below delta
-    outcomes = subset.outcomes(search.delta, largest)
-    pair = subset.Pair.of(outcomes, final_mu, sampling_rate=rate, disjoint=disjoint)
     orders = np.arange(2.0, subset.LARGEST_ORDER + 1)
     first, second = search.renyi(orders), sealed.GaussianTrial(final_mu).renyi(orders)
     renyi = subset.renyi(first, second, sampling_rate=rate, disjoint=disjoint)
     published = sealed.RenyiCurve(*renyi).epsilon(delta)
     seen = "the other rows" if disjoint else "all rows"
     words = f"a dominating pair for a search on a secret sample and a final run on {seen}"
+    ours = _pair(event, delta).epsilon(delta)
     return _tighter(
-        SealedBound(pair.epsilon(delta), words, published, "Koskela & Kulkarni 2023"),
+        SealedBound(ours, words, published, "Koskela & Kulkarni 2023"),
         "Renyi DP of a search on a secret sample and a final run",
     )
+
+
+def _pair(event: SubsetSearch, delta: float) -> subset.Pair:
+    """Search and final run, to be read at `delta`."""
+    search, final_mu = _searched_and_final(event)
+    return subset.Pair.of(
+        _outcomes(search, delta),
+        final_mu,
+        sampling_rate=event.sampling_rate,
+        disjoint=event.disjoint,
+    )
+
+
+def _outcomes(mechanism: sealed.Trial | subset.Pair, delta: float) -> subset.Outcomes:
+    largest = mechanism.epsilon(max(1e-6 * delta, 1e-90))  # proof is far below delta
+    return subset.outcomes(mechanism.delta, largest)
+
+
+def _searched_and_final(
+    event: SubsetSearch,
+) -> tuple[sealed.GaussianTrial | sealed.GaussianSearch, float]:
+    search = _full_batch_search(event.search)
+    final_mu = _above_zero(_full_batch_mu(_flatten([event.final])))
+    if max(search.mu, final_mu) > gdp.LARGEST_MU:
+        raise _TooLoud
+    return search, final_mu
 
 
 def _tighter(ours: SealedBound, renyi: str) -> SealedBound:
@@ -272,8 +293,8 @@ def _above_zero(mu: float) -> float:
     return max(mu, 1e-12)
 
 
-def _search_on_sample(event: SubsetSearch) -> sealed.GaussianTrial | sealed.GaussianSearch:
-    match _flatten([event.search]):
+def _full_batch_search(event: Event) -> sealed.GaussianTrial | sealed.GaussianSearch:
+    match _flatten([event]):
         case [RandomStopping(density_ratio=ratio) as search]:
             mu = _above_zero(_full_batch_mu(_trial_parts(search)))
             return sealed.GaussianSearch(trials=_trial_count(search), mu=mu, density_ratio=ratio)
@@ -488,7 +509,7 @@ def guarantee(
         accountant = f"Gaussian DP that dominates {' and '.join(kinds)}"
     notes += dict.fromkeys(note for search in searches for note in _conditions(search))
     if searches and len(parts) > 1:
-        notes.append("a sealed search in company counts by its (epsilon, delta): valid, but loose")
+        notes.append("a sealed search in company counts by a Gaussian above it: valid, but loose")
     return Guarantee(
         epsilon=bound,
         delta=delta,
@@ -611,13 +632,26 @@ def _part_price(part: Event, slack: float) -> Price:
         mu = sampled.trade_off([_step(part)], failure=slack).mu(slack)
         return Price(mu * mu * (1 + 4e-16), slack)
     if isinstance(part, Sealed):
-        # (epsilon, slack)-DP is randomised response outside a failure; its one corner lies on
-        # the curve of this mu.
-        mu = _corner_mu(sealed_bound(part, slack).epsilon)
-        if not math.isfinite(mu):
-            raise _TooLoud
+        mu = _mu_in_company(part, slack)
         return Price(mu * mu * (1 + 1e-12), slack)
     return Price(_gaussian_mu_squared(part))
+
+
+def _mu_in_company(search: Sealed, slack: float) -> float:
+    """A mu whose Gaussian dominates a sealed search outside a failure: by its whole profile, or, if
+    we know only one point of that, by the mu on whose curve lies the corner of randomised response,
+    which dominates everything (epsilon, slack)-DP."""
+    mu = _corner_mu(sealed_bound(search, slack).epsilon)
+    if not math.isfinite(mu):
+        raise _TooLoud
+    try:
+        if isinstance(search, SubsetSearch):
+            outcomes = _outcomes(_pair(search, slack), slack)
+        else:
+            outcomes = _outcomes(_full_batch_search(search), slack)
+        return min(mu, outcomes.curve().mu(slack))
+    except UnpricedEvent:  # of sampled trials, or too far from Gaussian
+        return mu
 
 
 def _corner_mu(epsilon: float) -> float:

@@ -44,6 +44,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp, ndtr
 
 from dptune import _validate, gdp
+from dptune.sampled import TradeOff
 
 Array = NDArray[np.float64]
 
@@ -69,6 +70,13 @@ class Outcomes:
     log_ratio: Array
     mass: Array
     proof: float
+
+    def curve(self) -> TradeOff:
+        """Their trade-off curve, rounded up; the same in both directions."""
+        order = np.argsort(-self.log_ratio, kind="stable")
+        mass, ratio = self.mass[order], np.exp(self.log_ratio[order])
+        hit = (self.proof + np.cumsum(ratio * mass)) * (1 + _MARGIN)
+        return TradeOff(hit=hit, false_alarm=np.cumsum(mass) * (1 - _MARGIN))
 
 
 def outcomes(profile: Callable[[float], float], largest: float) -> Outcomes:
