@@ -78,7 +78,7 @@ def test_what_is_written_down_means_the_same_when_read(
 @given(
     epsilon=st.floats(1e-6, 1e6),
     delta=st.floats(1e-90, 1, exclude_max=True),
-    rate=st.floats(1e-300, 1e300),
+    rate=st.floats(1e-100, 1e100),
 )
 def test_numbers_are_written_to_the_last_bit(epsilon: float, delta: float, rate: float) -> None:
     config = make_config(budget=Budget(epsilon, delta), space=Space(learning_rate=(rate, rate)))
