@@ -32,6 +32,20 @@ _PAPER_SHARES = (0.05, 0.1)
 # Every RERR is divided by the mean of settings drawn at random, which differ by many points.
 DRAWS = 5
 
+_COLUMNS = (  # heading, name in a row, format
+    ("task", "task", ""),
+    ("epsilon", "epsilon", "g"),
+    ("method", "method", ""),
+    ("accuracy", "mean", ".2f"),
+    ("spread", "spread", ".2f"),
+    ("RERR", "rerr", ".1f"),
+    ("below the oracle", "below_oracle", ".2f"),
+    ("epsilon spent", "spent_epsilon", ".4f"),
+    ("compute s", "compute_seconds", ".1f"),
+    ("wall s", "seconds", ".1f"),
+    ("repeats", "repeats", "d"),
+)
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -175,25 +189,11 @@ def _in_silence(text: str) -> None:
 
 def as_table(rows: Sequence[dict[str, Any]]) -> Table:
     """The rows as people read them."""
-    columns = {
-        "task": "",
-        "epsilon": "g",
-        "method": "",
-        "accuracy": ".2f",
-        "spread": ".2f",
-        "RERR": ".1f",
-        "below the oracle": ".2f",
-        "epsilon spent": ".4f",
-        "compute s": ".1f",
-        "wall s": ".1f",
-        "repeats": "d",
-    }
-    names = (
-        *("task", "epsilon", "method", "mean", "spread", "rerr", "below_oracle", "spent_epsilon"),
-        *("compute_seconds", "seconds", "repeats"),
-    )
     paid = [{**row, "spent_epsilon": row["spent_epsilon"] or "unpaid"} for row in rows]
-    return Table(columns, [[row[name] for name in names] for row in paid])
+    return Table(
+        {heading: style for heading, _, style in _COLUMNS},
+        [[row[name] for _, name, _ in _COLUMNS] for row in paid],
+    )
 
 
 def _row(outcome: Outcome, outcomes: Sequence[Outcome]) -> dict[str, Any]:
