@@ -78,6 +78,16 @@ def test_what_was_measured_is_not_measured_again(
     assert again[0]["accuracies"] == first[0]["accuracies"]
 
 
+def test_another_file_of_the_same_name_is_measured_anew(file: Path, tmp_path: Path) -> None:
+    first = run(file, tmp_path, methods=("unit-noise",))
+    other = tmp_path / "other" / file.name
+    other.parent.mkdir()
+    with np.load(file) as arrays:
+        np.savez(other, **{**arrays, "y_train": arrays["y_train"][::-1]})
+    again = run(other, tmp_path, methods=("unit-noise",))
+    assert again[0]["accuracies"] != first[0]["accuracies"]
+
+
 def test_options_follow_a_name_and_workers_share_the_cells(file: Path, tmp_path: Path) -> None:
     methods = ("random-search:trials=3", "private-selection:distribution=geometric", "grid-search")
     heard: list[str] = []

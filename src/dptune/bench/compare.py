@@ -1,6 +1,7 @@
 """Methods side by side: accuracy, spread, price, time, and how much of the gap between random
 search and the oracle each closes."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -17,7 +18,7 @@ from dptune.bench.harness import Report, outline_of, run_method, run_oracle
 from dptune.bench.outcome import ORACLE, Outcome, error_reduction
 from dptune.bench.store import read_json, write
 from dptune.bench.tables import Table
-from dptune.bench.tasks import Task, load_task
+from dptune.bench.tasks import Task, identity, load_task
 from dptune.config import search_from
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.privacy import Budget
@@ -63,7 +64,9 @@ class Cell:
             "".join(c if c.isalnum() or c == "-" else "-" for c in text)
             for text in (Path(self.source).name, self.method)
         )
-        name = f"{task}_{method}_{self.budget.epsilon:g}_{self.budget.delta:g}_{self.repeats}"
+        rows = hashlib.sha256(_identity(self.source).encode()).hexdigest()[:8]
+        budget = f"{self.budget.epsilon:g}_{self.budget.delta:g}"
+        name = f"{task}_{rows}_{method}_{budget}_{self.repeats}"
         return out / "cells" / f"{name}.json"
 
     def read(self, out: Path) -> Outcome:
@@ -176,6 +179,11 @@ def _measured(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+@lru_cache(maxsize=64)  # reads the whole file
+def _identity(source: str) -> str:
+    return identity(source)
 
 
 @lru_cache(maxsize=1)  # cells of one task come one after another

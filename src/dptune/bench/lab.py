@@ -19,8 +19,7 @@ from dptune.accounting import calibrate_direct
 from dptune.bench.harness import SPACE, Report, accuracies, run_method, run_oracle
 from dptune.bench.outcome import Outcome, Runs
 from dptune.bench.store import read_json, write
-from dptune.bench.tasks import Task, load_task
-from dptune.datasets import fingerprint_source
+from dptune.bench.tasks import Task, identity, load_task
 from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
@@ -160,7 +159,7 @@ class Lab:
     def key(self, source: str, kind: str, **facts: Any) -> dict[str, Any]:
         """The key of a cell about this source."""
         if source not in self._identities:
-            self._identities[source] = _identity(source)
+            self._identities[source] = identity(source)
         return {"kind": kind, "rows": self._identities[source], **facts}
 
     def _studies(self, key: dict[str, Any], measure: Callable[[], Outcome]) -> Outcome:
@@ -219,10 +218,3 @@ def at_noises(plan: TrainPlan, noises: Sequence[float]) -> list[TrainPlan]:
     """The plan at the learning rates that leave each of these noises on its weights."""
     unit = replace(plan, learning_rate=1.0).weight_noise
     return [replace(plan, learning_rate=noise / unit) for noise in noises]
-
-
-def _identity(source: str) -> str:
-    """Of the rows that a source means, changes included."""
-    path, _, query = source.partition("?")
-    rows = path if path.startswith("hub:") else fingerprint_source(path)
-    return f"{rows}?{query}" if query else rows

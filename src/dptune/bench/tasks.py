@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dptune.config import Preparation
-from dptune.datasets import load_data
+from dptune.datasets import fingerprint_source, load_data
 from dptune.engines.rows import MemoryRows
 from dptune.errors import InvalidInput
 from dptune.preprocess import Preprocessing
@@ -67,6 +67,13 @@ def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> 
         train = MemoryRows(features, targets, device=device, precision=precision)
     name = PurePath(source).stem + (f"?{query}" if query else "")
     return Task(name, train, test, data.outputs, preparation)
+
+
+def identity(text: str) -> str:
+    """Of the rows that `text` describes: another file of the same name has another."""
+    source, _, query = text.partition("?")
+    rows = source if source.startswith("hub:") else fingerprint_source(source)
+    return f"{rows}?{query}" if query else rows
 
 
 def _kept(targets: Tensor, changes: dict[str, str], text: str) -> Tensor | None:
