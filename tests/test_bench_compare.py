@@ -119,6 +119,7 @@ def test_a_damaged_result_is_not_taken_for_a_measurement(file: Path, tmp_path: P
         ({"methods": ("unit-noise:noize=2",)}, "unit-noise has no setting noize"),
         ({"methods": ("unit-noise", "hypo"), "epsilons": [0.1]}, "hypo cannot be run on small"),
         ({"workers": 0}, "workers must be"),
+        ({"methods": ("nope",)}, "oracle"),
     ],
 )
 def test_bad_requests_are_refused(
@@ -140,7 +141,9 @@ def test_a_task_can_be_made_smaller_unbalanced_or_unscaled(file: Path) -> None:
     assert load_task(f"{file}?unscaled").train.norms.median() > 3
 
 
-@pytest.mark.parametrize("change", ["?rows=many", "?unbalanced=", "?rows=0", "?shuffled"])
+@pytest.mark.parametrize(
+    "change", ["?rows=many", "?unbalanced=", "?rows=0", "?rows=-1", "?shuffled"]
+)
 def test_a_change_nobody_knows_is_refused(file: Path, change: str) -> None:
     with pytest.raises(InvalidInput):
         load_task(f"{file}{change}")

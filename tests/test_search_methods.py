@@ -712,3 +712,32 @@ def test_the_clock_of_a_sealed_search_is_not_shown(monkeypatch: pytest.MonkeyPat
         with _study_screen.watching(method) as show:
             study(method, watch=show)
         assert ("0:00:0" in screen.export_text()) is shown
+
+
+def test_a_grid_of_equal_settings_is_refused_before_it_is_paid(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="only 4 different settings"):
+        study(GridSearch(rates=2, steps=5), tmp_path / "run", space=Space(steps=(1, 2)))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        (PrivateSelection, {"distribution": "gauss"}, "distribution must be one of"),
+        (PrivateSelection, {"expected_trials": 0.5}, "expected_trials must"),
+        (Hypo, {"distribution": "poisson"}, "got poisson"),
+        (Hypo, {"density_ratio": 0.5}, "1 or more; got 0.5"),
+    ],
+)
+def test_what_is_wrong_with_an_option_is_said(
+    method: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        method(**options)
+
+
+def test_a_plan_of_a_sealed_search_says_what_a_trial_may_spend(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["tune", "--method", "private-selection", "--dry-run"])
+    words = " ".join(done.output.split())
+    assert "logarithmic, 10 on average" in words and "stays secret" in words
+    assert "each trial trains with epsilon 0.6" in words

@@ -297,8 +297,9 @@ class Course:
         chosen, which are done by now."""
         stage = self.outline.schedule.final
         if stage.trials > 1:
+            chosen = self._best_of([trial for trial in trials if trial.stage == stage.name])
             self._tell("done", trials, census)
-            return self._best_of([trial for trial in trials if trial.stage == stage.name])
+            return chosen
         (setting,) = self.outline.suggest(stage, trials, census)
         plans = self.outline.leg_plans(setting)
         model, done = self._checkpoint()

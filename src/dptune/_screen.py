@@ -83,7 +83,7 @@ def slots_table(budget: Budget, slots: Sequence[Slot], *, paid: bool = False) ->
             slot.purpose,
             str(slot.count),
             shown(slot.epsilon),
-            shown(slot.mu, 5),
+            "" if slot.alone else shown(slot.mu, 5),
             f"{100 * share:.1f} %",
             bar(share, "green" if final else "yellow"),
             style="bold" if final else "",
@@ -208,7 +208,8 @@ def _event(event: Event) -> str:
         case RandomStopping(trial=trial, expected_trials=trials, distribution=distribution):
             ratio = event.density_ratio
             learning = f", each learning from the last by up to {ratio:g}" if ratio else ""
-            words = f"best of {trials:g} trials ({distribution}{learning}): {_event(trial)}"
+            drawn = f"a random number of trials, {trials:g} on average ({distribution}{learning})"
+            words = f"best of {drawn}: {_event(trial)}"
         case SubsetSearch(search=search, final=final, sampling_rate=rate, disjoint=disjoint):
             then = "the rest" if disjoint else "all rows"
             words = f"{_event(search)} on a sample of {rate:g}; then on {then}: {_event(final)}"

@@ -13,7 +13,7 @@ from rich.progress import ProgressColumn, SpinnerColumn, TextColumn, TimeElapsed
 from rich.table import Table
 from rich.text import Text
 
-from dptune import gdp
+from dptune import accounting, gdp
 from dptune._course import Progress
 from dptune._outline import Outline
 from dptune._screen import bar, facts_table, out, plain_table, slots_table, statement
@@ -124,6 +124,7 @@ def foreseen(
 ) -> None:
     """What a study of columns with these names would pay for and promise."""
     out.print(slots_table(planned.config.budget, slots(planned)))
+    _about_trials(planned)
     if delta_chosen:
         out.print(_about_delta(planned))
     _about_columns(planned, names)
@@ -149,6 +150,7 @@ def result(record: Record, picture: Path, delta_chosen: bool) -> None:
     out.print(table)
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
+    _about_trials(record.outline)
     if delta_chosen:
         out.print(_about_delta(record.outline))
     _about_columns(record.outline, record.model.column_names)
@@ -191,6 +193,22 @@ def _about_columns(planned: Outline, names: Sequence[str]) -> None:
                 "dim",
             )
         )
+
+
+def _about_trials(planned: Outline) -> None:
+    """What a sealed search, which shows no trial, is made of."""
+    sealed = planned.schedule.sealed
+    if sealed is None:
+        return
+    sealing, slack = sealed.sealing, planned.slack if planned.samples else 0.0
+    price = accounting.price(sealed.run, slack=slack)
+    each = cost(accounting.epsilon(price, planned.config.budget.delta))
+    out.print(
+        Text(
+            f"Sealed: each trial trains with epsilon {each} by itself; how many there are is drawn "
+            f"({sealing.distribution}, {sealing.expected_trials:g} on average) and stays secret."
+        )
+    )
 
 
 def _about_delta(planned: Outline) -> Text:

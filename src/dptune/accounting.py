@@ -137,7 +137,10 @@ class SealedBound:
 
     @property
     def remark(self) -> str:
-        published = f"would have been epsilon {rounding.cost(self.published)}"
+        published = (
+            f"would have been epsilon {rounding.cost(self.published)}; both hold, and the smaller "
+            "is promised (docs/accounting.md)"
+        )
         if math.isinf(self.published):
             published = "gives no bound here"
         elif self.published == self.epsilon:
@@ -440,7 +443,7 @@ def calibrate_sealed(
     raise InvalidInput(
         f"a sealed search within epsilon {budget.epsilon:g} at delta {budget.delta:g} was asked "
         f"for, and with trials that reveal next to nothing it costs {tightest(tiny):.4f} already; "
-        "let trials learn less from each other (a density_ratio nearer to 1, or none), or allow a "
+        "let trials learn less from each other (a density_ratio nearer to 1), or allow a "
         "larger epsilon."
     )
 

@@ -598,7 +598,7 @@ def bench_compare(
     from dptune import _bench_screen
     from dptune.bench import compare as bench
 
-    cores = os.cpu_count() or 1
+    usual = (os.cpu_count() or 1) if device is Device.cpu else 1
     with _screen.progress() as report:
         table = bench.compare(
             data.split(","),
@@ -609,7 +609,7 @@ def bench_compare(
             out=Path(folder),
             device=device.value,
             report=report,
-            workers=workers or (cores if device is Device.cpu else 1),
+            workers=usual if workers is None else workers,
         )
     _show(as_json, {"rows": table}, lambda: _bench_screen.bench_compare(table, folder))
 

@@ -113,6 +113,7 @@ class Config:
     def __post_init__(self) -> None:
         _must_know(self.recipe, RECIPE, "the recipe")
         plan = self.plan(1)  # a senseless recipe is refused here
+        self.search.must_fit(self.space)
         for name in set(self.search.fixes) & set(self.recipe):
             raise InvalidInput(
                 f"{self.search.name} comes with an {name} of its own ({self.search.fixes[name]}), "

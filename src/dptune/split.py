@@ -36,12 +36,14 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Slot:
-    """`count` runs of one kind, and what each of them costs."""
+    """`count` runs of one kind, and what each of them costs. A slot that is `alone` has a bound of
+    its own for its epsilon, and no mu that could be added to another."""
 
     purpose: str
     count: int
     epsilon: float
     mu_squared: float
+    alone: bool = False
 
     @property
     def mu(self) -> float:
@@ -52,7 +54,8 @@ class Slot:
         return self.count * self.mu_squared / budget.mu_squared()
 
     def to_dict(self, budget: Budget) -> dict[str, Any]:
-        return {**asdict(self), "mu": self.mu, "share": self.share_of(budget)}
+        share = self.share_of(budget)
+        return {**asdict(self), "mu": None if self.alone else self.mu, "share": share}
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,7 @@ def method_from(text: str, budget: Budget) -> SearchMethod:
             options[key] = json.loads(value)
         except json.JSONDecodeError:
             options[key] = value
+    _validate.one_of((*METHODS, ORACLE), method=name)
     if name == PaperLine.name:
         options.setdefault("epsilons", [share * budget.epsilon for share in _PAPER_SHARES])
     return search_from({"method": name, **options})

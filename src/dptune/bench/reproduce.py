@@ -8,6 +8,7 @@ again: see `lab`.
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from dptune.bench.store import read_json, write
 from dptune.errors import FolderProblem, InvalidInput
 
 ALL = "all"
+_COARSE = "Measured with little effort, on coarse grids: these figures mean nothing."
 _ORDER = (
     "methods",
     "rerr",
@@ -78,7 +80,10 @@ def reproduce(
     results = {}
     for experiment in chosen:
         report(experiment.name)
-        results[experiment.name] = experiment.measure(lab)
+        found = experiment.measure(lab)
+        if effort != "full":
+            found = replace(found, notes=(_COARSE, *found.notes))
+        results[experiment.name] = found
         _save(experiment, results[experiment.name], lab, effort)
         write(out / "README.md", _contents(out))
     return results

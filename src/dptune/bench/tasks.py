@@ -86,7 +86,7 @@ def _kept(targets: Tensor, changes: dict[str, str], text: str) -> Tensor | None:
             kept = _unbalanced(labels, float(changes["unbalanced"]), draws)
         if "rows" in changes:
             among = np.arange(len(labels)) if kept is None else kept
-            kept = draws.permutation(among)[: int(changes["rows"])]
+            kept = draws.permutation(among)[: max(0, int(changes["rows"]))]
     except ValueError:
         raise InvalidInput(f"rows and unbalanced take a number; got {text!r}.") from None
     if kept is None:

@@ -205,7 +205,8 @@ def _choice(axes: Axes, record: Record) -> None:
 
 def _chosen(axes: Axes, record: Record) -> None:
     r, noise = record.final.plan.total_step_size, f", c = {record.final.noise:.2g}"
-    shown = f"final run: r = {readable(r)}{noise * _is_descent(record)}"
+    what = "winner" if record.outline.schedule.sealed else "final run"
+    shown = f"{what}: r = {readable(r)}{noise * _is_descent(record)}"
     axes.axvline(r, color=_GREEN, lw=2, ls="--", label=shown)
 
 

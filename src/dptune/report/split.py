@@ -21,7 +21,8 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
         # Alone, it is what the budget was calibrated for; its price in company says nothing.
         budget = planned.config.budget
         bound = accounting.sealed_bound(schedule.sealed.event, budget.delta).epsilon
-        return (Slot(schedule.sealed.name, 1, min(bound, budget.epsilon), budget.mu_squared()),)
+        epsilon = min(bound, budget.epsilon)
+        return (Slot(schedule.sealed.name, 1, epsilon, budget.mu_squared(), alone=True),)
     if planned.mean:
         found.append(event("private mean", planned.mean))
     if schedule.census:

@@ -136,6 +136,9 @@ class SearchMethod:
         methods whose trials are all paid for and may be shown."""
         return None
 
+    def must_fit(self, space: Space) -> None:
+        """Refuse a space in which the method makes no sense."""
+
     def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
         """The sweeps of trials before the final run, their scores left open."""
         return ()

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dptune import _validate
+from dptune.errors import InvalidInput
 from dptune.search.base import SearchMethod, Situation, Stage
-from dptune.search.space import Setting
+from dptune.search.space import Setting, Space
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,15 @@ class GridSearch(SearchMethod):
     @property
     def finalists(self) -> int:
         return self.rates * self.steps
+
+    def must_fit(self, space: Space) -> None:
+        cells = space.grid(self.rates, self.steps)
+        if len(set(cells)) < len(cells):
+            raise InvalidInput(
+                f"a grid of {self.rates} rates and {self.steps} numbers of steps has only "
+                f"{len(set(cells))} different settings in this space, and all would be paid for; "
+                "ask for fewer, or give a wider space."
+            )
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         return situation.space.grid(self.rates, self.steps)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import _validate
+from dptune.errors import InvalidInput
 from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.sealing import Sealing
 from dptune.search.space import Setting, Space
@@ -39,6 +40,11 @@ class Hypo(SearchMethod):
 
     def __post_init__(self) -> None:
         ratio = _validate.positive(density_ratio=self.density_ratio)
+        if ratio < 1:
+            raise InvalidInput(
+                "density_ratio is how much one setting may be preferred to another, 1 or more; "
+                f"got {ratio:g}."
+            )
         _validate.store(self, density_ratio=ratio)
         self.sealing.count  # noqa: B018  # a senseless number of trials is refused here
 

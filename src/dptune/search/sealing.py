@@ -10,10 +10,11 @@ number of steps, all take the same number of them.
 import math
 from dataclasses import dataclass
 
-from dptune import accounting
+from dptune import _validate, accounting
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import (
+    STOPPING_DISTRIBUTIONS,
     Budget,
     Composition,
     Event,
@@ -55,6 +56,15 @@ class Sealing:
     density_ratio: float | None = None
     subset: Subset | None = None
     published: bool = False
+
+    def __post_init__(self) -> None:
+        _validate.one_of(STOPPING_DISTRIBUTIONS, distribution=self.distribution)
+        _validate.strictly_between(1, 1e9, expected_trials=self.expected_trials)
+        if self.density_ratio is not None and self.distribution == "poisson":
+            raise InvalidInput(
+                "trials that learn from each other are accounted for with a geometric, logarithmic "
+                "or negative-binomial number of them; got poisson."
+            )
 
     @property
     def count(self) -> TrialCount:
