@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import three_classes
 from dptune import Budget
 from dptune.bench import compare, harness, law
 from dptune.bench.tasks import load_task
@@ -19,18 +20,7 @@ QUICK = ("linear-scaling", "unit-noise", "random-search", "oracle")
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three classes, 600 rows of lengths around 5, and a test set of 300."""
-    draws = np.random.default_rng(0)
-    centers = draws.normal(size=(3, 6))
-
-    def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
-        labels = draws.integers(3, size=count)
-        return 2 * (centers[labels] + draws.normal(size=(count, 6))), labels
-
-    (x, y), (tx, ty) = rows(600), rows(300)
-    path = tmp_path_factory.mktemp("bench") / "small.npz"
-    np.savez(path, X_train=x, y_train=y, X_test=tx, y_test=ty)
-    return path
+    return three_classes(tmp_path_factory.mktemp("bench") / "small.npz")
 
 
 @pytest.fixture(autouse=True)

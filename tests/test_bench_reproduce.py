@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conftest import three_classes
 from dptune import Budget, accounting, gdp
 from dptune.bench import harness, lab, reproduce
 from dptune.bench.experiments import budgets, methods, runtime
@@ -47,21 +48,6 @@ NAMES = [
 ]
 
 
-def make_file(folder: Path, **more: Any) -> Path:
-    """Three classes, 600 rows and a test set of 300."""
-    draws = np.random.default_rng(0)
-    centers = draws.normal(size=(3, 6))
-
-    def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
-        labels = draws.integers(3, size=count)
-        return 2 * (centers[labels] + draws.normal(size=(count, 6))), labels
-
-    (x, y), (tx, ty) = rows(600), rows(300)
-    path = folder / "small.npz"
-    np.savez(path, X_train=x, y_train=y, X_test=tx, y_test=ty, **more)
-    return path
-
-
 def small_grids(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(harness, "_GRID_RATES", 4)
     patch.setattr(harness, "_GRID_STEPS", (5, 10))
@@ -78,7 +64,7 @@ def _small_grids(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copies = np.random.default_rng(1).normal(size=(600, 2, 6))
-    return make_file(tmp_path_factory.mktemp("data"), X_train_augmented=copies)
+    return three_classes(tmp_path_factory.mktemp("data") / "small.npz", X_train_augmented=copies)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +171,7 @@ def test_other_repeats_and_other_rows_are_measured_anew(
     make_lab(file, tmp_path).runs(str(file), plan)
     assert calls == []
     make_lab(file, tmp_path, repeats=3).runs(str(file), plan)
-    other = make_file(tmp_path, more=np.zeros(1))
+    other = three_classes(tmp_path / "small.npz", more=np.zeros(1))
     make_lab(other, tmp_path).runs(str(other), plan)
     make_lab(file, tmp_path).runs(f"{file}?rows=300", plan)
     assert calls == [3, 2, 2]
@@ -352,7 +338,7 @@ def test_one_search_is_paid_within_every_total(
 
 
 def test_features_without_copies_are_not_augmented(file: Path, tmp_path: Path) -> None:
-    plain = make_file(tmp_path)
+    plain = three_classes(tmp_path / "small.npz")
     (tmp_path / "augmult.png").write_bytes(b"of another run")
     run("augmult", plain, tmp_path)
     assert (
@@ -366,7 +352,7 @@ def test_features_without_copies_are_not_augmented(file: Path, tmp_path: Path) -
 
 def test_copies_are_averaged_and_must_fit_the_rows(everything: Path, tmp_path: Path) -> None:
     assert [row["copies"] for row in rows_of(everything, "augmult")] == [1, 2]
-    wrong = make_file(tmp_path, X_train_augmented=np.zeros((600, 2, 5)))
+    wrong = three_classes(tmp_path / "small.npz", X_train_augmented=np.zeros((600, 2, 5)))
     with pytest.raises(InvalidInput, match=r"must have shape \(600, copies, 6\)"):
         run("augmult", wrong, tmp_path)
 

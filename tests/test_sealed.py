@@ -53,6 +53,23 @@ def search(mu: float, mean: float, distribution: str = "geometric") -> RandomSto
     return RandomStopping(trial=gaussian(mu), expected_trials=mean, distribution=distribution)
 
 
+def largest_mu(trials: TrialCount, epsilon: float, delta: float, bound: str = "ratio") -> float:
+    """The largest mu a trial may have for the search to be (epsilon, delta)-DP, rounded down."""
+
+    def cost(mu: float) -> float:
+        return sealed.gaussian_epsilon(trials, mu, delta, bound)
+
+    low = high = gdp.mu_from_epsilon(epsilon, delta)  # no bound is below the epsilon of one trial
+    while cost(low) > epsilon:
+        low, high = low / 2, low
+    if low == high:
+        return low
+    root = float(brentq(lambda mu: cost(mu) - epsilon, low, high, rtol=1e-12, xtol=1e-300))
+    while cost(root) > epsilon:
+        root *= 1 - 1e-12
+    return root
+
+
 def by_formula(mean: float, shape: float) -> tuple[float, Callable[[np.ndarray], np.ndarray]]:
     """gamma and the generating function, from the textbook and not from `sealed`."""
     if shape == POISSON:
@@ -252,7 +269,7 @@ def test_a_trial_may_spend_what_the_table_says(
     """For a total of epsilon 1: the epsilon of one trial."""
     trials, known = count(mean, shape), {"renyi": renyi, "profile": profile, "ratio": ratio}
     for bound, epsilon in known.items():
-        mu = sealed.gaussian_mu(trials, 1.0, DELTA, bound)
+        mu = largest_mu(trials, 1.0, DELTA, bound)
         assert gdp.epsilon_from_mu(mu, DELTA) == pytest.approx(epsilon, abs=6e-5), bound
         assert sealed.gaussian_epsilon(trials, mu, DELTA, bound) <= 1.0
         assert sealed.gaussian_epsilon(trials, mu * (1 + 1e-6), DELTA, bound) > 1.0
@@ -285,7 +302,7 @@ def test_the_ratio_bound_is_no_worse_than_profiles_and_grows_with_mu(
 @given(mean=st.floats(1.01, 100), shape=shapes, epsilon=st.floats(0.01, 20))
 def test_the_inverse_is_rounded_down(mean: float, shape: float, epsilon: float) -> None:
     trials = count(mean, shape)
-    mu = sealed.gaussian_mu(trials, epsilon, DELTA)
+    mu = largest_mu(trials, epsilon, DELTA)
     assert sealed.gaussian_epsilon(trials, mu, DELTA) <= epsilon
     assert sealed.gaussian_epsilon(trials, mu * (1 + 1e-7), DELTA) > epsilon
 
@@ -622,7 +639,7 @@ def test_learning_is_bounded_for_sampled_trials_too() -> None:
 def test_a_search_is_calibrated_to_its_budget(distribution: str, epsilon: float) -> None:
     """Against the inverse of each bound, to twelve digits."""
     trials, budget = TrialCount.named(distribution, 10), Budget(epsilon, DELTA)
-    by = {bound: sealed.gaussian_mu(trials, epsilon, DELTA, bound) for bound in ("ratio", "renyi")}
+    by = {bound: largest_mu(trials, epsilon, DELTA, bound) for bound in ("ratio", "renyi")}
     for published, exact in ((False, max(by.values())), (True, by["renyi"])):
         found = accounting.calibrate_sealed(
             lambda mu: search(mu, 10, distribution), budget, published=published
@@ -638,7 +655,7 @@ def test_calibration_takes_parts_of_any_strength() -> None:
         return RandomStopping(trial=Composition(parts=parts), expected_trials=10)
 
     found = accounting.calibrate_sealed(at, Budget(1.0, DELTA))
-    exact = sealed.gaussian_mu(count(10, 1.0), 1.0, DELTA) / math.hypot(0.5, 0.1)
+    exact = largest_mu(count(10, 1.0), 1.0, DELTA) / math.hypot(0.5, 0.1)
     assert exact * (1 - 1e-4) <= found <= exact
     assert accounting.sealed_bound(at(found), DELTA).epsilon <= 1.0
 
@@ -782,7 +799,7 @@ def test_where_no_curve_can_be_had_renyi_dp_prices_the_search() -> None:
 
 def test_the_tighter_bound_decides_what_fits() -> None:
     """A search that the published bound refuses."""
-    mu = sealed.gaussian_mu(count(10, 1.0), 1.0, DELTA)
+    mu = largest_mu(count(10, 1.0), 1.0, DELTA)
     event = search(mu * (1 - 1e-9), 10)
     paid = accounting.price(event, slack=1e-8)
     assert accounting.rdp_epsilon([event], DELTA) > 1.4

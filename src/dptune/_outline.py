@@ -118,8 +118,8 @@ class Outline:
         config = self.config
         sealed = seal(sealing, config.budget, config.score, self.recipe, self.space.steps[1])
         last = sealed.event.final if isinstance(sealed.event, SubsetSearch) else sealed.run
-        spent = accounting.price(last, slack=self.slack if accounting.needs_slack(last) else 0.0)
-        return Schedule(None, (), Stage(sealed.name, 1, spent.mu_squared), sealed)
+        stage = Stage(sealed.name, 1, self.price_of(last).mu_squared)
+        return Schedule(None, (), stage, sealed)
 
     @cached_property
     def legs(self) -> int:
@@ -182,10 +182,11 @@ class Outline:
     @cached_property
     def price(self) -> Price:
         """Of all payments."""
-        return total(
-            accounting.price(event, slack=self.slack if accounting.needs_slack(event) else 0.0)
-            for _, event in self.payments
-        )
+        return total(self.price_of(event) for _, event in self.payments)
+
+    def price_of(self, event: Event) -> Price:
+        """Of one event, outside the study's failure probability where it needs one."""
+        return accounting.price(event, slack=self.slack if accounting.needs_slack(event) else 0.0)
 
     def plan(self, setting: Setting, stage: Stage, rows: int | None = None) -> TrainPlan:
         """A run of `stage` with this setting; `rows` where it sees only a part of them."""

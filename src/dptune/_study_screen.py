@@ -200,8 +200,7 @@ def _about_trials(planned: Outline) -> None:
     sealed = planned.schedule.sealed
     if sealed is None:
         return
-    sealing, slack = sealed.sealing, planned.slack if planned.samples else 0.0
-    price = accounting.price(sealed.run, slack=slack)
+    sealing, price = sealed.sealing, planned.price_of(sealed.run)
     each = cost(accounting.epsilon(price, planned.config.budget.delta))
     out.print(
         Text(

@@ -420,26 +420,3 @@ def gaussian_epsilon(trials: TrialCount, mu: float, delta: float, bound: str = "
         return renyi_epsilon(trials, RenyiCurve.gaussian(mu), delta, trial=trial)
     by = ratio_epsilon if bound == "ratio" else profile_epsilon
     return by(trials, trial, delta)
-
-
-def gaussian_mu(trials: TrialCount, epsilon: float, delta: float, bound: str = "ratio") -> float:
-    """The largest mu a trial may have for the search to be (epsilon, delta)-DP, rounded down."""
-
-    def cost(mu: float) -> float:
-        return gaussian_epsilon(trials, mu, delta, bound)
-
-    # No bound here is below the epsilon of one trial.
-    low = high = min(gdp.mu_from_epsilon(epsilon, delta), gdp.LARGEST_MU)
-    while cost(low) > epsilon:
-        low, high = low / 2, low
-        if low < 1e-30:
-            raise InvalidInput(
-                f"no trial is private enough for epsilon {epsilon:g} at delta {delta:g}; allow "
-                "more of either."
-            )
-    if low == high:
-        return low
-    root = float(brentq(lambda mu: cost(mu) - epsilon, low, high, rtol=1e-12, xtol=1e-300))
-    while cost(root) > epsilon:
-        root *= 1 - 1e-12
-    return root

@@ -16,11 +16,11 @@ import torch
 from dptune import _validate
 from dptune.bench.harness import Report, outline_of, run_method, run_oracle
 from dptune.bench.outcome import ORACLE, Outcome, error_reduction
-from dptune.bench.store import read_json, write
+from dptune.bench.store import read, write
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task, identity, load_task
 from dptune.config import search_from
-from dptune.errors import DptuneError, FolderProblem, InvalidInput
+from dptune.errors import DptuneError, InvalidInput
 from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
@@ -54,6 +54,7 @@ class Cell:
     file is not there."""
 
     source: str
+    rows: str  # what they are, whatever the source is called
     method: str
     budget: Budget
     repeats: int
@@ -64,22 +65,13 @@ class Cell:
             "".join(c if c.isalnum() or c == "-" else "-" for c in text)
             for text in (Path(self.source).name, self.method)
         )
-        rows = hashlib.sha256(_identity(self.source).encode()).hexdigest()[:8]
+        rows = hashlib.sha256(self.rows.encode()).hexdigest()[:8]
         budget = f"{self.budget.epsilon:g}_{self.budget.delta:g}"
         name = f"{task}_{rows}_{method}_{budget}_{self.repeats}"
         return out / "cells" / f"{name}.json"
 
-    def read(self, out: Path) -> Outcome:
-        file = self.file(out)
-        try:
-            return Outcome.from_dict(read_json(file) or {})
-        except (KeyError, TypeError) as error:
-            raise FolderProblem(
-                f"{file} is damaged ({error}); remove it to measure again."
-            ) from None
-
     def measure(self, report: Report) -> Outcome:
-        task = _task(self.source, self.device)
+        task = _task(self.source, self.rows, self.device)
         if self.method == ORACLE:
             return run_oracle(task, self.budget, self.repeats, report)
         method = method_from(self.method, self.budget)
@@ -106,20 +98,20 @@ def compare(
     repeats = _validate.whole(2, repeats=repeats)
     workers = _validate.whole(1, at_most=1024, workers=workers)
     budgets = [Budget(epsilon, delta) for epsilon in epsilons]
-    for source in sources:  # what cannot be done is refused before anything is measured
-        for budget in budgets:
-            for method in methods:
-                _must_be_possible(source, method, budget, device)
     cells = [
-        Cell(source, method, budget, repeats, device)
-        for source in sources
+        Cell(source, rows, method, budget, repeats, device)
+        for source, rows in [(source, identity(source)) for source in sources]
         for budget in budgets
         for method in methods
     ]
-    missing = [cell for cell in cells if read_json(cell.file(out)) is None]
+    for cell in cells:  # what cannot be done is refused before anything is measured
+        _must_be_possible(cell)
+    found = {cell: read(cell.file(out), Outcome.from_dict) for cell in cells}
+    missing = [cell for cell, outcome in found.items() if outcome is None]
     for cell, outcome in _measured(missing, workers, report):
         write(cell.file(out), json.dumps(outcome.to_dict()))
-    outcomes = [cell.read(out) for cell in cells]
+        found[cell] = outcome
+    outcomes = [outcome for outcome in found.values() if outcome is not None]
     rows = [_row(outcome, outcomes) for outcome in outcomes]
     table = as_table(rows)
     write(out / "compare.json", json.dumps(rows, indent=2))
@@ -128,16 +120,18 @@ def compare(
     return rows
 
 
-def _must_be_possible(source: str, method: str, budget: Budget, device: str) -> None:
-    task = _task(source, device)
-    if method == ORACLE:
+def _must_be_possible(cell: Cell) -> None:
+    task = _task(cell.source, cell.rows, cell.device)
+    if cell.method == ORACLE:
         return
-    asked = method_from(method, budget)
+    asked = method_from(cell.method, cell.budget)
     try:
-        outline_of(task, asked, budget, 0).payments  # noqa: B018  # its price is worked out here
+        # Its price is worked out here.
+        outline_of(task, asked, cell.budget, 0).payments  # noqa: B018
     except DptuneError as error:
         raise InvalidInput(
-            f"{method} cannot be run on {task.name} at epsilon {budget.epsilon:g}: {error}"
+            f"{cell.method} cannot be run on {task.name} at epsilon {cell.budget.epsilon:g}: "
+            f"{error}"
         ) from None
 
 
@@ -182,13 +176,9 @@ def _measured(
             raise
 
 
-@lru_cache(maxsize=64)  # reads the whole file
-def _identity(source: str) -> str:
-    return identity(source)
-
-
 @lru_cache(maxsize=1)  # cells of one task come one after another
-def _task(source: str, device: str) -> Task:
+def _task(source: str, rows: str, device: str) -> Task:
+    """The task of `source`, whose rows were `rows` when it was asked for."""
     return load_task(source, device=device)
 
 
@@ -198,7 +188,10 @@ def _in_silence(text: str) -> None:
 
 def as_table(rows: Sequence[dict[str, Any]]) -> Table:
     """The rows as people read them."""
-    paid = [{**row, "spent_epsilon": row["spent_epsilon"] or "unpaid"} for row in rows]
+    paid = [
+        {**row, "spent_epsilon": "unpaid" if row["spent_epsilon"] is None else row["spent_epsilon"]}
+        for row in rows
+    ]
     return Table(
         {heading: style for heading, _, style in _COLUMNS},
         [[row[name] for _, name, _ in _COLUMNS] for row in paid],

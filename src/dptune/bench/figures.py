@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 from dptune.bench.charts import Dots, Heat, Panel, Picture, Plot
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; marks differ as well.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKS = "os^DvPX"
 _INK, _FAINT = "#222222", "#777777"
 _DOTS_PER_INCH = 130
@@ -88,7 +88,7 @@ def _plot(axes: Axes, panel: Plot) -> None:
             [x * aside for x in series.x] if dodged else series.x,
             series.y,
             yerr=series.error if len(series.error) else None,
-            color=_COLORS[look % len(_COLORS)],
+            color=COLORS[look % len(COLORS)],
             marker=_MARKS[look % len(_MARKS)],
             linestyle="-" if series.line else "none",
             markersize=5 if series.line else 4,
@@ -116,7 +116,7 @@ def _dots(axes: Axes, panel: Dots) -> None:
             values,
             places,
             xerr=errors if len(errors) else None,
-            color=_COLORS[number % len(_COLORS)],
+            color=COLORS[number % len(COLORS)],
             marker=_MARKS[number % len(_MARKS)],
             linestyle="none",
             markersize=7,
@@ -146,7 +146,7 @@ def _heat(axes: Axes, panel: Heat) -> None:
         axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=color, fontsize=8)
     best = np.unravel_index(int(values.argmax()), values.shape)
     corner = float(best[1]) - 0.5, float(best[0]) - 0.5
-    axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=_COLORS[1], linewidth=2.5))
+    axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLORS[1], linewidth=2.5))
     figure = axes.figure
     figure.colorbar(image, ax=axes, label=panel.unit, shrink=0.9)
 

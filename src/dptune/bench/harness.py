@@ -60,6 +60,7 @@ def run_method(
     else:
         ended = _open(engine, task, outlines, tell)
     models, plans = zip(*ended, strict=True)
+    right = tested(engine, task, models)
     seconds = perf_counter() - began
     spent = accounting.epsilon_of(
         [event for _, event in outlines[0].payments], outlines[0].price, budget.delta
@@ -70,7 +71,7 @@ def run_method(
         epsilon=budget.epsilon,
         delta=budget.delta,
         spent_epsilon=min(spent, budget.epsilon),
-        accuracies=_tested(engine, task, models),
+        accuracies=right,
         total_step_sizes=tuple(plan.total_step_size for plan in plans),
         seconds=seconds,
         compute_seconds=_worked(task, process_time() - worked, seconds),
@@ -94,7 +95,7 @@ def _open(
             for outline, chosen in zip(outlines, settings, strict=True)
             for setting in chosen
         ]
-        models = _fit(engine, task, plans)
+        models = fit(engine, task, plans)
         for index, outline in enumerate(outlines):
             own = slice(index * sweep.trials, (index + 1) * sweep.trials)
             score, rows = outline.config.score, task.train
@@ -113,7 +114,7 @@ def _open(
     tell(final.name)
     chosen = [settings[0] for settings in _ask(outlines, final, histories, censuses)]
     plans = [o.plan(setting, final) for o, setting in zip(outlines, chosen, strict=True)]
-    return list(zip(_fit(engine, task, plans), plans, strict=True))
+    return list(zip(fit(engine, task, plans), plans, strict=True))
 
 
 def _sealed(
@@ -205,7 +206,7 @@ def _ask(
     return [outline.suggest(stage, history, census) for outline, history, census in asked]
 
 
-def _fit(engine: LinearEngine, task: Task, plans: Sequence[TrainPlan]) -> list[LinearModel]:
+def fit(engine: LinearEngine, task: Task, plans: Sequence[TrainPlan]) -> list[LinearModel]:
     """All plans, as many at once as fit. Those of similar length train together."""
     order = sorted(range(len(plans)), key=lambda index: plans[index].steps)
     models: dict[int, LinearModel] = {}
@@ -218,10 +219,11 @@ def _fit(engine: LinearEngine, task: Task, plans: Sequence[TrainPlan]) -> list[L
 
 def accuracies(engine: LinearEngine, task: Task, plans: Sequence[TrainPlan]) -> tuple[float, ...]:
     """Test accuracy in percent of every plan."""
-    return _tested(engine, task, _fit(engine, task, plans))
+    return tested(engine, task, fit(engine, task, plans))
 
 
-def _tested(engine: LinearEngine, task: Task, models: Sequence[LinearModel]) -> tuple[float, ...]:
+def tested(engine: LinearEngine, task: Task, models: Sequence[LinearModel]) -> tuple[float, ...]:
+    """Test accuracy in percent of every model."""
     evaluations = [
         evaluation
         for batch in _batched(models, _at_once(task))

@@ -18,7 +18,7 @@ from dptune import gdp
 from dptune.accounting import calibrate_direct
 from dptune.bench.harness import SPACE, Report, accuracies, run_method, run_oracle
 from dptune.bench.outcome import Outcome, Runs
-from dptune.bench.store import read_json, write
+from dptune.bench.store import read, write
 from dptune.bench.tasks import Task, identity, load_task
 from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
@@ -188,7 +188,7 @@ class Lab:
         return self.out / "cells" / f"{key['kind']}-{digest[:24]}.json"
 
     def _read(self, key: dict[str, Any]) -> Any:
-        return (read_json(self._file(key)) or {}).get("value")
+        return read(self._file(key), lambda plain: plain["value"])
 
     def _write(self, key: dict[str, Any], value: Any) -> None:
         write(self._file(key), json.dumps({"key": key, "value": value}))

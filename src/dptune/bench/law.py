@@ -104,10 +104,11 @@ def picture(landscapes: Sequence[Landscape], file: Path) -> None:
     """Best noise over signal, one mark for every task and budget, with the law."""
     import matplotlib.pyplot as plt
 
+    from dptune.bench.figures import COLORS
+
     tasks = sorted({one.task for one in landscapes})
     sources = list(dict.fromkeys(task.partition("?")[0] for task in tasks))
     changes = list(dict.fromkeys(task.partition("?")[2] for task in tasks))
-    colors = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
     marks = "o^s*DPX"
     figure, axes = plt.subplots(figsize=(10, 6.2), layout="constrained")
     for task in tasks:
@@ -125,7 +126,7 @@ def picture(landscapes: Sequence[Landscape], file: Path) -> None:
             y,
             yerr=errors,
             fmt=marks[changes.index(change) % len(marks)],
-            color=colors[sources.index(source) % len(colors)],
+            color=COLORS[sources.index(source) % len(COLORS)],
             markersize=7,
             capsize=3,
             alpha=0.85,

@@ -26,8 +26,8 @@ from dptune.bench.experiments import (
 )
 from dptune.bench.harness import Report
 from dptune.bench.lab import EFFORTS, Lab
-from dptune.bench.store import read_json, write
-from dptune.errors import FolderProblem, InvalidInput
+from dptune.bench.store import read, write
+from dptune.errors import InvalidInput
 
 ALL = "all"
 _COARSE = "Measured with little effort, on coarse grids: these figures mean nothing."
@@ -163,13 +163,10 @@ def _contents(out: Path) -> str:
     ]
     for name, experiment in EXPERIMENTS.items():
         file = out / f"{name}.json"
-        plain = read_json(file)
-        if plain is None:
+        found = read(file, lambda plain: (", ".join(plain["data"]), plain["repeats"]))
+        if found is None:
             continue
-        try:
-            data, repeats = ", ".join(plain["data"]), plain["repeats"]
-        except (KeyError, TypeError) as error:
-            raise FolderProblem(f"{file} is damaged ({error}); remove it.") from None
+        data, repeats = found
         picture = f"[{name}.png]({name}.png)" if (out / f"{name}.png").exists() else ""
         link = f"[{name}]({name}.md)"
         lines.append(f"| {link} | {experiment.title} | {data} | {repeats} | {picture} |")

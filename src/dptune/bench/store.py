@@ -1,11 +1,14 @@
 """Files of measurements: written whole or not at all, and never taken for what they are not."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dptune.artifacts import write_whole
 from dptune.errors import FolderProblem
+
+Found = TypeVar("Found")
 
 
 def write(file: Path, content: str | bytes) -> None:
@@ -17,14 +20,11 @@ def write(file: Path, content: str | bytes) -> None:
         raise FolderProblem(f"{file} could not be written: {error.strerror}.") from None
 
 
-def read_json(file: Path) -> dict[str, Any] | None:
-    """A record, or None where it was not measured yet."""
+def read(file: Path, what: Callable[[dict[str, Any]], Found]) -> Found | None:
+    """What a record says, or None where it was not measured yet."""
     if not file.exists():
         return None
     try:
-        plain = json.loads(file.read_text())
-        if isinstance(plain, dict):
-            return plain
-        raise TypeError("it is no record")
-    except (OSError, ValueError, TypeError) as error:
+        return what(json.loads(file.read_text()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise FolderProblem(f"{file} is damaged ({error}); remove it to measure again.") from None

@@ -7,7 +7,7 @@ would by more than a factor, and that factor has a price of its own.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from dptune import _validate
 from dptune.errors import InvalidInput
-from dptune.search.base import SearchMethod, Situation, Stage
+from dptune.search.base import Situation, Stage
+from dptune.search.private_selection import RandomlyStopped
 from dptune.search.sealing import Sealing
 from dptune.search.space import Setting, Space
 from dptune.trial import Trial
@@ -28,14 +29,11 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Hypo(SearchMethod):
-    """`expected_trials` on average; `density_ratio` bounds how much a setting may be preferred to
-    another. The authors' ratio, 2.67, costs more than epsilon 1 before a trial is run."""
+class Hypo(RandomlyStopped):
+    """`density_ratio` bounds how much a setting may be preferred to another. The authors' ratio,
+    2.67, costs more than epsilon 1 before a trial is run."""
 
     name: ClassVar[str] = "hypo"
-    expected_trials: float = 10.0
-    distribution: str = "logarithmic"
-    shape: float | None = None
     density_ratio: float = 1.1
 
     def __post_init__(self) -> None:
@@ -46,16 +44,11 @@ class Hypo(SearchMethod):
                 f"got {ratio:g}."
             )
         _validate.store(self, density_ratio=ratio)
-        self.sealing.count  # noqa: B018  # a senseless number of trials is refused here
+        super().__post_init__()
 
     @property
     def sealing(self) -> Sealing:
-        return Sealing(
-            expected_trials=self.expected_trials,
-            distribution=self.distribution,
-            shape=self.shape,
-            density_ratio=self.density_ratio,
-        )
+        return replace(super().sealing, density_ratio=self.density_ratio)
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         cells = situation.space.grid(_RATES, _STEPS)

@@ -17,35 +17,42 @@ ACCOUNTINGS = ("tightest", "published")
 
 
 @dataclass(frozen=True)
-class PrivateSelection(SearchMethod):
-    """The best of `expected_trials` settings, on average, drawn at random.
+class RandomlyStopped(SearchMethod):
+    """`expected_trials` on average, by a `distribution`: geometric, logarithmic, poisson, or
+    negative-binomial with a `shape` above -1."""
 
-    Attributes:
-        distribution: of the number of trials: geometric, logarithmic, poisson, or
-            negative-binomial with a `shape` above -1.
-        accounting: "published" takes the noise that Papernot & Steinke's bound asks for; the
-            tightest bound we know asks for less, at the same guarantee.
-
-    """
-
-    name: ClassVar[str] = "private-selection"
     expected_trials: float = 10.0
     distribution: str = "logarithmic"
     shape: float | None = None
-    accounting: str = "tightest"
 
     def __post_init__(self) -> None:
-        _validate.one_of(ACCOUNTINGS, accounting=self.accounting)
         self.sealing.count  # noqa: B018  # a senseless number of trials is refused here
 
     @property
     def sealing(self) -> Sealing:
         return Sealing(
-            expected_trials=self.expected_trials,
-            distribution=self.distribution,
-            shape=self.shape,
-            published=self.accounting == "published",
+            expected_trials=self.expected_trials, distribution=self.distribution, shape=self.shape
         )
+
+
+@dataclass(frozen=True)
+class PrivateSelection(RandomlyStopped):
+    """The best of that many settings drawn at random.
+
+    `accounting` "published" takes the noise that Papernot & Steinke's bound asks for; the tightest
+    bound we know asks for less, at the same guarantee.
+    """
+
+    name: ClassVar[str] = "private-selection"
+    accounting: str = "tightest"
+
+    def __post_init__(self) -> None:
+        _validate.one_of(ACCOUNTINGS, accounting=self.accounting)
+        super().__post_init__()
+
+    @property
+    def sealing(self) -> Sealing:
+        return replace(super().sealing, published=self.accounting == "published")
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         return [situation.space.draw(situation.choices) for _ in range(stage.trials)]

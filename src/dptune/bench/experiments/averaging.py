@@ -8,12 +8,12 @@ import numpy as np
 
 from dptune.bench.charts import Picture, Plot, Series
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
+from dptune.bench.harness import fit, tested
 from dptune.bench.lab import DELTA, Lab, at_noises, priced
 from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
 from dptune.engines.linear import LinearEngine
-from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
 
@@ -100,11 +100,9 @@ def _with_distance(lab: Lab, task: Task, plan: TrainPlan) -> tuple[Runs, float]:
     def measure() -> dict[str, list[float]]:
         lab.report(f"{task.name}: {plan.averaging}, c {plan.weight_noise:.2f}")
         engine = LinearEngine(outputs=task.outputs)
-        streams = [Randomness() for _ in range(lab.repeats)]
-        models = engine.fit_many([plan] * lab.repeats, task.train, streams)
-        tested = engine.evaluate_many(models, task.test)
+        models = fit(engine, task, [plan] * lab.repeats)
         return {
-            "accuracies": [100 * one.correct / one.rows for one in tested],
+            "accuracies": list(tested(engine, task, models)),
             "norms": [float(model.weights.norm()) for model in models],
         }
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from scipy.optimize import brentq
 
 from dptune import gdp
@@ -17,9 +16,9 @@ from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
 from dptune.privacy import Budget
+from dptune.sealed import RenyiCurve
 
 BATCH = 4096
-_ORDERS = 1 + np.geomspace(1e-2, 1e6, 20_000)
 _MOMENTA = (0.0, 0.5, 0.9, 0.99)
 _DECAYS = (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
 _ACCURACY = {"accuracy": ".2f", "spread": ".2f"}
@@ -27,15 +26,10 @@ _SETTING = {"learning rate": ".4g", "c": ".2f"}
 
 
 def rdp_mu(epsilon: float, delta: float) -> float:
-    """The largest mu that Renyi DP, with the best of all orders, lets (epsilon, delta) pay for.
-
-    A mu-GDP run has Renyi divergence alpha mu^2 / 2, and order alpha promises epsilon = divergence
-    + log(1 - 1/alpha) - log(delta alpha) / (alpha - 1).
-    """
-    fixed = np.log1p(-1 / _ORDERS) - np.log(delta * _ORDERS) / (_ORDERS - 1)
+    """The largest mu that Renyi DP, with the best of all orders, lets (epsilon, delta) pay for."""
 
     def excess(mu: float) -> float:
-        return float((_ORDERS * mu * mu / 2 + fixed).min()) - epsilon
+        return RenyiCurve.gaussian(mu).epsilon(delta) - epsilon
 
     return float(brentq(excess, 1e-9, gdp.mu_from_epsilon(epsilon, delta), xtol=1e-12))
 
