@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dptune import accounting, cli
-from dptune.privacy import FullBatchRun, SampledRun
+from dptune.privacy import FullBatchRun, Price, SampledRun
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -136,7 +136,8 @@ def test_a_ledger_is_opened_paid_from_and_shown(dptune: Run) -> None:
     shown = as_json(dptune("budget", "l.db", "--json"))
     assert shown["payments"][0]["state"] == "committed"
     assert shown["payments"][0]["event"]["kind"] == "full-batch-run"
-    assert shown["spent"]["epsilon"] == pytest.approx(accounting.epsilon(price, 1e-5))
+    charged = Price(price.mu_squared, 0.02 * 1e-5)
+    assert shown["spent"]["epsilon"] == pytest.approx(accounting.epsilon(charged, 1e-5))
     assert shown["chain"] == {"verified": True, "entries": 4, "head": shown["chain"]["head"]}
     assert shown["left"]["mu_squared"] + shown["spent"]["mu_squared"] == pytest.approx(
         shown["budget"]["mu"] ** 2
@@ -150,7 +151,7 @@ def test_overdrawing_exits_with_3_and_spends_nothing(dptune: Run) -> None:
     code, out, err = dptune(*RESERVE, "45", "--json")
     assert code == 3
     assert json.loads(out)["error"]["kind"] == "BudgetExceeded"
-    assert "would bring data set 'patients' to epsilon 1.0400; the budget is epsilon 1" in one_line(
+    assert "would bring data set 'patients' to epsilon 1.0414; the budget is epsilon 1" in one_line(
         err
     )
     assert "enough for one full-batch run of epsilon" in one_line(err)

@@ -273,7 +273,8 @@ def test_sampled_runs_are_paid_with_slack(tmp_path: Path) -> None:
     ledger.reserve(sealed, purpose="sealed search", fingerprint=ROWS, slack=1e-7)
     state = ledger.state()
     assert state.spent.slack == pytest.approx(1.1e-7)
-    assert state.spent_epsilon == pytest.approx(accounting.epsilon(state.spent, 1e-5))
+    assert state.charged.slack == pytest.approx(2e-7)  # all that was set aside
+    assert state.spent_epsilon == pytest.approx(accounting.epsilon(state.charged, 1e-5))
 
 
 @pytest.mark.parametrize("slack", [1e-5, 1e-3, 0.5, 0.9])
@@ -286,11 +287,9 @@ def test_slack_that_uses_up_delta_is_refused(slack: float, noise: float, ledger:
     assert ledger.state().payments == ()
 
 
-def test_delta_cannot_be_lowered_below_the_slack_that_was_spent(ledger: Ledger) -> None:
-    run = SampledRun(steps=1, noise_multiplier=1.0, sampling_rate=1e-4)
-    ledger.reserve(run, purpose="trial", fingerprint=ROWS, slack=9e-6)
-    with pytest.raises(BudgetExceeded, match="failure probability of 9"):
-        ledger.change_budget(Budget(1.0, 1e-7), reason="stricter")
+def test_delta_cannot_be_lowered_to_the_slack_that_is_set_aside(ledger: Ledger) -> None:
+    with pytest.raises(InvalidInput, match=r"2\.00e-7 is set aside for failures"):
+        ledger.change_budget(Budget(1.0, 3e-7), reason="stricter")
     assert ledger.state().to_dict()["budget"]["delta"] == 1e-5
 
 

@@ -220,6 +220,19 @@ def test_a_draft_takes_from_the_recipe_what_the_setting_leaves_open() -> None:
     assert (bent.sampling_rate, bent.clip_norm, bent.momentum) == (0.2, 3.0, 0.3)
 
 
+def test_where_there_is_nothing_to_count_nothing_is_paid_for_counting(budget: Budget) -> None:
+    """Values have no classes: of rows of length one there is then nothing to count, of others only
+    their lengths."""
+    score, shares = NoisyScore(measure="loss"), []
+    for unit_rows in (True, False):
+        facts = Facts(columns=512, outputs=1, unit_rows=unit_rows, has_classes=False)
+        planned = schedule(LinearScaling(), budget, facts, score)
+        assert (planned.census is None) == unit_rows
+        assert planned.census is None or planned.census.counts == 1
+        shares.append(mu_squared(events(planned, score)) / budget.mu_squared())
+    assert shares == pytest.approx([1, 1], rel=1e-9)
+
+
 @settings(max_examples=5)
 @given(epsilon=st.floats(0.3, 5), rate=st.floats(0.05, 0.5))
 def test_a_study_of_sampled_runs_fits_beside_its_failure_probabilities(
@@ -237,7 +250,7 @@ def test_a_study_of_sampled_runs_fits_beside_its_failure_probabilities(
         + [accounting.price(event) for event in counts]
     )
     assert spent.slack == pytest.approx(4 * slack)
-    assert accounting.fits([*runs, *counts], spent, budget)
+    assert accounting.fits([*runs, *counts], spent, budget, 4 * slack)
     assert accounting.epsilon(spent, budget.delta) > 0.99 * epsilon
 
 

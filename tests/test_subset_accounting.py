@@ -649,7 +649,7 @@ def test_a_subset_search_alone_counts_by_its_own_bound(tmp_path: Path) -> None:
     paid = ledger.reserve(event, purpose="search and final run", fingerprint=ROWS).price
     assert ledger.state().spent_epsilon == epsilon_of(event)
     assert epsilon_of(event) < accounting.epsilon(paid, DELTA) < 1.01 * epsilon_of(event)
-    assert accounting.fits([event], paid, Budget(0.934, DELTA))
+    assert accounting.fits([event], paid, Budget(0.934, DELTA), paid.slack)
     assert not accounting.fits([event], paid, Budget(0.933, DELTA))
     ledger.reserve(gaussian(0.01), purpose="one more", fingerprint=ROWS)
     with pytest.raises(BudgetExceeded):

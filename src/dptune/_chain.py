@@ -10,7 +10,7 @@ name it.
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -30,6 +30,7 @@ from dptune.privacy import (
     event_to_dict,
     total,
 )
+from dptune.rounding import cost
 
 FORMAT = 1
 
@@ -120,6 +121,7 @@ class State:
     """What a verified chain says. Holds no fingerprint: they never leave the ledger."""
 
     dataset: str
+    opened_slack: float | None  # None in ledgers that were opened before it was fixed
     hashes: tuple[str, ...]  # of all entries, in order
     changes: tuple[BudgetChange, ...]
     versions: tuple[Version, ...]
@@ -155,24 +157,47 @@ class State:
         return total(payment.price for payment in self.counted)
 
     @property
+    def slack(self) -> float:
+        """How much failure probability all payments together may have. Where it was not fixed at
+        first, what is spent is all there will be."""
+        return self.spent.slack if self.opened_slack is None else self.opened_slack
+
+    @property
+    def charged(self) -> Price:
+        """What was spent, with all of the failure probability that is set aside: which part of it
+        is used may depend on outputs, so the promise counts the whole."""
+        return Price(self.spent.mu_squared, self.slack)
+
+    def admits(self, events: Sequence[Event], price: Price) -> bool:
+        """Whether `events`, which cost `price`, fit in beside everything that counts."""
+        together = total([*(payment.price for payment in self.counted), price])
+        return accounting.fits([*self.events, *events], together, self.budget, self.slack)
+
+    def without(self, payment: Payment) -> "State":
+        """The same had `payment` never been made, with as much slack as there is now."""
+        others = tuple(other for other in self.payments if other.number != payment.number)
+        return replace(self, opened_slack=self.slack, payments=others)
+
+    @property
     def spent_epsilon(self) -> float:
         """At the budget's delta. What was granted fits in the budget, so this does not exceed it
         by a rounding either."""
-        spent = accounting.epsilon_of(self.events, self.spent, self.budget.delta)
+        spent = accounting.epsilon_of(self.events, self.charged, self.budget.delta)
         return min(spent, self.budget.epsilon)
 
     @property
     def remaining(self) -> Price:
-        """What a payment that needs no slack may still cost."""
-        spent = self.spent
-        return Price(max(0.0, self.budget.mu_squared(spent.slack) - spent.mu_squared))
+        """What a payment may still cost, in mu squared and in slack."""
+        spent, slack = self.spent, self.slack
+        return Price(
+            max(0.0, self.budget.mu_squared(slack) - spent.mu_squared),
+            max(0.0, slack - spent.slack),
+        )
 
     @property
     def remaining_epsilon(self) -> float:
         """The epsilon of a single full-batch run that would use up what is left."""
-        left = gdp.epsilon_from_mu(
-            self.remaining.mu, delta_beside(self.spent.slack, self.budget.delta)
-        )
+        left = gdp.epsilon_from_mu(self.remaining.mu, delta_beside(self.slack, self.budget.delta))
         return min(left, self.budget.epsilon)
 
     def guarantee(self) -> Guarantee:
@@ -180,13 +205,19 @@ class State:
         return accounting.guarantee(
             self.events,
             self.budget.delta,
-            spent=self.spent,
+            spent=self.charged,
             covers_search=None,
             covers_selection=None,
             releases=("the outputs of all payments that count",) if self.counted else (),
             public_facts=(f"the data set's name, {self.dataset}", "its number of rows"),
             caveats=self._caveats(),
         )
+
+    @property
+    def _limit(self) -> float:
+        """The delta of the budget as a promise. Where mu squared and slack were traded for each
+        other, both may have been used up: delta + (1 - delta) * delta (docs/accounting.md)."""
+        return self.budget.delta * (1.0 if self.opened_slack is not None else 2.0)
 
     def _caveats(self) -> tuple[str, ...]:
         budget, first = self.budget, self.changes[0].budget
@@ -195,7 +226,18 @@ class State:
             # A sum that stops early because of what was seen is an odometer, not a filter.
             caveats.append(
                 "this is what was spent; if how many runs there were, or how large, depended on "
-                f"outputs, promise the budget instead: ({budget.epsilon:g}, {budget.delta!r})"
+                f"outputs, promise the budget instead: ({budget.epsilon:g}, {self._limit!r})"
+            )
+        if self.opened_slack is None:
+            caveats.append(
+                "this ledger was opened before the sum of failure probabilities was fixed; if "
+                "outputs decided which runs had one, delta may have doubled, and the budget above "
+                "says so"
+            )
+        elif self.opened_slack:
+            caveats.append(
+                f"of delta, {cost(self.opened_slack)} is set aside for failures of sampled runs "
+                "and sealed searches, used or not, since the ledger was opened"
             )
         if budget != first:
             caveats.append(
@@ -220,11 +262,7 @@ class State:
             "dataset": self.dataset,
             "budget": {**asdict(budget), "mu": budget.mu},
             "spent": {"epsilon": self.spent_epsilon, "mu": spent.mu, **asdict(spent)},
-            "left": {
-                "epsilon": self.remaining_epsilon,
-                "mu": left.mu,
-                "mu_squared": left.mu_squared,
-            },
+            "left": {"epsilon": self.remaining_epsilon, "mu": left.mu, **asdict(left)},
             "payments": [
                 {
                     "payment": payment.number,
@@ -255,6 +293,7 @@ class Replay:
 
     key: bytes = b""
     dataset: str = ""
+    opened_slack: float | None = None
     changes: list[BudgetChange] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     fingerprints: set[str] = field(default_factory=set)
@@ -275,6 +314,7 @@ class Replay:
     def state(self) -> State:
         return State(
             dataset=self.dataset,
+            opened_slack=self.opened_slack,
             hashes=tuple(self.hashes),
             changes=tuple(self.changes),
             versions=tuple(self.versions),
@@ -298,6 +338,9 @@ class Replay:
                 found = opened["format"]
                 _require(found == FORMAT, f"is of format {found}; this dptune reads {FORMAT}")
                 self.key = bytes.fromhex(opened["key"])
+                self.opened_slack = opened.get("slack")  # older ledgers have none
+                sane = 0 <= (self.opened_slack or 0.0) <= 0.5 * entry["delta"]
+                _require(sane, "sets aside more than half of delta")
                 self.dataset = entry["text"]
                 self.changes.append(BudgetChange(time, _budget(entry), "opened"))
             case "budget":

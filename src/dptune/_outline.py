@@ -47,6 +47,7 @@ class Outline:
     """The prices, plans and labels of one study.
 
     `count` is the public number of rows. With `reused`, an earlier study has paid for the search.
+    `set_aside` is how much of delta the ledger, if one was named, keeps for failures.
     """
 
     config: Config
@@ -55,6 +56,7 @@ class Outline:
     outputs: int
     has_classes: bool
     reused: bool
+    set_aside: float = 0.0
 
     @cached_property
     def recipe(self) -> TrainPlan:
@@ -64,7 +66,7 @@ class Outline:
     def facts(self) -> Facts:
         preparation = self.config.preparation
         unit_rows = preparation.unit_rows and not preparation.center_share
-        return Facts(columns=self.columns, outputs=self.outputs, unit_rows=unit_rows)
+        return Facts(self.columns, self.outputs, unit_rows, self.has_classes)
 
     @cached_property
     def mean(self) -> PrivateMean | None:
@@ -96,18 +98,16 @@ class Outline:
     def schedule(self) -> Schedule:
         if self.config.search.sealing is not None:
             return self._sealed_schedule(self.config.search.sealing)
-        planned = schedule(
+        return schedule(
             self.config.search,
             self.config.budget,
             self.facts,
             self.config.score,
             aside=accounting.price(self.mean).mu_squared if self.mean else 0.0,
             slack=self.slack,
+            set_aside=self.set_aside,
             searched=self.reused,
         )
-        if not self.has_classes and self.facts.unit_rows:  # nothing to count
-            return replace(planned, census=None)
-        return planned
 
     def _sealed_schedule(self, sealing: Sealing) -> Schedule:
         if self.mean is not None:
@@ -253,6 +253,11 @@ def scores_label(sweep: Stage) -> str:
 
 def leg_label(leg: int) -> str:
     return f"final run, leg {leg}"
+
+
+def is_final(label: str) -> bool:
+    """Whether a payment is for a leg of the final run."""
+    return label.startswith("final run, leg ")
 
 
 def side_by_side(runs: Sequence[Event], scores: NoisyCount) -> Parallel:

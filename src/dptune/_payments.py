@@ -5,7 +5,7 @@ Each payment carries the study's name, so the ledger alone says what was reserve
 touched rows, and what is done; the run folder only adds the results.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.ledger import Ledger, Payment, State
@@ -87,12 +87,12 @@ class Payments:
         """For rows that were paid for before."""
         return self._payment(label)[1]
 
-    def events(self, *, but: str | None = None) -> list[Event]:
-        """What was paid for, except labels that begin with `but`."""
-        return [payment.event for payment in self._kept(but)]
+    def events(self, *, but: Callable[[str], bool] = lambda label: False) -> list[Event]:
+        """What was paid for, except where the label is to be left out."""
+        return [payment.event for label, payment in self._listed() if not but(label)]
 
-    def spent(self, *, but: str | None = None) -> Price:
-        return total(payment.price for payment in self._kept(but))
+    def spent(self) -> Price:
+        return total(payment.price for _, payment in self._listed())
 
     def used(self) -> Price:
         """What was started so far."""
@@ -102,10 +102,6 @@ class Payments:
         """How many payments of the ledger are not this study's."""
         state = self.ledger.state()
         return len(state.counted) - len(self._listed(state))
-
-    def _kept(self, but: str | None) -> list[Payment]:
-        mine = self._listed()
-        return [payment for label, payment in mine if but is None or not label.startswith(but)]
 
     def _payment(self, label: str) -> tuple[Payment, Receipt]:
         state = self.ledger.state()

@@ -94,7 +94,7 @@ def slots_table(budget: Budget, slots: Sequence[Slot], *, paid: bool = False) ->
 def budget(address: str, state: "State") -> None:
     total = state.budget
     # A sealed search that is alone may fit though its price in company would not.
-    used = min(1.0, state.spent.mu_squared / total.mu_squared(state.spent.slack))
+    used = min(1.0, state.spent.mu_squared / total.mu_squared(state.slack))
     summary = Table.grid(padding=(0, 2))
     summary.add_row("budget", Text(f"epsilon {total.epsilon:g} at delta {total.delta:g}"))
     spent = f"epsilon {cost(state.spent_epsilon)}, {100 * used:.1f} % of mu squared"
@@ -152,7 +152,7 @@ def _payments(state: "State") -> Table:
         "voided": "dim",
         "exchanged": "dim",
     }
-    everything = state.budget.mu_squared(state.spent.slack)
+    everything = state.budget.mu_squared(state.slack)
     for payment in state.payments:
         counts = payment.counts
         table.add_row(

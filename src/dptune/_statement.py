@@ -1,12 +1,13 @@
 """What a study may promise: its events, what it takes as public, and what it must admit."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dptune import accounting
 from dptune._outline import Outline
 from dptune.data import Data
-from dptune.privacy import Event, Guarantee, Price
+from dptune.privacy import Event, Guarantee, Price, total
 from dptune.score import PublicScore, UnpaidScore
 
 _FLOATING_POINT = (
@@ -34,19 +35,27 @@ def hopelessness(planned: Outline) -> tuple[str, ...]:
 def state(
     planned: Outline,
     data: Data,
-    events: list[Event],
-    spent: Price,
+    events: Sequence[Event],
+    paid: Price,
     others: int,
     notes: tuple[str, ...],
     *,
+    searched: Price | None,
     centred: bool,
     counted: bool,
     scored: bool,
 ) -> Guarantee:
-    """What a study may promise for all of `events`; `others` payments from its ledger are not among
-    them. `centred`, `counted`, `scored`: whether there are a mean, counts of rows and scores to
-    release."""
+    """What a study may promise for all of `events`: what was fixed before it began, never the sum
+    that it `paid` in the end, which depends on outputs. `others` payments from its ledger are not
+    among them. `searched` is the price of an earlier study's search that is. `centred`, `counted`,
+    `scored`: whether there are a mean, counts of rows and scores to release."""
     config = planned.config
+    # More than planned was paid only where another version of dptune began the study.
+    price = Price(
+        max(planned.price.mu_squared, paid.mu_squared), max(planned.price.slack, paid.slack)
+    )
+    if searched:
+        price = total([searched, price])
     releases = _releases(planned, centred=centred, counted=counted, scored=scored)
     caveats = [_FLOATING_POINT]
     if config.budget.delta * planned.count > 1:
@@ -67,20 +76,25 @@ def state(
             "trials were compared by exact scores on private rows that nobody paid for, as in the "
             "paper: for reproduction, not for release"
         )
+    caveats.append(
+        "epsilon is what was set before the study began"
+        f"{', for it and for the search it reuses' if searched else ''}: how much of it was used "
+        "may depend on outputs, so all of it is promised"
+    )
     promise = accounting.guarantee(
         events,
         config.budget.delta,
-        spent=spent,
+        spent=price,
         covers_search=True,
         covers_selection=config.score.covers_selection,
         releases=tuple(releases),
         public_facts=_public_facts(planned, data),
         caveats=tuple(caveats) + notes,
     )
-    if not accounting.fits(events, spent, config.budget):  # an earlier search comes on top
-        return promise
-    # The prices fit, so neither does their epsilon exceed the budget by a rounding.
-    return replace(promise, epsilon=min(promise.epsilon, config.budget.epsilon))
+    epsilon = config.budget.epsilon
+    if searched or price != planned.price:
+        epsilon = max(epsilon, promise.epsilon)
+    return replace(promise, epsilon=epsilon)
 
 
 def _releases(planned: Outline, *, centred: bool, counted: bool, scored: bool) -> list[str]:

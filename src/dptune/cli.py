@@ -380,7 +380,8 @@ def account(
         public_facts=("the number of rows",),
         caveats=("prices this run alone; other runs on the same rows, trials included, add to it",),
     )
-    charged = Price(guarantee.mu**2, guarantee.slack)
+    # A ledger counts all of the failure probability that it sets aside, whoever uses it.
+    charged = Price(guarantee.mu**2, accounting.slack_set_aside(delta))
     plain = {
         "steps": steps,
         "sampling_rate": sampling_rate,
@@ -464,6 +465,13 @@ def open_ledger(
     epsilon: Epsilon,
     delta: Delta,
     data: Data,
+    slack: Annotated[
+        float | None,
+        typer.Option(
+            help="How much of delta is set aside, for good, for failures of sampled runs and "
+            "sealed searches; 2 % of it if not given."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Open a new ledger for a data set.
@@ -472,7 +480,11 @@ def open_ledger(
     --epsilon 1 --delta 1e-5
     """
     ledger = dptune.Ledger.create(
-        where, Budget(epsilon, delta), dataset=dataset, fingerprint=_fingerprint(data)
+        where,
+        Budget(epsilon, delta),
+        dataset=dataset,
+        fingerprint=_fingerprint(data),
+        slack=slack,
     )
     _show_ledger(ledger, as_json, f"opened {ledger.address} for data set {dataset!r}")
 

@@ -31,7 +31,7 @@ from dptune._chain import State as State
 from dptune._chain import Version as Version
 from dptune._store import Store, open_store
 from dptune.errors import BudgetExceeded, InvalidInput, WrongDataset
-from dptune.privacy import Budget, Event, Price, Receipt, event_to_dict, total
+from dptune.privacy import Budget, Event, Price, Receipt, event_to_dict
 from dptune.rounding import allowance, cost
 
 
@@ -43,14 +43,26 @@ class Ledger:
 
     @classmethod
     def create(
-        cls, address: str, budget: Budget, *, dataset: str, fingerprint: str | None = None
+        cls,
+        address: str,
+        budget: Budget,
+        *,
+        dataset: str,
+        fingerprint: str | None = None,
+        slack: float | None = None,
     ) -> "Ledger":
         """A new ledger at `address` (a file, or a `postgresql://` URL) for the data set that
         `dataset` names in everything published, with its first version declared if it is there
-        already. An existing ledger is never replaced."""
+        already. An existing ledger is never replaced.
+
+        `slack` is how much of the budget's delta is set aside, now and for good, for failures of
+        sampled runs and sealed searches, by default 2 %; with 0 there can be none of those.
+        """
         _validate.text(dataset=dataset)
+        slack = accounting.slack_set_aside(budget.delta) if slack is None else slack
+        slack = _validate.non_negative(slack=slack, at_most=0.5 * budget.delta)
         key = secrets.token_hex(32)
-        opened = {"kind": "ledger-opened", "format": _chain.FORMAT, "key": key}
+        opened = {"kind": "ledger-opened", "format": _chain.FORMAT, "key": key, "slack": slack}
         written = [
             _chain.chained(
                 None,
@@ -97,7 +109,7 @@ class Ledger:
         return self.state().spent
 
     def remaining(self) -> Price:
-        """What a payment that needs no slack may still cost."""
+        """What a payment may still cost, in mu squared and in slack."""
         return self.state().remaining
 
     def receipt(self, payment: int) -> Receipt:
@@ -214,10 +226,10 @@ class Ledger:
                     "reserve it on its own."
                 )
             text, fingerprint = purpose or old.purpose, past.paid_for[old.number]
+            # A sealed search that was alone may have fitted by its own profile, not by its price.
+            _check_budget(past.state().without(old), event, price, text)
             reason = f"exchanged for payment {past.next_payment}, which costs no more"
             append(kind="exchange", payment=old.number, text=reason)
-            # A sealed search that was alone may have fitted by its own profile, not by its price.
-            _check_budget(past.state(), event, price, text)
             return _reserve(past, append, event, price, fingerprint=fingerprint, text=text)
 
     def change_budget(self, budget: Budget, *, reason: str) -> None:
@@ -225,8 +237,14 @@ class Ledger:
         _validate.text(reason=reason)
         with self._writing() as (past, append):
             state = past.state()
-            if not accounting.fits(state.events, state.spent, budget):
-                spent = _epsilon(state.spent, budget.delta)
+            if 2 * state.slack > budget.delta:
+                raise InvalidInput(
+                    f"of delta, {cost(state.slack)} is set aside for failures since this ledger "
+                    f"was opened, and that may be at most half of it; got delta {budget.delta:g}. "
+                    "Keep a larger delta, or open a new ledger."
+                )
+            if not accounting.fits(state.events, state.spent, budget, state.slack):
+                spent = _epsilon(state.charged, budget.delta)
                 raise BudgetExceeded(
                     f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less "
                     f"than {self.address} has spent already ({spent} at "
@@ -267,9 +285,8 @@ _Append = Callable[..., dict[str, Any]]
 
 
 def _check_budget(state: State, event: Event, price: Price, purpose: str) -> None:
-    together = total([*(payment.price for payment in state.counted), price])
-    if not accounting.fits([*state.events, event], together, state.budget):
-        raise BudgetExceeded(_exceeded(state, price, together, purpose))
+    if not state.admits([event], price):
+        raise BudgetExceeded(_exceeded(state, price, purpose))
 
 
 def _reserve(
@@ -312,8 +329,17 @@ def _epsilon(price: Price, delta: float) -> str:
     return f"epsilon {cost(accounting.epsilon(price, delta))}"
 
 
-def _exceeded(state: State, price: Price, together: Price, purpose: str) -> str:
-    budget = state.budget
+def _exceeded(state: State, price: Price, purpose: str) -> str:
+    budget, left = state.budget, state.remaining
+    if price.slack > left.slack:
+        return (
+            f"{purpose!r} needs a failure probability of {cost(price.slack)}, and of the "
+            f"{cost(state.slack)} that data set {state.dataset!r} has for all sampled runs and "
+            f"sealed searches, {allowance(left.slack)} is left; nothing was spent. That sum is "
+            "fixed when a ledger is opened. Ask for a smaller slack, or use full-batch runs, "
+            "which need none."
+        )
+    together = Price(state.spent.mu_squared + price.mu_squared, state.slack)
     return (
         f"reserving {_epsilon(price, budget.delta)} for {purpose!r} would bring data set "
         f"{state.dataset!r} to {_epsilon(together, budget.delta)}; the budget is epsilon "

@@ -19,7 +19,7 @@ import numpy as np
 
 from dptune import accounting
 from dptune._course import Course, Progress, Watch, read_census
-from dptune._outline import Outline
+from dptune._outline import Outline, is_final
 from dptune._payments import Payments
 from dptune._statement import hopelessness, state
 from dptune.artifacts import RunFolder
@@ -239,6 +239,7 @@ def outline(data: Data, config: Config) -> Outline:
         outputs=data.outputs,
         has_classes=bool(data.classes),
         reused=bool(config.reuse),
+        set_aside=_set_aside(config),
     )
     if planned.holds_out and planned.samples:
         raise InvalidInput(
@@ -253,21 +254,22 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     """What a study would pay for and promise. Spends nothing and writes nothing."""
     planned = outline(data, config)
     events = [event for _, event in planned.payments]
-    spent = planned.price
+    searched = None
     others = _must_fit(planned, data) if config.ledger else 0
     counted, scored = planned.schedule.census is not None, bool(planned.schedule.compared)
     if config.reuse:
         earlier = _Earlier.read(config, data)
-        events, spent = [*earlier.events, *events], total([earlier.spent, spent])
+        events, searched = [*earlier.events, *events], earlier.price
         counted, scored = earlier.census is not None, True
     caveats = ("a plan: true of a study that is run exactly like this", *hopelessness(planned))
     return planned, state(
         planned,
         data,
         events,
-        spent,
+        planned.price,
         others,
         caveats,
+        searched=searched,
         centred=planned.mean is not None,
         counted=counted,
         scored=scored,
@@ -280,9 +282,7 @@ def _must_fit(planned: Outline, data: Data) -> int:
     ledger = Ledger.open(planned.config.ledger)
     ledger.must_know(data.fingerprint)
     now = ledger.state()
-    events = [*now.events, *(event for _, event in planned.payments)]
-    together = total([*(payment.price for payment in now.counted), spent])
-    if not accounting.fits(events, together, now.budget):
+    if not now.admits([event for _, event in planned.payments], spent):
         raise BudgetExceeded(
             f"the study needs epsilon {cost(accounting.epsilon(spent, budget.delta))} at delta "
             f"{budget.delta:g}; {ledger.address} has enough left for one full-batch run of epsilon "
@@ -290,6 +290,15 @@ def _must_fit(planned: Outline, data: Data) -> int:
             "spent. Ask for less."
         )
     return len(now.counted)
+
+
+def _set_aside(config: Config) -> float:
+    """As large a part of the study's delta as the ledger it names keeps of its own, so that a study
+    with all of a ledger's budget fits in; a ledger of the study's own keeps what it needs."""
+    if not config.ledger:
+        return 0.0
+    now = Ledger.open(config.ledger).state()
+    return config.budget.delta * (now.opened_slack or 0.0) / now.changes[0].budget.delta
 
 
 def _begin(
@@ -315,6 +324,7 @@ def _begin(
                 config.budget,
                 dataset=data.name,
                 fingerprint=data.fingerprint,
+                slack=planned.price.slack,
             )
             written.append(_OWN_LEDGER)
         folder.write_environment(config.device)
@@ -366,10 +376,9 @@ def _run(
             folder.write_trials(trials)
         fitted, final = course.final_run(trials, preprocessing, census)
     payments.give_back()  # scores of trials that were lost
-    events, spent, others = payments.events(), payments.spent(), payments.others()
+    events, others = payments.events(), payments.others()
     if earlier is not None:
-        events, spent = [*earlier.events, *events], total([earlier.spent, spent])
-        others -= len(earlier.events)
+        events, others = [*earlier.events, *events], others - len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
     centred = preprocessing.center is not None
     losses = _losses(planned, trials, census, centred)
@@ -383,9 +392,10 @@ def _run(
             planned,
             data,
             events,
-            spent,
+            payments.spent(),
             others,
             notes,
+            searched=earlier.price if earlier else None,
             centred=centred,
             counted=census is not None,
             scored=any(trial.score is not None for trial in trials),
@@ -441,7 +451,7 @@ class _Earlier:
     trials: tuple[Trial, ...]
     census: Census | None
     events: tuple[Event, ...]
-    spent: Price
+    price: Price  # as it was planned: what was spent in the end depends on outputs
 
     @staticmethod
     def read(config: Config, data: Data) -> "_Earlier":
@@ -465,12 +475,14 @@ class _Earlier:
                     f"the {name} in {config.reuse} is {found}, this study asks for {asked}; reuse "
                     "it with the same options."
                 )
+        planned = outline(data, replace(theirs, ledger=config.ledger))
+        search = [planned.price_of(e) for label, e in planned.payments if not is_final(label)]
         paid = Payments(Ledger.open(config.ledger), theirs.study, data.fingerprint)
         return _Earlier(
             trials=tuple(folder.read_trials()),
             census=read_census(folder),
-            events=tuple(paid.events(but="final run")),
-            spent=paid.spent(but="final run"),
+            events=tuple(paid.events(but=is_final)),
+            price=total(search),
         )
 
 

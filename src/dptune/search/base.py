@@ -32,6 +32,7 @@ class Facts:
     columns: int
     outputs: int
     unit_rows: bool  # every row has length 1, by construction
+    has_classes: bool = True
 
 
 @dataclass(frozen=True)
@@ -156,18 +157,20 @@ def schedule(
     *,
     aside: float = 0.0,
     slack: float = 0.0,
+    set_aside: float = 0.0,
     searched: bool = False,
 ) -> Schedule:
     """What each part of a study costs whose search is not sealed: fixed now, whatever the trials
     will show.
 
     `aside` is mu^2 that something else needs first (a private mean), `slack` the failure
-    probability of every run. `searched`: the search is done and paid for, only the final run is
-    left.
+    probability of every run, `set_aside` how much of delta a ledger keeps for such failures at
+    least. `searched`: the search is done and paid for, only the final run is left.
     """
     sweeps = () if searched else method.sweeps(budget, facts)
     finalists = method.finalists
-    everything = budget.mu_squared((finalists + sum(sweep.trials for sweep in sweeps)) * slack)
+    failures = (finalists + sum(sweep.trials for sweep in sweeps)) * slack
+    everything = budget.mu_squared(max(failures, set_aside))
     sharing = sum(sweep.trials > 1 for sweep in sweeps) + (finalists > 1)
     priced = tuple(_scored(sweep, score, everything, sharing) for sweep in sweeps)
     counted = method.wants_census and not searched
@@ -205,8 +208,11 @@ def _price(sweep: Stage, score: Score) -> float:
     return max(trials, scores) if isinstance(score, HeldOutScore) else trials + scores
 
 
-def _census(everything: float, facts: Facts) -> NoisyCount:
-    histograms = 1 if facts.unit_rows else 2
+def _census(everything: float, facts: Facts) -> NoisyCount | None:
+    """Counts by class and by length, where there is anything to count."""
+    histograms = facts.has_classes + (not facts.unit_rows)
+    if not histograms:
+        return None
     noise = math.sqrt(histograms / (CENSUS_SHARE * everything))
     return NoisyCount(counts=histograms, noise=noise)
 
