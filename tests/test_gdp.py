@@ -237,3 +237,38 @@ def test_the_corners_of_its_range_work() -> None:
             mu = gdp.mu_from_epsilon(epsilon, delta)
             assert exact_delta(mu, epsilon) <= delta
             assert gdp.epsilon_from_mu(mu, delta) == pytest.approx(epsilon, rel=1e-6, abs=1e-9)
+
+
+@given(mu=st.floats(0.01, 5), epsilon=st.floats(0.01, 20))
+def test_how_often_the_odds_go_beyond_epsilon_is_exact_for_one_gaussian(
+    mu: float, epsilon: float
+) -> None:
+    where = mpmath.mpf(epsilon) / mu + mpmath.mpf(mu) / 2  # there the densities' ratio is e^epsilon
+    truth = mpmath.ncdf(mu - where)
+    assume(truth > 1e-300)
+    found = gdp.gaussian_exceedance(mu, epsilon)
+    assert truth <= found <= truth * (1 + mpmath.mpf("1e-9"))
+    assert found > gdp.delta_from_mu(mu, epsilon) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("slack", [0.0, 1e-6])
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.268, 1.0), (0.0325, 0.1), (1.666, 8.0), (3.0, 2.0)])
+def test_nothing_of_the_same_mu_goes_beyond_epsilon_more_often(
+    mu: float, epsilon: float, slack: float
+) -> None:
+    """The worst mechanism has one output for all of it, on the curve of mu; a run that stops as
+    soon as the odds are bad lies between it and one Gaussian."""
+    found = gdp.largest_exceedance(mu, epsilon, slack)
+    keep = 1 - mpmath.mpf(slack)
+
+    def above_the_curve(log_p: mpmath.mpf) -> mpmath.mpf:
+        alarm = mpmath.exp(log_p - epsilon) / keep
+        quantile = -mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * alarm)
+        return mpmath.exp(log_p) - slack - keep * mpmath.ncdf(quantile + mu)
+
+    worst = mpmath.exp(mpmath.findroot(above_the_curve, mpmath.log(found)))
+    assert worst <= found <= worst * (1 + mpmath.mpf("1e-3"))
+    if not slack:
+        stopped = gdp.gaussian_exceedance(mu, epsilon)
+        stopped += math.exp(epsilon) * float(mpmath.ncdf(-mu / 2 - epsilon / mu))
+        assert gdp.gaussian_exceedance(mu, epsilon) < stopped < found

@@ -144,6 +144,15 @@ def test_a_guarantee_says_everything_as_json() -> None:
     assert plain["releases"] == ["the final model", "the settings"]
 
 
+def test_delta_is_not_called_the_probability_that_epsilon_fails() -> None:
+    """Of a Gaussian release that is 16 times as large, and the statement says so."""
+    exact = dataclasses.replace(GUARANTEE, epsilon=1.0, mu=Budget(1.0, 1e-5).mu, slack=0.0)
+    (words,) = [sentence for heading, sentence in exact.sections() if heading == "In plain words"]
+    assert "more than 2.72 times as likely plus 1e-05." in words
+    assert "with probability 0.000414 at most (0.000162 for a single Gaussian release)" in words
+    assert "except with probability" not in exact.in_words()
+
+
 def test_the_statement_never_rounds_delta_down() -> None:
     words = dataclasses.replace(GUARANTEE, delta=1.000004e-5, slack=1.2345e-7).in_words()
     assert "1.000004e-05)-differential" in words

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr, ndtri
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from dptune import _validate
 
@@ -109,6 +109,33 @@ def mu_from_epsilon(epsilon: float, delta: float) -> float:
     while log_delta(mu, epsilon) > target:
         mu *= 1.0 - 4e-16
     return mu
+
+
+def gaussian_exceedance(mu: float, epsilon: float) -> float:
+    """How likely it is that one Gaussian release of strength mu moves the odds on a row by more
+    than exp(epsilon): its privacy loss is N(mu^2/2, mu^2). Rounded up; well above delta(epsilon),
+    which counts such outputs only by how far they go beyond."""
+    if mu == 0.0:
+        return 0.0
+    chance = math.exp(float(log_ndtr(mu / 2.0 - epsilon / mu)) + LOG_MARGIN)
+    return min(1.0, max(chance, sys.float_info.min))
+
+
+def largest_exceedance(mu: float, epsilon: float, slack: float = 0.0) -> float:
+    """The same for anything at all that is mu-GDP outside a failure of probability `slack`.
+
+    The outputs that move the odds so far have a probability p with the row and q < p / exp(epsilon)
+    without it. They are a test, so p <= slack + (1 - slack) Phi(PhiInv(q / (1 - slack)) + mu). The
+    right side grows with q, so from p <= 1 on every bound on p gives another; in the limit the
+    largest p that a mechanism can have.
+    """
+    bound, previous = 1.0, math.inf
+    while bound < previous * (1.0 - 1e-6):
+        previous = bound
+        alarm = min(1.0, bound * math.exp(-epsilon) / (1.0 - slack))
+        alarm = max(alarm, sys.float_info.min)  # what underflows is still not zero
+        bound = slack + (1.0 - slack) * float(ndtr(ndtri(alarm) + mu)) * (1.0 + 1e-9)
+    return min(bound, 1.0)
 
 
 def compose(mus: Iterable[float]) -> float:

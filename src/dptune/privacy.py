@@ -396,9 +396,23 @@ class Guarantee:
             return "so large an epsilon protects nobody in any provable way"
         factor = rounding.cost(math.exp(self.epsilon), 2)
         return (
-            "whatever is released moves the odds that a given row was in the data by at most a "
-            f"factor of {factor}, except with probability {self.delta!r}; somebody with several "
-            "rows is protected less"
+            "nothing that anybody may conclude from what is released is, because of any given row, "
+            f"more than {factor} times as likely plus {self.delta!r}{self._how_often()}; somebody "
+            "with several rows is protected less"
+        )
+
+    def _how_often(self) -> str:
+        """How likely the odds on a row move further than that. Far more likely than delta."""
+        if not self.mu <= gdp.LARGEST_MU or self.slack >= 0.5:
+            return ""
+        at_most = gdp.largest_exceedance(self.mu, self.epsilon, self.slack)
+        exact = ""
+        if not self.slack and not self._in_company():
+            gaussian = rounding.cost(gdp.gaussian_exceedance(self.mu, self.epsilon), 2)
+            exact = f" ({gaussian} for a single Gaussian release)"
+        return (
+            ". The odds that the row was in the data move by more than that factor with "
+            f"probability {rounding.cost(at_most, 2)} at most{exact}"
         )
 
     def in_words(self) -> str:
