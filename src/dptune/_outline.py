@@ -86,13 +86,29 @@ class Outline:
         return rate is not None
 
     @cached_property
+    def fixed(self) -> bool:
+        """Whether steps, rates and noise of every run are known now, so that sampled runs can be
+        composed directly. A ledger that others pay from cannot know that of all it pays for."""
+        search = self.config.search
+        return (
+            self.recipe.sampling_rate is not None
+            and getattr(search, "sampling_rate", None) is None
+            and search.sealing is None
+            and search.fixed_steps(self.config.space) is not None
+            and not self.config.ledger
+        )
+
+    @cached_property
     def space(self) -> Space:
         """Where the search looks. Sealed trials must cost the same whatever they draw, so where
         they sample rows they all take the most steps."""
         space = self.config.space
-        if self.config.search.sealing is None or self.recipe.sampling_rate is None:
-            return space
-        return replace(space, steps=(space.steps[1], space.steps[1]))
+        steps: int | None = None
+        if self.fixed:
+            steps = self.config.search.fixed_steps(space)
+        elif self.config.search.sealing and self.recipe.sampling_rate is not None:
+            steps = space.steps[1]
+        return space if steps is None else replace(space, steps=(steps, steps))
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -162,12 +178,8 @@ class Outline:
             listed.append(("private mean", self.mean))
         if self.schedule.census:
             listed.append(("census", self.schedule.census))
-        _, highest = getattr(self.config.search, "sampling_rate", None) or (None, None)
-        longest = Setting(
-            self.config.space.learning_rate[0], self.config.space.steps[1], sampling_rate=highest
-        )
         for sweep, numbers in self.sweeps():
-            run = self._calibrated(longest, sweep.mu_squared).event
+            run = self._longest(sweep)
             if self.holds_out and sweep.score:
                 listed.append((sweep.name, side_by_side([run] * sweep.trials, sweep.score)))
                 continue
@@ -175,14 +187,54 @@ class Outline:
             if sweep.score:
                 listed.append((scores_label(sweep), sweep.score))
         if self.schedule.final.trials == 1:
-            leg = self._calibrated(longest, self.schedule.final.mu_squared / self.legs).event
+            leg = self._longest(self._leg)
             listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
         return tuple(listed)
+
+    def _longest(self, stage: Stage) -> Event:
+        """A run of `stage` at the most steps and the highest rate."""
+        _, highest = getattr(self.config.search, "sampling_rate", None) or (None, None)
+        rate, steps = self.space.learning_rate[0], self.space.steps[1]
+        setting = Setting(rate, steps, sampling_rate=highest)
+        if self.fixed:
+            return self.plan(setting, stage).event
+        return self._calibrated(setting, stage.mu_squared).event
+
+    @cached_property
+    def _leg(self) -> Stage:
+        final = self.schedule.final
+        return replace(final, mu_squared=final.mu_squared / self.legs)
+
+    @cached_property
+    def _final_noise(self) -> float:
+        """Of the final runs where all is fixed: what the whole budget allows beside the rest."""
+        planned, recipe, final = self.schedule, self.recipe, self.schedule.final
+        assert recipe.sampling_rate is not None
+        beside: list[Event] = [event for event in (self.mean, planned.census) if event]
+        beside += [stage.score for stage in planned.compared if stage.score]
+        for sweep in planned.sweeps:
+            beside += [self._longest(sweep)] * sweep.trials
+        return accounting.calibrate_direct(
+            epsilon=self.config.budget.epsilon,
+            delta=self.config.budget.delta,
+            steps=self.space.steps[1],
+            sampling_rate=recipe.sampling_rate,
+            beside=beside,
+            runs=final.trials,
+        ).noise_multiplier
 
     @cached_property
     def price(self) -> Price:
         """Of all payments."""
         return total(self.price_of(event) for _, event in self.payments)
+
+    @property
+    def epsilon(self) -> float:
+        """Of all payments, at the budget's delta."""
+        events, delta = [event for _, event in self.payments], self.config.budget.delta
+        if self.fixed:
+            return accounting.direct_epsilon(events, delta)
+        return accounting.epsilon_of(events, self.price, delta)
 
     def price_of(self, event: Event) -> Price:
         """Of one event, outside the study's failure probability where it needs one."""
@@ -190,10 +242,13 @@ class Outline:
 
     def plan(self, setting: Setting, stage: Stage, rows: int | None = None) -> TrainPlan:
         """A run of `stage` with this setting; `rows` where it sees only a part of them."""
-        # Calibration comes below its target by more or less, depending on the steps, and a payment
-        # is never exchanged for a dearer one.
-        room = _ROOM_IF_SAMPLED if self.samples else _ROOM
-        plan = self._calibrated(setting, stage.mu_squared * (1 - room))
+        if self.fixed and stage.name == self.schedule.final.name:
+            plan = replace(draft(self.recipe, setting), noise_multiplier=self._final_noise)
+        else:
+            # Calibration comes below its target by more or less, depending on the steps, and a
+            # payment is never exchanged for a dearer one.
+            room = _ROOM_IF_SAMPLED if self.samples else _ROOM
+            plan = self._calibrated(setting, stage.mu_squared * (1 - room))
         return plan if rows is None else replace(plan, rows=rows)
 
     def sealed_plan(self, setting: Setting) -> TrainPlan:
@@ -211,13 +266,10 @@ class Outline:
 
     def leg_plans(self, setting: Setting) -> list[TrainPlan]:
         """The final run cut into legs of equal price; only the last takes free steps."""
-        leg_stage = replace(
-            self.schedule.final, mu_squared=self.schedule.final.mu_squared / self.legs
-        )
         plans = []
         for leg in range(self.legs):
             start, end = (setting.steps * part // self.legs for part in (leg, leg + 1))
-            plan = self.plan(replace(setting, steps=end - start), leg_stage)
+            plan = self.plan(replace(setting, steps=end - start), self._leg)
             plans.append(plan if leg == self.legs - 1 else replace(plan, free_steps=0))
         return plans
 

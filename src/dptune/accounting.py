@@ -460,10 +460,16 @@ def calibrate_sealed(
 
 
 def calibrate_direct(
-    *, epsilon: float, delta: float, steps: int, sampling_rate: float, beside: Sequence[Event] = ()
+    *,
+    epsilon: float,
+    delta: float,
+    steps: int,
+    sampling_rate: float,
+    beside: Sequence[Event] = (),
+    runs: int = 1,
 ) -> SampledRun:
-    """The sampled run with the least noise such that it and the events `beside` it fit in
-    (epsilon, delta) by direct composition."""
+    """The sampled run with the least noise such that `runs` of it and the events `beside` them fit
+    in (epsilon, delta) by direct composition."""
     epsilon = _validate.positive(epsilon=epsilon, at_most=gdp.LARGEST_EPSILON)
     run = _sampled_at(steps, sampling_rate)
     others = direct_epsilon(beside, delta) if beside else 0.0
@@ -472,10 +478,12 @@ def calibrate_direct(
             f"the other events alone cost epsilon {others:.4f} of {epsilon:g}; nothing is left for "
             "this run."
         )
-    guess = central_limit_noise(gdp.mu_from_epsilon(epsilon, delta), steps, sampling_rate)
-    return run(
-        _least_noise(lambda noise: direct_epsilon([*beside, run(noise)], delta), epsilon, guess)
-    )
+    guess = central_limit_noise(gdp.mu_from_epsilon(epsilon, delta), runs * steps, sampling_rate)
+
+    def cost(noise: float) -> float:
+        return direct_epsilon([*beside, *[run(noise)] * runs], delta)
+
+    return run(_least_noise(cost, epsilon, guess))
 
 
 def guarantee(
@@ -682,12 +690,15 @@ def _step(run: SampledRun) -> sampled.Step:
 
 
 def _steps_and_gaussian(events: Iterable[Event]) -> tuple[list[sampled.Step], float]:
-    steps, squares = [], []
+    alike: dict[SampledRun, int] = {}  # runs of the same step are one run of more
+    squares = []
     for part in _flatten(events):
         if isinstance(part, SampledRun):
-            steps.append(_step(part))
+            step = replace(part, steps=1)
+            alike[step] = alike.get(step, 0) + part.steps
         else:
             squares.append(_gaussian_mu_squared(part))
+    steps = [_step(replace(step, steps=count)) for step, count in alike.items()]
     return steps, math.sqrt(math.fsum(squares)) * (1 + 4e-16)
 
 

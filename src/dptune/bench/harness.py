@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from dptune import accounting
 from dptune._measure import compare, take_census
 from dptune._outline import Outline
 from dptune._sealed_run import SealedRun
@@ -62,9 +61,7 @@ def run_method(
     models, plans = zip(*ended, strict=True)
     right = tested(engine, task, models)
     seconds = perf_counter() - began
-    spent = accounting.epsilon_of(
-        [event for _, event in outlines[0].payments], outlines[0].price, budget.delta
-    )
+    spent = outlines[0].epsilon
     return Outcome(
         task=task.name,
         method=name,

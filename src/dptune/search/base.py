@@ -137,6 +137,12 @@ class SearchMethod:
         methods whose trials are all paid for and may be shown."""
         return None
 
+    def fixed_steps(self, space: Space) -> int | None:
+        """The one number of steps that all runs take, where the method can do with one; sampled
+        runs are then priced together, and tighter."""
+        least, most = space.steps
+        return most if least == most else None
+
     def must_fit(self, space: Space) -> None:
         """Refuse a space in which the method makes no sense."""
 

@@ -30,6 +30,10 @@ class LinearScaling(SearchMethod):
     name: ClassVar[str] = "linear-scaling"
     wants_census: ClassVar[bool] = True
 
+    def fixed_steps(self, space: Space) -> int:
+        """The most: a total step size is looked for, and fewer steps seldom help."""
+        return space.steps[1]
+
     def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
         return (Stage("sweep", len(OFFSETS), TRIAL_SHARE * budget.mu_squared()),)
 

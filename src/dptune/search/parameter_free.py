@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dptune import _validate
 from dptune.search.base import SearchMethod, Situation, Stage
-from dptune.search.space import Setting
+from dptune.search.space import Setting, Space
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,12 @@ class Wosm(SearchMethod):
         if self.steps is not None:
             _validate.store(self, steps=_validate.whole(1, steps=self.steps))
 
+    def fixed_steps(self, space: Space) -> int:
+        least, most = space.steps
+        return self.steps or min(max(100, least), most)
+
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
-        least, most = situation.space.steps
-        steps = self.steps or min(max(100, least), most)
-        return [Setting(self.learning_rate, steps)]
+        return [Setting(self.learning_rate, self.fixed_steps(situation.space))]
 
 
 @dataclass(frozen=True)
@@ -46,5 +48,8 @@ class OneStep(SearchMethod):
     def __post_init__(self) -> None:
         _validate.store(self, learning_rate=_validate.positive(learning_rate=self.learning_rate))
 
+    def fixed_steps(self, space: Space) -> int:
+        return 1
+
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
-        return [Setting(self.learning_rate, 1)]
+        return [Setting(self.learning_rate, self.fixed_steps(situation.space))]

@@ -6,7 +6,7 @@ from typing import ClassVar
 from dptune import _validate
 from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.law import displacement
-from dptune.search.space import Setting
+from dptune.search.space import Setting, Space
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,10 @@ class UnitNoise(SearchMethod):
 
     def __post_init__(self) -> None:
         _validate.store(self, noise=_validate.positive(noise=self.noise))
+
+    def fixed_steps(self, space: Space) -> int:
+        """The most: a total step size is given, and fewer steps seldom help."""
+        return space.steps[1]
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         moved = displacement(self.noise, stage.mu, situation.recipe)
