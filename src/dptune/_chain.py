@@ -122,6 +122,7 @@ class State:
 
     dataset: str
     opened_slack: float | None  # None in ledgers that were opened before it was fixed
+    scheduled: int  # how many of the first payments were fixed together, before any of them ran
     hashes: tuple[str, ...]  # of all entries, in order
     changes: tuple[BudgetChange, ...]
     versions: tuple[Version, ...]
@@ -179,10 +180,19 @@ class State:
         return replace(self, opened_slack=self.slack, payments=others)
 
     @property
+    def fixed(self) -> bool:
+        """Whether everything that was ever paid for was fixed before the first output was seen, so
+        that privacy losses may be composed directly."""
+        return 0 < self.scheduled == len(self.payments)
+
+    @property
     def spent_epsilon(self) -> float:
         """At the budget's delta. What was granted fits in the budget, so this does not exceed it
         by a rounding either."""
-        spent = accounting.epsilon_of(self.events, self.charged, self.budget.delta)
+        delta = self.budget.delta
+        if self.fixed:
+            return min(accounting.direct_epsilon(self.events, delta), self.budget.epsilon)
+        spent = accounting.epsilon_of(self.events, self.charged, delta)
         return min(spent, self.budget.epsilon)
 
     @property
@@ -206,6 +216,7 @@ class State:
             self.events,
             self.budget.delta,
             spent=self.charged,
+            adaptive=not self.fixed,
             covers_search=None,
             covers_selection=None,
             releases=("the outputs of all payments that count",) if self.counted else (),
@@ -294,6 +305,8 @@ class Replay:
     key: bytes = b""
     dataset: str = ""
     opened_slack: float | None = None
+    scheduled: int = 0
+    expected: int = 0  # reservations of the schedule that must follow
     changes: list[BudgetChange] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     fingerprints: set[str] = field(default_factory=set)
@@ -311,10 +324,18 @@ class Replay:
         """A plain hash of private rows is a release; under a secret key it is not."""
         return hmac.new(self.key, fingerprint.encode(), "sha256").hexdigest()
 
+    def must_stay(self, payment: Payment) -> bool:
+        """Whether `payment` is of a schedule that has begun. It was admitted as a whole: what
+        became free by leaving out a part could not be spent on anything else."""
+        schedule = list(self.payments.values())[: self.scheduled]
+        begun = any(other.state in ("started", "committed") for other in schedule)
+        return payment.number <= self.scheduled and begun
+
     def state(self) -> State:
         return State(
             dataset=self.dataset,
             opened_slack=self.opened_slack,
+            scheduled=self.scheduled,
             hashes=tuple(self.hashes),
             changes=tuple(self.changes),
             versions=tuple(self.versions),
@@ -330,6 +351,9 @@ class Replay:
         _require(entry["hash"] == _hash(entry), "was changed after it was written")
         kind, number, time = entry["kind"], entry["number"], entry["time"]
         _require((kind == "open") == (number == 1), "opens the ledger twice")
+        if self.expected:
+            _require(kind == "reserve", "stands where a schedule goes on")
+            self.expected -= 1
         if self.exchanging is not None:
             _require(kind == "reserve", f"stands where payment {self.exchanging.number} goes on")
         match kind:
@@ -348,6 +372,9 @@ class Replay:
             case "declare":
                 self.fingerprints.add(entry["fingerprint"])
                 self.versions.append(Version(time, entry["text"]))
+            case "schedule":
+                _require(not self.payments, "fixes a schedule after the first payment")
+                self.scheduled = self.expected = json.loads(entry["event"])["payments"]
             case "reserve":
                 payment_number = self.next_payment
                 _require(entry["payment"] == payment_number, "numbers its payment wrongly")
@@ -382,6 +409,10 @@ class Replay:
         _require(
             payment.state in allowed,
             f"is a {kind} of payment {payment.number}, which is {payment.state} already",
+        )
+        _require(
+            kind not in ("void", "exchange") or not self.must_stay(payment),
+            f"is a {kind} of payment {payment.number}, whose schedule has begun",
         )
         payment = replace(payment, state=state)
         if kind != "start":
@@ -426,6 +457,7 @@ def replay(connection: sa.Connection, address: str) -> Replay:
             replayed.take(row._asdict())
         ends = connection.execute(sa.select(head.c.number, head.c.hash)).all()
         _require(replayed.exchanging is None, "exchanges a payment for none")
+        _require(not replayed.expected, "ends a schedule too early")
         state = replayed.state()
         _require([tuple(end) for end in ends] == [(state.entries, state.head)], "is not the last")
     except (KeyError, TypeError, ValueError, _Broken, DptuneError) as error:
