@@ -74,8 +74,10 @@ def test_features_come_in_many_forms(features: Any) -> None:
         ([0, 1, 0], (0, 1)),
         ([7, -2, 7], (-2, 7)),
         (np.array([3, 5, 3], dtype=np.uint8), (3, 5)),
-        ([1.0, 2.0, 1.0], (1, 2)),
-        ([1, 2.0, 1], (1, 2)),
+        ([1.0, 2.0, 1.0], (1.0, 2.0)),
+        ([1, 2.0, 1], (1.0, 2.0)),
+        (torch.tensor([1.0, 0.0, 1.0]), (0.0, 1.0)),
+        (pd.Series([4.0, 5.0, 4.0]), (4.0, 5.0)),
         (["no", "yes", "no"], ("no", "yes")),
         (np.array(["b", "a", "b"]), ("a", "b")),
         ([True, False, True], (False, True)),
@@ -143,6 +145,7 @@ def test_the_fingerprint_is_that_of_the_arrays_or_the_one_given() -> None:
     assert make(fingerprint="abc").fingerprint == "abc"
     assert make(features=FEATURES + 1).fingerprint != make().fingerprint
     assert make([0, 1, 1]).fingerprint != make().fingerprint
+    assert make([0.0, 1.0, 0.0]).fingerprint == make().fingerprint  # as ledgers have known them
 
 
 def test_repr_shows_public_facts_only() -> None:

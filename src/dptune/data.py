@@ -98,7 +98,7 @@ class Data:
                 self._parts[which] = self._pair(pair, which)
         if fingerprint is not None:
             _validate.text(fingerprint=fingerprint)
-        self.fingerprint = fingerprint or fingerprint_arrays(table, found)
+        self.fingerprint = fingerprint or _fingerprint(table, found, task)
         self._built = _Cache()
 
     @staticmethod
@@ -277,12 +277,12 @@ class Data:
 def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
     """Labels as names, from their numbers."""
     labels = as_class_labels(numbers, "the labels")
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(names):
+    if labels.dtype.kind not in "iuf" or labels.min() < 0 or labels.max() >= len(names):
         raise InvalidInput(
             f"{len(names)} classes have names, so labels must be numbers from 0 to "
             f"{len(names) - 1}; found others."
         )
-    named: NDArray[Any] = np.asarray(names, dtype=str)[labels]
+    named: NDArray[Any] = np.asarray(names, dtype=str)[labels.astype(np.int64)]
     return named
 
 
@@ -304,6 +304,12 @@ def _must_fit(labels: NDArray[Any], features: NDArray[Any], what: str) -> None:
         raise InvalidInput(
             f"{what} are {len(labels)} for {len(features)} rows of features; each row needs one."
         )
+
+
+def _fingerprint(features: NDArray[Any], labels: NDArray[Any], task: str) -> str:
+    """Classes given as floats count as whole numbers: ledgers have known them so."""
+    whole = task == "classes" and labels.dtype.kind == "f"
+    return fingerprint_arrays(features, labels.astype(np.int64) if whole else labels)
 
 
 def _origin(declared: object) -> str:
