@@ -234,13 +234,46 @@ def test_an_npz_with_scale_is_tuned_and_predicted(run: Run) -> None:
     features = random.integers(-9, 9, (200, 4)).astype(np.int8)
     labels = (features[:, 0] > 0).astype(np.int64)
     scale = np.full(4, 0.5, dtype=np.float32)
-    np.savez("n.npz", X_train=features, y_train=labels, X_test=features[:50], scale=scale,
+    np.savez("n.npz", X_train=features[50:], y_train=labels[50:], X_test=features[:50], scale=scale,
              y_test=labels[:50])  # fmt: skip
-    told = as_json(run("tune", "--data", "n.npz", "--config", "quick.toml", "--out", "r", "--json"))
-    assert told["test_rows"] == 50
+    asked = ("tune", "--data", "n.npz", "--config", "quick.toml", "--test", "n.npz", "--json")
+    assert as_json(run(*asked, "--out", "r"))["test_rows"] == 50
     assert run("predict", "r", "--data", "n.npz", "-o", "p.csv")[0] == 0
     shown = [int(line) for line in Path("p.csv").read_text().split()[1:]]
     assert shown == dptune.load("r").predict(features[:50] * scale).tolist()
+
+
+def test_test_rows_that_nobody_asked_for_stay_unused_and_are_pointed_out(run: Run) -> None:
+    features = np.random.default_rng(1).normal(size=(200, 4))
+    labels = (features[:, 0] > 0).astype(np.int64)
+    np.savez("n.npz", X_train=features[50:], y_train=labels[50:], X_test=features[:50],
+             y_test=labels[:50])  # fmt: skip
+    asked = ("tune", "--data", "n.npz", "--config", "quick.toml")
+    told = run(*asked, "--out", "r", "--json")
+    assert (as_json(told)["test_accuracy"], as_json(told)["test_rows"]) == (None, 0)
+    (line,) = (line for line in told[2].splitlines() if "test rows, which stay unused" in line)
+    assert line.endswith(f"--test {Path('n.npz').absolute()}.")
+    assert "test rows" not in Path("r/guarantee.txt").read_text()
+    _, out, err = run(*asked, "--test", "n.npz", "--dry-run")
+    assert "the test rows" in one_line(out) and "unused" not in err
+
+
+def test_nobody_s_value_is_released_with_a_model_of_values(run: Run) -> None:
+    draws = np.random.default_rng(0)
+    ages, salaries = draws.uniform(-1, 1, 200), draws.uniform(20_000, 90_000, 200)
+    salaries[17] = 987_654
+    lines = [f"{age},{salary}" for age, salary in zip(ages, salaries, strict=True)]
+    Path("pay.csv").write_text("\n".join(["age,label", *lines]))
+    task = '[data]\nsource = "pay.csv"\ntask = "values"\n'
+    Path("pay.toml").write_text(task)
+    code, out, err = run("tune", "--config", "pay.toml", "--out", "r")
+    assert (code, out, "target_range = [LOW, HIGH]" in err) == (2, "", True)
+    assert "987" not in err and not Path("r").exists()
+    Path("pay.toml").write_text(f"{task}target_range = [0, 100000]\n[space]\nsteps = [5, 10]\n")
+    told = as_json(run("tune", "--config", "pay.toml", "--out", "r", "--json"))
+    written = [path for path in Path("r").rglob("*") if path.is_file()]
+    assert len(written) > 5 and "0 to 100000" in json.dumps(told)
+    assert not any(b"987654" in path.read_bytes() for path in written)
 
 
 @pytest.mark.parametrize("method", ["paper-line", "random-search"])
@@ -300,6 +333,8 @@ BAD = {
     "no public rows": (*TUNE, "--score", "public"),
     "public rows that are private": (*TUNE, "--score", "public", "--public", "ill.csv"),
     "test rows that are private": (*TUNE, "--test", "ill.csv"),
+    "test rows that are private, reordered": (*TUNE, "--test", "turned.csv"),
+    "public rows that are private, reordered": (*TUNE, "--public", "turned.csv"),
     "no such method": (*TUNE, "--method", "luck"),
     "no such ledger": (*TUNE, "--ledger", "gone.db"),
     "a ledger of other data": ("tune", "--data", "other.csv", "--ledger", "l.db"),
@@ -323,6 +358,8 @@ def test_bad_input_costs_nothing_and_leaves_nothing(arguments: tuple[str, ...], 
     Path("one.csv").write_text("f,label\n1,a\n2,a\n")
     Path("nan.csv").write_text("f,label\n1,a\nnan,b\n")
     Path("other.csv").write_text("f,label\n1,a\n2,b\n")
+    head, *lines = Path("ill.csv").read_text().splitlines()
+    Path("turned.csv").write_text("\n".join([head, *lines[::-1]]))
     Path("torn.npz").write_bytes(b"PK\x03\x04\xff\xfe torn")
     Path("typo.toml").write_text("[budget]\nepsilom = 1\n")
     Path("kind.toml").write_text('[search]\nmethod = "paper-line"\nepsilons = 3\n')
@@ -397,7 +434,8 @@ def test_methods_are_compared_from_the_command_line(
     random = np.random.default_rng(0)
     features = random.normal(size=(300, 5))
     labels = (features[:, 0] > 0).astype(int)
-    np.savez("small.npz", X_train=features, y_train=labels, X_test=features, y_test=labels)
+    np.savez("small.npz", X_train=features[:250], y_train=labels[:250], X_test=features[250:],
+             y_test=labels[250:])  # fmt: skip
     asked = ("bench", "compare", "--data", "small.npz", "--methods", "unit-noise,random-search")
     code, out, _ = run(*asked, "--repeats", "2", "--out", "compared")
     assert (code, "small: epsilon 1 at delta 1e-05" in out) == (0, True)

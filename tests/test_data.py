@@ -74,8 +74,10 @@ def test_features_come_in_many_forms(features: Any) -> None:
         ([0, 1, 0], (0, 1)),
         ([7, -2, 7], (-2, 7)),
         (np.array([3, 5, 3], dtype=np.uint8), (3, 5)),
-        ([1.0, 2.0, 1.0], (1, 2)),
-        ([1, 2.0, 1], (1, 2)),
+        ([1.0, 2.0, 1.0], (1.0, 2.0)),
+        ([1, 2.0, 1], (1.0, 2.0)),
+        (torch.tensor([1.0, 0.0, 1.0]), (0.0, 1.0)),
+        (pd.Series([4.0, 5.0, 4.0]), (4.0, 5.0)),
         (["no", "yes", "no"], ("no", "yes")),
         (np.array(["b", "a", "b"]), ("a", "b")),
         ([True, False, True], (False, True)),
@@ -123,8 +125,6 @@ def test_every_public_fact_says_where_it_comes_from() -> None:
         "the number of columns (2), taken from the data",
         "the classes (3), as declared",
     )
-    values = make([1.5, 2, 8], task="values")
-    assert values.public_facts[-1] == "the range of the target (1.5 to 8), taken from the data"
     values = make([1.5, 2, 8], task="values", target_range=(0, 10))
     assert values.public_facts[-1] == "the range of the target (0 to 10), as declared"
 
@@ -143,11 +143,13 @@ def test_the_fingerprint_is_that_of_the_arrays_or_the_one_given() -> None:
     assert make(fingerprint="abc").fingerprint == "abc"
     assert make(features=FEATURES + 1).fingerprint != make().fingerprint
     assert make([0, 1, 1]).fingerprint != make().fingerprint
+    assert make([0.0, 1.0, 0.0]).fingerprint == make().fingerprint  # as ledgers have known them
 
 
 def test_repr_shows_public_facts_only() -> None:
     assert repr(make(name="mine", rows=1234)) == "Data('mine', 1,234 rows, 2 columns, 2 classes)"
-    assert repr(make([1.5, 2.5, 9.25], task="values")) == "Data('data', 3 rows, 2 columns)"
+    values = make([1.5, 2.5, 9.25], task="values", target_range=(0, 10))
+    assert repr(values) == "Data('data', 3 rows, 2 columns)"
     parts = repr(make()._parts)
     assert "[" not in parts and "array" not in parts
 
@@ -179,6 +181,7 @@ def test_no_public_attribute_holds_rows() -> None:
         "outputs",
         "public_facts",
         "target_range",
+        "unused_test_rows",
     ]
 
 
@@ -190,7 +193,7 @@ def test_rows_are_preprocessed_and_of_the_precision_asked_for() -> None:
 
 
 def test_opening_again_builds_nothing_and_other_ways_of_opening_do() -> None:
-    data, other = make(test=(FEATURES, LABELS)), Preprocessing(unit_rows=False)
+    data, other = make(test=(-FEATURES, LABELS)), Preprocessing(unit_rows=False)
     rows = data.open(PAID, AS_GIVEN)
     assert data.open(PAID, AS_GIVEN) is rows
     assert data.open(PAID, AS_GIVEN, precision="float64") is not rows
@@ -209,7 +212,7 @@ def test_built_rows_are_forgotten_with_their_preprocessing() -> None:
 
 
 def test_data_can_be_sent_to_another_process_without_what_was_built() -> None:
-    data = make(["a", "b", "a"], test=(FEATURES, ["b", "b", "b"]))
+    data = make(["a", "b", "a"], test=(-FEATURES, ["b", "b", "b"]))
     data.open(PAID, AS_GIVEN)
     again = pickle.loads(pickle.dumps(data))
     assert len(again._built) == 0
@@ -316,8 +319,6 @@ def test_values_are_clipped_to_their_range_and_scaled() -> None:
         ([True, False, True], {}, "must be numbers for task='values'"),
         ([1.0, np.nan, 2.0], {}, "missing"),
         ([1.0, np.inf, 2.0], {}, "missing"),
-        ([2, 2, 2], {}, "no range"),
-        ([1e308, -1e308, 0], {}, "no range"),
         ([1, 2, 3], {"target_range": (3, 1)}, "low < high"),
         ([1, 2, 3], {"target_range": (1, np.inf)}, "low < high"),
         ([1, 2, 3], {"target_range": (np.nan, 1)}, "low < high"),
@@ -330,7 +331,17 @@ def test_values_that_cannot_be_scaled_are_refused(
     labels: Any, facts: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        make(labels, task="values", **facts)
+        make(labels, task="values", **{"target_range": (0, 5)} | facts)
+
+
+def test_a_target_s_range_is_declared_and_never_taken_from_the_rows() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        make([31_000.0, 52_000.0, 987_654.0], task="values")
+    message = str(caught.value)
+    assert not re.search(r"\d", message)  # no value of anybody
+    for way in ("[LOW, HIGH] in [data]", "--config", "target_range=(low, high) in Python"):
+        assert way in message
+    assert "never from the rows" in message
 
 
 # What is refused
@@ -405,7 +416,7 @@ def test_labels_that_name_no_classes_are_refused(labels: Any, message: str) -> N
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        ({"classes": [0, 2]}, "hold 1, not among the classes"),
+        ({"classes": [0, 2]}, r"the labels hold others, not among the classes \(0, 2\)"),
         ({"classes": ["0", "1"]}, "not among the classes"),
         ({"classes": [0, 1, 1]}, "different"),
         ({"classes": [0]}, "two or more"),
@@ -450,7 +461,7 @@ def test_the_counts_of_parts_follow_from_the_public_count_alone() -> None:
 
 
 def test_parts_keep_what_is_known_of_the_whole() -> None:
-    data = make(["a", "b", "a"], name="mine", test=(FEATURES, ["b", "a", "a"]), rows=3)
+    data = make(["a", "b", "a"], name="mine", test=(-FEATURES, ["b", "a", "a"]), rows=3)
     rows = data.open(PAID, AS_GIVEN)
     for part in data.held_out(2):
         assert (part.name, part.classes, part.outputs) == ("mine", ("a", "b"), 2)
@@ -518,7 +529,8 @@ def test_an_engine_trains_on_opened_rows(task: str) -> None:
     features = rng.normal(size=(200, 3))
     score = features @ [1.0, -1.0, 0.5]
     labels: Any = np.where(score > 0, "up", "down") if task == "classes" else score
-    data = Data(features, labels, task=task)
+    # Roughly what four deviations of the score are: nothing about these rows.
+    data = Data(features, labels, task=task, target_range=None if task == "classes" else (-6, 6))
     plan = TrainPlan(
         rows=data.count, steps=200, learning_rate=1.0, noise_multiplier=0.0, clip_norm=None
     )

@@ -105,14 +105,14 @@ def test_an_npz_holds_train_test_scale_and_names(tmp_path: Path) -> None:
         scale=np.array([0.5, 2.0], dtype=np.float32),
         classes=np.array(["cat", "dog"]),
     )
-    data = load_data(path)
+    data = load_data(path, test=path)
     assert (data.name, data.classes) == ("cats", ("cat", "dog"))
     assert data.public_facts[-1] == "the classes (2), as declared"
     assert features_of(data) == [[0.5, 4.0], [1.5, 8.0], [2.5, 12.0]]
     assert labels_of(data) == ["cat", "dog", "cat"]
     assert the_test_rows(data) == ([[3.5, 16.0]], ["dog"])
     assert load_data(path, classes=["dog", "cat"]).classes == ("dog", "cat")
-    assert load_data(path, task="values").loss == "squared"
+    assert load_data(path, task="values", target_range=(0, 1)).loss == "squared"
 
 
 def test_an_npz_may_hold_train_rows_only(tmp_path: Path) -> None:
@@ -128,7 +128,6 @@ def test_an_npz_may_hold_train_rows_only(tmp_path: Path) -> None:
     [
         ({"x_train": FEATURES, "y_train": [0, 1, 0]}, "found the arrays x_train, y_train"),
         ({"X_train": FEATURES}, "no labels y_train; found the arrays X_train"),
-        ({"X_train": FEATURES, "y_train": [0, 1, 0], "X_test": FEATURES}, "no labels y_test"),
         ({"X_train": FEATURES, "y_train": [0, 1, 0], "scale": [1.0]}, "one number a column"),
         ({"X_train": FEATURES, "y_train": [0, 1, 0], "scale": 2.0}, "one number a column"),
         ({"X_train": FEATURES, "y_train": [0, 1, 2], "classes": ["a", "b"]}, "from 0 to 1"),
@@ -408,12 +407,14 @@ def test_a_saved_dataset_is_read_in_the_order_of_its_columns(tmp_path: Path) -> 
     np.testing.assert_array_equal(read_features(folder, 4), [[1, 3, 4, 7], [2, 5, 6, 8]])
 
 
-def test_a_saved_dataset_with_splits_brings_its_test_rows(tmp_path: Path) -> None:
+def test_a_saved_dataset_with_splits_brings_test_rows_if_asked(tmp_path: Path) -> None:
     train = datasets.Dataset.from_dict({"x": [[1.0], [2.0], [3.0]], "kind": [0, 1, 0]})
     test = datasets.Dataset.from_dict({"x": [[4.0]], "kind": [1]})
     datasets.DatasetDict(train=train.select([2, 0, 1]), test=test).save_to_disk(tmp_path / "d")
     data = load_data(tmp_path / "d", label="kind")
     assert (features_of(data), labels_of(data)) == ([[3.0], [1.0], [2.0]], [0, 0, 1])
+    assert data.unused_test_rows and not data.has_test_rows
+    data = load_data(tmp_path / "d", label="kind", test=str(tmp_path / "d"))
     assert the_test_rows(data) == ([[4.0]], [1])
     np.testing.assert_array_equal(read_features(tmp_path / "d", 1, "kind"), [[4.0]])
 
@@ -538,9 +539,53 @@ def test_test_and_public_rows_come_from_other_sources(tmp_path: Path) -> None:
 
 def test_a_test_source_goes_before_a_file_s_own_test_rows(tmp_path: Path) -> None:
     arrays = {"X_train": FEATURES, "y_train": [0, 1, 0], "y_test": [0, 1, 0]}
-    source = save_npz(tmp_path / "a.npz", X_test=FEATURES, **arrays)
+    source = save_npz(tmp_path / "a.npz", X_test=FEATURES + 7, **arrays)
     other = save_npz(tmp_path / "b.npz", X_test=FEATURES + 1, **arrays)
-    assert the_test_rows(load_data(source, test=other))[0] == (FEATURES + 1).tolist()
+    data = load_data(source, test=other)
+    assert the_test_rows(data)[0] == (FEATURES + 1).tolist() and not data.unused_test_rows
+
+
+def test_a_file_s_own_test_rows_are_used_only_if_asked_for(tmp_path: Path) -> None:
+    arrays = {"X_train": FEATURES, "y_train": [0, 1, 0], "X_test": -FEATURES}
+    source = save_npz(tmp_path / "a.npz", y_test=[1, 1, 0], **arrays)
+    unasked = load_data(source)
+    assert unasked.unused_test_rows and not unasked.has_test_rows
+    asked = load_data(source, test=source)
+    assert the_test_rows(asked) == ((-FEATURES).tolist(), [1, 1, 0])
+    assert not asked.unused_test_rows
+    assert not load_data("demo").unused_test_rows
+    with pytest.raises(InvalidInput, match="scores on it would leak it"):
+        load_data(source, public=source)
+    unlabelled = save_npz(tmp_path / "b.npz", **arrays)
+    with pytest.raises(InvalidInput, match="no labels y_test"):
+        load_data(unlabelled, test=unlabelled)
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz", "parquet"])
+@pytest.mark.parametrize("which", ["test", "public"])
+def test_a_file_of_private_rows_in_another_form_is_refused(
+    tmp_path: Path, which: str, ending: str
+) -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+    turned, labels = rows[::-1], np.arange(60) % 2
+    source = save_parquet(tmp_path / "p.parquet", a=rows[:, 0], b=rows[:, 1], label=labels)
+    other = tmp_path / f"o.{ending}"
+    if ending == "csv":
+        pd.DataFrame(turned, columns=["a", "b"]).assign(label=labels).to_csv(other, index=False)
+    elif ending == "npz":
+        save_npz(other, X_train=turned, y_train=labels)
+    else:
+        save_parquet(other, a=turned[:, 0], b=turned[:, 1], label=labels)
+    with pytest.raises(InvalidInput, match=f"some {which} rows are private rows"):
+        load_data(source, **{which: other})  # type: ignore[arg-type]
+
+
+def test_test_rows_in_the_private_file_are_compared_too(tmp_path: Path) -> None:
+    rows, labels = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
+    arrays = {"X_train": rows, "y_train": labels, "X_test": rows[20:40], "y_test": labels[20:40]}
+    path = save_npz(tmp_path / "a.npz", **arrays)
+    with pytest.raises(InvalidInput, match="some test rows are private rows"):
+        load_data(path, test=path)
 
 
 @pytest.mark.parametrize("which", ["test", "public"])

@@ -15,11 +15,14 @@ from safetensors import safe_open
 
 import dptune
 from dptune import cli
+from dptune.data import Data
 from dptune.datasets import load_data
 from dptune.errors import InvalidInput
+from dptune.estimator import DPLinearClassifier
 from dptune.predictor import TrainedModel
 from dptune.privacy import Budget
 from dptune.search.space import Space
+from dptune.search.unit_noise import UnitNoise
 from dptune.study import tune
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -62,6 +65,17 @@ def logits(model: TrainedModel, features: Any) -> NDArray[Any]:
 def test_names_are_stored_with_the_model(model: TrainedModel) -> None:
     assert model.column_names == tuple(NAMES)
     assert "the names of the columns, taken from the data" in model.guarantee.public_facts
+
+
+def test_labels_given_as_floats_are_predicted_as_floats(tmp_path: Path) -> None:
+    rows = frame()
+    data = Data(rows, (rows["age"] > 0).astype(float))
+    result = tune(None, data, budget=Budget(8.0, 1e-5), search=UnitNoise(), out=tmp_path / "r")
+    for model in (result.model, dptune.load(tmp_path / "r")):
+        assert model.predict(rows).dtype == np.float64
+        assert str(model.classes) == "(0.0, 1.0)"
+    estimator = DPLinearClassifier(epsilon=8.0).fit(rows, (rows["age"] > 0).astype(float))
+    assert (estimator.classes_.dtype, estimator.predict(rows).dtype) == (np.float64, np.float64)
 
 
 def test_a_frame_may_have_its_columns_in_any_order(model: TrainedModel) -> None:

@@ -625,8 +625,6 @@ def test_the_command_line_knows_it(name: str, tmp_path: Path) -> None:
         tmp_path / "rows.npz",
         X_train=features,
         y_train=labels,
-        X_test=features[:50],
-        y_test=labels[:50],
     )
     done = CliRunner().invoke(
         app,

@@ -168,8 +168,7 @@ def as_class_labels(values: Any, what: str) -> NDArray[Any]:
                 f"{what} must name classes, and found numbers that are not whole; to predict "
                 "values, say task='values' (in [data] of a --config file, or in Python)."
             )
-        return labels.astype(np.int64)
-    if labels.dtype.kind not in "biuU":
+    elif labels.dtype.kind not in "biuU":
         raise InvalidInput(f"{what} must be whole numbers, text or booleans; found {labels.dtype}.")
     return labels
 

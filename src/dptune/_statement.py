@@ -120,7 +120,7 @@ def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
     if planned.held_out_every is not None:
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:
-        public.append("the test rows, whose accuracy is shown exactly")
+        public.append("the test rows" + ", whose accuracy is shown exactly" * bool(data.classes))
     if config.score.kind == PublicScore.kind:
         public.append("the rows that score the trials")
     if config.preparation.standardize:

@@ -51,6 +51,17 @@ def watching(search: SearchMethod) -> Iterator[Callable[[Progress], None]]:
     console.print()
 
 
+def about_unused_test_rows(source: str) -> None:
+    """One line on standard error: nothing of it is stored."""
+    Console(stderr=True, highlight=False).print(
+        Text(
+            f"{source} holds test rows, which stay unused: if they are nobody's secret, ask for "
+            f"the accuracy on them with --test {shlex.quote(source)}."
+        ),
+        soft_wrap=True,
+    )
+
+
 def _line(progress: Progress) -> Text:
     return Text(f"{progress.doing} ({100 * progress.spent:.1f} % of the budget is used)")
 

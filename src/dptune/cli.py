@@ -209,7 +209,11 @@ def tune(
         str | None, typer.Option(help="The column of labels. Not given: label.")
     ] = None,
     test: Annotated[
-        str | None, typer.Option(help="Rows that report a figure; nobody's secret.")
+        str | None,
+        typer.Option(
+            help="Rows that report a figure; nobody's secret. To use the test rows that --data "
+            "itself holds, name it again."
+        ),
     ] = None,
     public: Annotated[str | None, typer.Option(help="Rows that are nobody's secret.")] = None,
     score: Annotated[
@@ -264,6 +268,8 @@ def tune(
             },
         },
     )
+    if asked.data.unused_test_rows:
+        _study_screen.about_unused_test_rows(asked.settings["source"]["source"])
     if dry_run:
         planned, guarantee = study.foresee(asked.data, asked.config)
         plain = _study_screen.foreseen_plain(planned, guarantee)

@@ -2,7 +2,8 @@
 
 Everything is checked when a `Data` is made, before anything is paid for. What the rest of dptune
 may know without a receipt (how many rows and columns, which classes, the range of a target) is
-declared by whoever makes it, or taken from the rows; `public_facts` says which, one by one.
+declared by whoever makes it, or taken from the rows; `public_facts` says which, one by one. A
+target's range is never taken from the rows: its ends would be two people's values.
 """
 
 import copy
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from dptune import _validate
 from dptune._arrays import as_class_labels, as_table, as_values, names_of, places
+from dptune._copies import has_copies
 from dptune.engines.rows import MemoryRows
 from dptune.errors import InvalidInput
 from dptune.fingerprint import fingerprint_arrays
@@ -44,8 +46,10 @@ class Data:
     may score trials.
 
     Features are a table of numbers (NumPy, torch, lists, pandas); they are not copied, so leave
-    them alone afterwards. `test` and `public` are (features, labels) pairs. `rows`, `classes` and
-    `target_range` are public facts: what is not declared is taken from the data and named so.
+    them alone afterwards. `test` and `public` are (features, labels) pairs, refused where they hold
+    copies of private rows. `rows`, `classes` and `target_range` are public facts. A target's range,
+    which values are clipped to, must be declared; the others are taken from the data, and named so,
+    where they are not.
     `column_names` are those of the features, by default a frame's; they are stored with the model,
     which finds its columns by them.
     """
@@ -88,17 +92,19 @@ class Data:
             facts.append(f"the classes ({len(self.classes):,}), {_origin(classes)}")
         else:
             _must_be_left_out("classes", classes, task)
-            low, high = self.target_range = _range(target_range, found)
-            facts.append(f"the range of the target ({low:g} to {high:g}), {_origin(target_range)}")
+            low, high = self.target_range = _range(target_range)
+            facts.append(f"the range of the target ({low:g} to {high:g}), as declared")
         self.public_facts: tuple[str, ...] = tuple(facts)
         self.outputs = len(self.classes) or 1
-        self._parts = {"train": _Part(table, self._targets(found, "the labels"))}
+        self._parts = {"train": _Part(table, self._targets(found, "the labels", shown=False))}
         for which, pair in (("test", test), ("public", public)):
             if pair is not None:
                 self._parts[which] = self._pair(pair, which)
+                self._must_hold_no_private_rows(which)
         if fingerprint is not None:
             _validate.text(fingerprint=fingerprint)
-        self.fingerprint = fingerprint or fingerprint_arrays(table, found)
+        self.fingerprint = fingerprint or _fingerprint(table, found, task)
+        self.unused_test_rows = False  # of its file; `load_data` knows
         self._built = _Cache()
 
     @staticmethod
@@ -181,10 +187,9 @@ class Data:
                 "a public score needs public rows; give them with --public (public= in Python), "
                 "or pay for noisy scores."
             )
-        self._must_not_be_private(public)
-        if test is not None and np.array_equal(public.features, test.features):
+        if test is not None and has_copies(test.features, public.features):
             raise InvalidInput(
-                "the public rows are the test rows: choosing by the rows that report the result "
+                "some public rows are test rows: choosing by the rows that report the result "
                 "makes the report too good. Give other public rows, or pay for noisy scores."
             )
 
@@ -195,13 +200,15 @@ class Data:
                 "columns are standardised by public rows, and there are none; give them with "
                 "--public (public= in Python)."
             )
-        self._must_not_be_private(self._parts["public"])
         return self._parts["public"].features
 
-    def _must_not_be_private(self, public: _Part) -> None:
-        if np.array_equal(public.features, self._parts["train"].features):
+    def _must_hold_no_private_rows(self, which: str) -> None:
+        """By features alone: with another label, a row is private still."""
+        if has_copies(self._parts["train"].features, self._parts[which].features):
             raise InvalidInput(
-                "the public rows are the private rows; what is public must be other data."
+                f"some {which} rows are private rows, more than chance would give: whatever is "
+                "measured on them would leak them. Give other rows, or leave out those whose "
+                "features are among the private ones."
             )
 
     def held_out(self, every: int) -> tuple["Data", "Data"]:
@@ -238,8 +245,8 @@ class Data:
             )
         return built[key]
 
-    def _targets(self, labels: NDArray[Any], what: str) -> NDArray[Any]:
-        """Labels as engines take them."""
+    def _targets(self, labels: NDArray[Any], what: str, *, shown: bool) -> NDArray[Any]:
+        """Labels as engines take them; those of private rows are not `shown` in messages."""
         if self.target_range is not None:
             low, high = self.target_range
             scaled: NDArray[Any] = (labels.clip(low, high) - low) / (high - low) * 2 - 1
@@ -249,8 +256,8 @@ class Data:
         unknown = [label for label in distinct.tolist() if label not in known]
         if unknown:
             raise InvalidInput(
-                f"{what} hold {_some(unknown)}, not among the classes ({_some(self.classes)}); "
-                f"declare all of them {_WITH_CLASSES}."
+                f"{what} hold {_some(unknown) if shown else 'others'}, not among the classes "
+                f"({_some(self.classes)}); declare all of them {_WITH_CLASSES}."
             )
         found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
         return found
@@ -271,18 +278,18 @@ class Data:
         read, what = as_class_labels if self.classes else as_values, f"the {which} labels"
         labels = read(pair[1], what)
         _must_fit(labels, features, what)
-        return _Part(features, self._targets(labels, what))
+        return _Part(features, self._targets(labels, what, shown=True))
 
 
 def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
     """Labels as names, from their numbers."""
     labels = as_class_labels(numbers, "the labels")
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(names):
+    if labels.dtype.kind not in "iuf" or labels.min() < 0 or labels.max() >= len(names):
         raise InvalidInput(
             f"{len(names)} classes have names, so labels must be numbers from 0 to "
             f"{len(names) - 1}; found others."
         )
-    named: NDArray[Any] = np.asarray(names, dtype=str)[labels]
+    named: NDArray[Any] = np.asarray(names, dtype=str)[labels.astype(np.int64)]
     return named
 
 
@@ -304,6 +311,12 @@ def _must_fit(labels: NDArray[Any], features: NDArray[Any], what: str) -> None:
         raise InvalidInput(
             f"{what} are {len(labels)} for {len(features)} rows of features; each row needs one."
         )
+
+
+def _fingerprint(features: NDArray[Any], labels: NDArray[Any], task: str) -> str:
+    """Classes given as floats count as whole numbers: ledgers have known them so."""
+    whole = task == "classes" and labels.dtype.kind == "f"
+    return fingerprint_arrays(features, labels.astype(np.int64) if whole else labels)
 
 
 def _origin(declared: object) -> str:
@@ -348,17 +361,19 @@ def _list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tu
     return classes
 
 
-def _range(declared: tuple[float, float] | None, values: NDArray[Any]) -> tuple[float, float]:
-    pair = (values.min(), values.max()) if declared is None else declared
-    try:
-        low, high = (float(end) for end in pair)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"target_range must be (low, high); got {declared!r}.") from None
-    if low < high and math.isfinite(high - low):
-        return low, high
+def _range(declared: tuple[float, float] | None) -> tuple[float, float]:
     if declared is None:
         raise InvalidInput(
-            "the targets have no range (all equal, or too far apart); declare one with "
-            "target_range in [data] of a --config file (target_range=(low, high) in Python)."
+            "task='values' needs a target_range, the lowest and the highest value to learn; "
+            "values outside are clipped to it. Declare it with target_range = [LOW, HIGH] in "
+            "[data] of a file for dptune tune --config (target_range=(low, high) in Python). It is "
+            "released with the model: take it from what is known of such values, never from the "
+            "rows."
         )
-    raise InvalidInput(f"target_range must be (low, high) with low < high; got {declared!r}.")
+    try:
+        low, high = (float(end) for end in declared)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"target_range must be (low, high); got {declared!r}.") from None
+    if not (low < high and math.isfinite(high - low)):
+        raise InvalidInput(f"target_range must be (low, high) with low < high; got {declared!r}.")
+    return low, high

@@ -47,6 +47,9 @@ def load_data(
     """Read "demo", an .npz, .npy, .csv or .parquet file, a folder written by `save_to_disk`, or
     "hub:NAME". `test` and `public` are such sources too; `label` names the column of labels.
 
+    Test rows that `source` itself holds (X_test, the split test) are used where `test` names it
+    too, and those of "demo", which are public, always.
+
     >>> load_data("demo")
     Data('demo', 50,000 rows, 64 columns, 10 classes)
     """
@@ -56,11 +59,11 @@ def load_data(
             "the labels of an .npz file are its y_train; leave out --label (label= in Python)."
         )
     train = _labelled(source, opened, label, "train")
+    if test is None and source == _DEMO:
+        test = _DEMO
     others = {}
     if test is not None:
         others["test"] = _beside(source, test, label, "test", "train")
-    elif "test" in opened.parts:
-        others["test"] = _labelled(source, opened, label, "test")
     if public is not None:
         others["public"] = _beside(source, public, label, "train")
     for which, part in others.items():
@@ -72,7 +75,7 @@ def load_data(
     by_name = task == "classes"
     if by_name and classes is None:
         classes = train.classes or None
-    return Data(
+    data = Data(
         train.features,
         _labels(train, by_name),
         name=_default_name(source) if name is None else name,
@@ -85,6 +88,8 @@ def load_data(
         test=_pair(others.get("test"), by_name),
         public=_pair(others.get("public"), by_name),
     )
+    data.unused_test_rows = test is None and "test" in opened.parts
+    return data
 
 
 def read_features(
@@ -223,13 +228,21 @@ def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: st
 
 
 def _beside(source: str | Path, other: str | Path, label: str | None, *wanted: str) -> Part:
-    part = _labelled(other, _open(other, label), label, *wanted)
+    opened = _open(other, label)
     if _identity(other) == _identity(source):
-        raise InvalidInput(
-            f"{str(other)!r} is the private data itself: figures and scores on it would leak it. "
-            "Give other rows, or leave it out."
-        )
-    return part
+        if "test" not in wanted:
+            raise InvalidInput(
+                f"{str(other)!r} is the private data itself: scores on it would leak it. Give "
+                "other rows, or leave it out."
+            )
+        if "test" not in opened.parts:
+            raise InvalidInput(
+                f"{str(other)!r} is the private data itself, and holds no test rows beside them "
+                "(X_test and y_test in an .npz file, the split test of a data set); found "
+                f"{opened.contents}. Give other rows."
+            )
+        wanted = ("test",)
+    return _labelled(other, opened, label, *wanted)
 
 
 def _labels(part: Part, by_name: bool) -> NDArray[Any] | None:

@@ -52,15 +52,14 @@ def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> 
             f"a task is a source, changed by {', '.join(_CHANGES)} (for example "
             f"demo?rows=1000); got {text!r}."
         )
-    data = load_data(source)
+    data = load_data(source, test=source)
     if not data.classes:
         raise InvalidInput(f"tasks are about classes; {source} has none.")
     preparation = Preparation(unit_rows="unscaled" not in changes)
     preprocessing = Preprocessing(unit_rows=preparation.unit_rows)
     train = data.open(_PUBLIC, preprocessing, device=device, precision=precision)
     test = data.test_rows(preprocessing, device, precision)
-    if test is None:
-        raise InvalidInput(f"{source} has no test rows, so methods cannot be compared on it.")
+    assert test is not None  # or load_data would have refused
     kept = _kept(train.targets, changes, text)
     if kept is not None:
         features, targets = train.features[kept], train.targets[kept]

@@ -1,0 +1,65 @@
+"""Whether one table holds rows copied from another, in whatever order and whatever type of number.
+
+Two tables drawn from one source share rows by chance too: with few columns of few values, most of
+them. What chance gives is read off a table itself. Take one of its rows away: is exactly one such
+row left, or none? (Rows that are there more often are common, and tell nothing.) If the rows of the
+other table find exactly one so much more often that luck explains it less than once in 10,000,
+some of them are copies. Both tables are asked in turn, because a few rows of a large table show
+nothing when all of a small one are among them.
+
+Hashes are keyed afresh, live in memory and are forgotten; so is the answer, which is computed from
+private rows: a refusal tells it to whoever holds them, and nothing that is released does.
+"""
+
+import secrets
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln, gammaln, logsumexp
+
+LUCK = 1e-4
+_AT_ONCE = 1 << 22  # numbers
+
+
+def has_copies(of: NDArray[Any], among: NDArray[Any]) -> bool:
+    """Whether the rows `among` hold copies of the private rows `of`, beyond what chance explains.
+
+    Numbers are compared as float32.
+    """
+    key = np.frombuffer(secrets.token_bytes(16 * of.shape[1]), np.uint64).reshape(-1, 2)
+    hashes = [_hashes(table, key) for table in (of, among)]
+    distinct, numbers = np.unique(np.concatenate(hashes), return_inverse=True)
+    private = np.bincount(numbers[: len(of)], minlength=len(distinct))
+    other = np.bincount(numbers[len(of) :], minlength=len(distinct))
+    if np.array_equal(private, other):  # the same table in another order, however common its rows
+        return True
+    return min(_luck(other > 0, private), _luck(private == 1, other)) < LUCK
+
+
+def _hashes(table: NDArray[Any], key: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One number a row. Different rows agree with probability 2^-64, whatever they are: the upper
+    halves of two sums of 32-bit words times 64-bit keys (multilinear hashing)."""
+    found = np.empty(len(table), np.uint64)
+    step = max(1, _AT_ONCE // table.shape[1])
+    for start in range(0, len(table), step):
+        with np.errstate(over="ignore"):  # too large for float32: all the same to us
+            # Plus zero, because there are two zeros.
+            numbers = table[start : start + step].astype(np.float32) + np.float32(0)
+        sums = numbers.view(np.uint32).astype(np.uint64) @ key
+        found[start : start + step] = (sums[:, 0] >> 32 << 32) | (sums[:, 1] >> 32)
+    return found
+
+
+def _luck(asked: NDArray[np.bool_], counts: NDArray[np.int64]) -> float:
+    """How likely at least as many of the distinct rows `asked` are there exactly once in the table
+    of these `counts`, were they drawn like its own."""
+    found, missing = int((asked & (counts == 1)).sum()), int((asked & (counts == 0)).sum())
+    # What the table says of its own rows, starting from no opinion; twins come in pairs, so that
+    # both kinds are counted in pairs.
+    twins, alone = 1 + int((counts == 2).sum()), 1 + int((counts == 1).sum()) / 2
+    more = np.arange(found, found + missing + 1)
+    fewer = found + missing - more
+    ways = gammaln(found + missing + 1) - gammaln(more + 1) - gammaln(fewer + 1)
+    chances = ways + betaln(twins + more, alone + fewer) - betaln(twins, alone)
+    return float(np.exp(logsumexp(chances)))
