@@ -18,7 +18,7 @@ happens to the process; so the order is always: reserve, start, then touch the d
 import json
 import secrets
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -79,7 +79,9 @@ class Ledger:
         """An existing ledger, verified from its first entry to its last."""
         ledger = cls(open_store(address))
         ledger._store.check()
-        ledger.state()
+        with ledger._store.reading() as connection:
+            past = _chain.replay(connection, ledger.address)
+            _chain.verify_view(connection, past.state(), ledger.address)
         return ledger
 
     @property
@@ -106,7 +108,8 @@ class Ledger:
         for listed in state.payments:
             if listed.number == payment:
                 return state.receipt(listed)
-        known = ", ".join(str(listed.number) for listed in state.payments) or "none yet"
+        last = len(state.payments)
+        known = f"1 to {last}" if last > 1 else "1" if last else "none yet"
         raise InvalidInput(f"{self.address} has no payment {payment}; its payments are: {known}.")
 
     def must_be_for(self, payment: int, fingerprint: str) -> None:
@@ -151,19 +154,43 @@ class Ledger:
         Guarantees: either the payment is stored and all payments together fit in the budget, or
         this raises and nothing was written.
         """
-        _validate.text(purpose=purpose, fingerprint=fingerprint)
+        return self.reserve_all([(purpose, event)], fingerprint=fingerprint, slack=slack)[0]
+
+    def reserve_all(
+        self,
+        planned: Sequence[tuple[str, Event]],
+        *,
+        fingerprint: str,
+        slack: float | None = None,
+    ) -> list[Receipt]:
+        """Pay for several events at once, each with its purpose, in their order.
+
+        Guarantees: all of them are stored and fit in the budget together, or this raises and
+        nothing was written.
+        """
+        _validate.text(fingerprint=fingerprint)
+        for purpose, _ in planned:
+            _validate.text(purpose=purpose)
+        # May take seconds: not while others wait.
+        prices = [self._price(event, slack) for _, event in planned]
+        with self._writing() as (past, append):
+            keyed = past.keyed(fingerprint)
+            if keyed not in past.fingerprints:
+                raise WrongDataset(_wrong_dataset(past.state(), self.address))
+            receipts = []
+            for (purpose, event), price in zip(planned, prices, strict=True):
+                _check_budget(past.state(), event, price, purpose)  # with those before it
+                paid = _reserve(past, append, event, price, fingerprint=keyed, text=purpose)
+                receipts.append(paid)
+        return receipts
+
+    def _price(self, event: Event, slack: float | None) -> Price:
         if not accounting.needs_slack(event):
             slack = 0.0
         elif slack is None:
             slack = accounting.default_slack(self.state().budget.delta)
         slack = _validate.non_negative(slack=slack, at_most=1.0)
-        price = accounting.price(event, slack=slack)  # may take a second: not while others wait
-        with self._writing() as (past, append):
-            keyed = past.keyed(fingerprint)
-            if keyed not in past.fingerprints:
-                raise WrongDataset(_wrong_dataset(past.state(), self.address))
-            _check_budget(past.state(), event, price, purpose)
-            return _reserve(past, append, event, price, fingerprint=keyed, text=purpose)
+        return accounting.price(event, slack=slack)
 
     def start(self, receipt: Receipt) -> None:
         """Record that the event may touch rows from now on; its payment can no longer be voided.
@@ -184,10 +211,15 @@ class Ledger:
     def void(self, receipt: Receipt, *, reason: str) -> None:
         """Give a reservation back. Only for an event that never started: once a row was read, the
         payment stands, whatever became of the run."""
+        self.void_all([receipt], reason=reason)
+
+    def void_all(self, receipts: Sequence[Receipt], *, reason: str) -> None:
+        """Give several reservations back, all or none of them."""
         _validate.text(reason=reason)
         with self._writing() as (past, append):
-            payment = self._payment(past, receipt, to="void")
-            append(kind="void", payment=payment.number, text=reason)
+            for receipt in receipts:
+                payment = self._payment(past, receipt, to="void")
+                append(kind="void", payment=payment.number, text=reason)
 
     def exchange(self, receipt: Receipt, event: Event, *, purpose: str | None = None) -> Receipt:
         """Reserve `event` in the place of a payment that never started, for the same rows and, by
