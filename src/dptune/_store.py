@@ -205,7 +205,10 @@ class SqliteStore:
                 "folder that exists and that you may write to."
             ) from None
         except OSError as error:
-            raise LedgerUnavailable(_unavailable(self.shown, error)) from None
+            raise LedgerUnavailable(
+                f"the ledger {self.shown} could not be written: {error.strerror}. Nothing is left "
+                "of it; make room, then try again."
+            ) from None
         _remove_old_drafts(self.path.absolute().parent)
 
     @contextmanager
@@ -359,13 +362,12 @@ def _engine(connect: Callable[[], sqlite3.Connection], begin: str) -> sa.Engine:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """A new file, for its owner only; FileExistsError where there is one."""
-    folder = path.absolute().parent
-    with _nameless(folder) as file:
+    """A new file, for its owner only; FileExistsError where there is one. Its name is on disk for
+    good with the first payment, whose transaction flushes the folder, too."""
+    with _nameless(path.absolute().parent) as file:
         if file is not None:
             _write(file, content)
             if _name(file, path):
-                _flush_folder(folder)
                 return
     # Elsewhere at least under its own name, which nobody takes for a thing to publish.
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
@@ -376,7 +378,6 @@ def _put(path: Path, content: bytes) -> None:
         raise
     finally:
         os.close(file)
-    _flush_folder(folder)
 
 
 @contextmanager
@@ -413,16 +414,6 @@ def _write(file: int, content: bytes) -> None:
     while content:
         content = content[os.write(file, content) :]
     os.fsync(file)
-
-
-def _flush_folder(folder: Path) -> None:
-    """A ledger that was made must survive a crash of the machine, too."""
-    if os.name != "nt":
-        file = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
 
 
 def _remove_old_drafts(folder: Path) -> None:
