@@ -121,9 +121,7 @@ SCHEDULE = [("trial", RUN), ("scores", COUNT), ("final", RUN)]
 def fixed_ledger(path: Path) -> tuple[Ledger, list[Any]]:
     """One whose schedule fits by direct composition only."""
     events: list[Event] = [event for _, event in SCHEDULE]
-    prices = [
-        accounting.price(e, slack=1e-8 if accounting.needs_slack(e) else 0.0) for e in events
-    ]
+    prices = [accounting.price(e, slack=1e-8 if accounting.needs_slack(e) else 0.0) for e in events]
     direct = accounting.direct_epsilon(events, 1e-5)
     budget = Budget(direct * 1.001, 1e-5)
     assert math.fsum(price.mu_squared for price in prices) > budget.mu_squared(2e-7)

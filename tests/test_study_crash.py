@@ -3,6 +3,7 @@ twice, and what was on disk stays."""
 
 import errno
 import json
+import math
 import os
 import random
 import shutil
@@ -20,11 +21,14 @@ from typing import Any
 import pytest
 import torch
 
+from dptune import ledger as ledger_module
 from dptune._course import Progress
-from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
+from dptune._payments import Payments
+from dptune.artifacts import RunFolder
+from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerUnavailable
 from dptune.ledger import Ledger
 from dptune.predictor import load
-from dptune.privacy import Budget
+from dptune.privacy import Budget, FullBatchRun
 from dptune.search.paper_line import PaperLine
 from dptune.study import resume
 from test_study import BUDGET, contents, make_data, stop_after, study
@@ -410,7 +414,8 @@ def test_a_full_disk_at_any_write_costs_what_was_begun_and_no_more(
     for fails_at in range(1, writes + 1):
         written, out = 0, tmp_path / f"full-{fails_at}"
         with pytest.raises(
-            FolderProblem, match=r"could not be written: No space left .* make room"
+            (FolderProblem, LedgerUnavailable),
+            match=r"could not be written: No space left .* make room",
         ):
             study(out, data)
         if not out.exists():  # it had not begun
@@ -424,28 +429,29 @@ def test_a_full_disk_at_any_write_costs_what_was_begun_and_no_more(
         after = Ledger.open(str(out / "ledger.db")).spent()
         assert after.mu_squared <= spent.mu_squared <= BUDGET.mu_squared()
         assert_nothing_moved_twice(str(out / "ledger.db"))
-    assert resumed >= writes - 2  # environment.json and run.toml come before the beginning
+    assert resumed >= writes - 3  # ledger, environment.json and run.toml: before the beginning
 
 
-def test_a_reservation_that_was_cut_off_is_completed_or_refused(
+def test_a_reservation_that_was_cut_off_holds_nothing_and_is_made_by_a_resume_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, data = make_ledger(tmp_path, Budget(2.5, 1e-5)), make_data()
-    reserve, calls = Ledger.reserve, 0
+    reserve, calls = ledger_module._reserve, 0
 
-    def dies(self: Ledger, *args: Any, **more: Any) -> Any:
+    def dies(*args: Any, **more: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls > 4:
             raise KeyboardInterrupt
-        return reserve(self, *args, **more)
+        return reserve(*args, **more)
 
-    monkeypatch.setattr(Ledger, "reserve", dies)
+    monkeypatch.setattr(ledger_module, "_reserve", dies)
     for name in ("first", "second"):
         calls = 0
         with pytest.raises(KeyboardInterrupt):
             study(tmp_path / name, data, ledger=address)
     monkeypatch.undo()
+    assert not Ledger.open(address).state().payments
     assert resume(tmp_path / "first", data).guarantee.epsilon <= BUDGET.epsilon
     held = Ledger.open(address).spent()
     with pytest.raises(BudgetExceeded):
@@ -454,3 +460,70 @@ def test_a_reservation_that_was_cut_off_is_completed_or_refused(
     search = PaperLine()  # another study of the same rows, in what the ledger has left
     with pytest.raises(BudgetExceeded):
         study(tmp_path / "third", data, ledger=address, search=search)
+
+
+def test_a_reservation_of_which_nobody_knows_whether_it_was_written_stays_resumable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, data, out = make_ledger(tmp_path), make_data(), tmp_path / "run"
+    reserve_all = Ledger.reserve_all
+
+    def answer_is_lost(self: Ledger, *args: Any, **more: Any) -> Any:
+        reserve_all(self, *args, **more)
+        raise LedgerUnavailable("the server went away.")
+
+    monkeypatch.setattr(Ledger, "reserve_all", answer_is_lost)
+    with pytest.raises(
+        LedgerUnavailable, match=rf"went away\. Then go on with: dptune resume {out}"
+    ):
+        study(out, data, ledger=address)
+    monkeypatch.undo()
+    held = Ledger.open(address).state().counted
+    assert len(held) == LEGS_AND_TRIALS + 2
+    resume(out, data)
+    assert len(Ledger.open(address).state().counted) == len(held)
+
+
+@pytest.mark.parametrize("file", ["guarantee.json", "result.json", "nothing"])
+def test_a_study_killed_when_it_is_almost_done_is_finished_though_all_that_is_left_was_taken(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, data, out = make_ledger(tmp_path), make_data(), tmp_path / "run"
+    stop_after(out, data, "sweep: training", ledger=address)  # so that there is nothing to score
+    write = RunFolder.write
+
+    def killed(self: Any, name: str = "nothing", *content: Any) -> None:
+        if name == file:
+            raise KeyboardInterrupt
+        write(self, name, *content)
+
+    monkeypatch.setattr(RunFolder, "write", killed)
+    if file == "nothing":
+        monkeypatch.setattr(Payments, "give_back", killed)
+    with pytest.raises(KeyboardInterrupt):
+        resume(out, data)
+    monkeypatch.undo()
+    ledger = Ledger.open(address)
+    left = math.sqrt(0.999 * ledger.remaining().mu_squared)
+    if left:
+        rest = FullBatchRun(steps=1, noise_multiplier=1 / left)
+        ledger.reserve(rest, purpose="another's", fingerprint=data.fingerprint)
+    result = resume(out, data)
+    assert math.isclose(result.guarantee.mu**2, 0.995 * BUDGET.mu_squared(), rel_tol=1e-9)
+    states = {payment.purpose: payment.state for payment in ledger.state().payments}
+    assert [state for purpose, state in states.items() if "scores" in purpose] == ["voided"]
+
+
+def test_a_copy_that_settles_what_the_other_is_about_to_settle_does_not_stop_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, data = make_ledger(tmp_path), make_data()
+    commit = Ledger.commit
+
+    def by_both(self: Ledger, receipt: Any) -> None:
+        commit(self, receipt)
+        commit(self, receipt)
+
+    monkeypatch.setattr(Ledger, "commit", by_both)
+    study(tmp_path / "run", data, ledger=address)
+    assert {payment.state for payment in Ledger.open(address).state().counted} == {"committed"}

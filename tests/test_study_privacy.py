@@ -19,6 +19,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dptune import _measure, accounting
+from dptune import ledger as ledger_module
 from dptune._course import Progress
 from dptune._payments import Payments
 from dptune._statement import state
@@ -456,22 +457,54 @@ def test_payments_made_twice_under_one_label_all_count(ledger: Ledger) -> None:
     assert len(payments.events()) == 2 and payments.others() == 0
 
 
-def test_a_reservation_that_fails_half_way_is_given_back(
+def test_a_reservation_that_fails_half_way_leaves_no_trace(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    payments = Payments(ledger, "s", "digest of the rows")
-    reserve = Ledger.reserve
+    payments, before = Payments(ledger, "s", "digest of the rows"), ledger.state()
+    reserve = ledger_module._reserve
 
-    def locked(self: Ledger, event: Any, **more: Any) -> Any:
-        if more["purpose"].startswith("second"):
+    def locked(*args: Any, **more: Any) -> Any:
+        if more["text"].startswith("second"):
             raise LedgerLocked("busy")
-        return reserve(self, event, **more)
+        return reserve(*args, **more)
 
-    monkeypatch.setattr(Ledger, "reserve", locked)
+    monkeypatch.setattr(ledger_module, "_reserve", locked)
     held = PrivateMean(noise_multiplier=10.0)
     with pytest.raises(LedgerLocked):
         payments.reserve([("first", held), ("second", held)], 0.0)
-    assert ledger.spent().mu_squared == 0
+    assert ledger.state() == before
+
+
+def test_what_is_given_back_is_given_back_at_once_but_what_somebody_began_meanwhile(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payments = Payments(ledger, "s", "digest of the rows")
+    held = PrivateMean(noise_multiplier=10.0)
+    payments.reserve([("one", held), ("two", held), ("three", held)], 0.0)
+    void_all = Ledger.void_all
+
+    def after_a_copy_began(self: Ledger, receipts: Any, **more: Any) -> None:
+        monkeypatch.undo()
+        self.start(receipts[1])
+        before = self.state().entries
+        try:
+            void_all(self, receipts, **more)
+        finally:
+            assert self.state().entries == before  # all or none of them
+
+    monkeypatch.setattr(Ledger, "void_all", after_a_copy_began)
+    payments.give_back()
+    states = [payment.state for payment in ledger.state().payments]
+    assert states == ["voided", "started", "voided"]
+
+
+def test_a_payment_that_a_copy_of_the_study_gave_back_is_explained(ledger: Ledger) -> None:
+    payments = Payments(ledger, "s", "digest of the rows")
+    held = PrivateMean(noise_multiplier=10.0)
+    payments.reserve([("scores", held)], 0.0)
+    Payments(ledger, "s", "digest of the rows").give_back()
+    with pytest.raises(FolderProblem, match=r"given back\. A copy of this folder was resumed"):
+        payments.begin("scores", held)
 
 
 def test_a_study_does_not_promise_for_others_in_the_same_ledger(tmp_path: Path) -> None:

@@ -461,12 +461,58 @@ def replay(connection: sa.Connection, address: str) -> Replay:
         state = replayed.state()
         _require([tuple(end) for end in ends] == [(state.entries, state.head)], "is not the last")
     except (KeyError, TypeError, ValueError, _Broken, DptuneError) as error:
-        raise LedgerCorrupt(
-            f"the ledger {address} is damaged or was edited: entry {number} {_why(error)}. Its "
-            "numbers cannot be trusted, so nothing may be paid from it. Restore it from a backup, "
-            "and count what was spent since as spent."
-        ) from None
+        raise LedgerCorrupt(_edited(address, f"entry {number} {_why(error)}")) from None
     return replayed
+
+
+def verify_view(connection: sa.Connection, state: State, address: str) -> None:
+    """Refuse a ledger whose view `payments` tells people something else than its entries."""
+    if connection.dialect.name == "sqlite":
+        found = connection.execute(
+            sa.text("SELECT type, sql FROM sqlite_master WHERE name = 'payments'")
+        )
+        ours = [tuple(row) for row in found] == [("view", PAYMENTS_VIEW.strip())]
+    else:
+        ours = _view_tells(connection, state)
+    if not ours:
+        raise LedgerCorrupt(_edited(address, "its view payments is not the one it was made with"))
+
+
+def _view_tells(connection: sa.Connection, state: State) -> bool:
+    """A server keeps a view in words of its own, so it is judged by what it says now."""
+    found = sa.text(
+        "SELECT relkind, has_table_privilege(oid, 'SELECT') FROM pg_class "
+        "WHERE oid = to_regclass('payments')"
+    )
+    match [tuple(row) for row in connection.execute(found)]:
+        case [("v", True)]:
+            pass
+        case [("v", False)]:  # whoever may not look is told nothing
+            return True
+        case _:
+            return False
+    told = sa.text(
+        "SELECT payment, time, purpose, event, mu_squared, slack, fingerprint, previous, hash, "
+        "state FROM payments ORDER BY payment"
+    )
+    true = sa.text(
+        "SELECT payment, time, text, event, mu_squared, slack, fingerprint, previous, hash "
+        "FROM entries WHERE kind = 'reserve' ORDER BY payment"
+    )
+    try:
+        shown = [tuple(row) for row in connection.execute(told)]
+    except sa.exc.ProgrammingError:  # a column is gone
+        return False
+    rows = zip(connection.execute(true), state.payments, strict=True)
+    return shown == [(*row, payment.state) for row, payment in rows]
+
+
+def _edited(address: str, what: str) -> str:
+    return (
+        f"the ledger {address} is damaged or was edited: {what}. Its numbers cannot be trusted, so "
+        "nothing may be paid from it. Restore it from a backup, and count what was spent since as "
+        "spent."
+    )
 
 
 class _Broken(Exception):

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context
 from functools import cached_property
 
 import numpy as np
@@ -242,14 +243,24 @@ class Outline:
 
     def plan(self, setting: Setting, stage: Stage, rows: int | None = None) -> TrainPlan:
         """A run of `stage` with this setting; `rows` where it sees only a part of them."""
-        if self.fixed and stage.name == self.schedule.final.name:
-            plan = replace(draft(self.recipe, setting), noise_multiplier=self._final_noise)
+        if self.fixed:
+            plan = replace(draft(self.recipe, setting), noise_multiplier=self._fixed_noise(stage))
         else:
             # Calibration comes below its target by more or less, depending on the steps, and a
             # payment is never exchanged for a dearer one.
             room = _ROOM_IF_SAMPLED if self.samples else _ROOM
             plan = self._calibrated(setting, stage.mu_squared * (1 - room))
         return plan if rows is None else replace(plan, rows=rows)
+
+    def _fixed_noise(self, stage: Stage) -> float:
+        """Of every run of `stage`. Rounded up to seven digits, because another machine that
+        resumes the study may calibrate to other last bits, and nothing is exchanged here."""
+        if stage.name == self.schedule.final.name:
+            noise = self._final_noise
+        else:
+            setting = Setting(self.space.learning_rate[0], self.space.steps[1])
+            noise = self._calibrated(setting, stage.mu_squared).noise_multiplier
+        return float(Context(prec=7, rounding=ROUND_CEILING).create_decimal(noise))
 
     def sealed_plan(self, setting: Setting) -> TrainPlan:
         """One trial of a sealed search: of the same price whatever the setting."""

@@ -18,35 +18,35 @@ class Payments:
     def __init__(self, ledger: Ledger, study: str, fingerprint: str) -> None:
         self.ledger, self._study, self._fingerprint = ledger, study, fingerprint
 
-    def reserve(self, planned: Sequence[tuple[str, Event]], slack: float) -> None:
-        """Hold everything that is not held yet, or nothing of it."""
+    def reserve(self, planned: Sequence[tuple[str, Event]], slack: float, *, fixed: bool) -> None:
+        """Hold everything that is not held yet, or nothing of it; `fixed` where it will be run
+        exactly as it is planned."""
         held = self._mine()
         for payment in list(held.values())[:1]:  # all of a study are for the same rows
             self.ledger.must_be_for(payment.number, self._fingerprint)
-        new: list[Receipt] = []
-        for label, event in planned:
-            if label in held:
-                continue
-            try:
-                receipt = self.ledger.reserve(
-                    event,
-                    purpose=self._purpose(label),
-                    fingerprint=self._fingerprint,
-                    slack=slack or None,
-                )
-            except DptuneError:
-                for receipt in new:
-                    self.ledger.void(receipt, reason="the study could not be paid for as a whole")
-                raise
-            new.append(receipt)
+        new = [(self._purpose(label), event) for label, event in planned if label not in held]
+        if new:
+            self.ledger.reserve_all(
+                new, fingerprint=self._fingerprint, slack=slack or None, fixed=fixed
+            )
 
     def give_back(self) -> None:
-        """Void what was held and never begun."""
-        state = self.ledger.state()
-        for payment in self._mine(state).values():
-            if payment.state == "reserved":
-                reason = "the study ended before it began this"
-                self.ledger.void(state.receipt(payment), reason=reason)
+        """Void what was held and never begun; of a schedule that was fixed, nothing comes back."""
+        if self.ledger.state().fixed:
+            return
+        reason = "the study ended before it began this"
+        while held := self._receipts_of("reserved"):
+            try:
+                return self.ledger.void_all(held, reason=reason)
+            except InvalidInput:  # a copy of the study has just begun one of them: look again
+                continue
+
+    def hold_nothing(self) -> bool:
+        """Whether the ledger can be read and knows nothing of this study."""
+        try:
+            return not self._mine()
+        except DptuneError:
+            return False
 
     def begin(self, label: str, event: Event) -> Receipt | None:
         """The receipt to open rows with, for exactly `event`, which may cost no more than was held.
@@ -81,7 +81,11 @@ class Payments:
         """Its result is on disk; what is lost stays as it is."""
         payment, receipt = self._payment(label)
         if payment.state == "started":
-            self.ledger.commit(receipt)
+            try:
+                self.ledger.commit(receipt)
+            except InvalidInput:
+                if self._payment(label)[0].state != "committed":  # by a copy of the study
+                    raise
 
     def receipt(self, label: str) -> Receipt:
         """For rows that were paid for before."""
@@ -91,12 +95,12 @@ class Payments:
         """What was paid for, except where the label is to be left out."""
         return [payment.event for label, payment in self._listed() if not but(label)]
 
-    def spent(self) -> Price:
-        return total(payment.price for _, payment in self._listed())
+    def begun(self) -> list[Payment]:
+        """What may have touched rows so far."""
+        return [payment for _, payment in self._listed() if payment.state != "reserved"]
 
     def used(self) -> Price:
-        """What was started so far."""
-        return total(p.price for p in self._mine().values() if p.state != "reserved")
+        return total(payment.price for payment in self.begun())
 
     def others(self) -> int:
         """How many payments of the ledger are not this study's."""
@@ -109,10 +113,21 @@ class Payments:
             payment = self._mine(state)[label]
             return payment, state.receipt(payment)
         except KeyError:
-            raise FolderProblem(
-                f"{self.ledger.address} holds no payment for {label!r} of study {self._study}: it "
-                "was voided, or this is another ledger than the study began with."
-            ) from None
+            raise FolderProblem(self._lacks(label, state)) from None
+
+    def _lacks(self, label: str, state: State) -> str:
+        lacks = f"{self.ledger.address} holds no payment for {label!r} of study {self._study}"
+        if any(payment.purpose == self._purpose(label) for payment in state.payments):
+            return (
+                f"{lacks} any more: it was given back. A copy of this folder was resumed and has "
+                "finished the study, or somebody voided the payment; go on with that copy, or "
+                "resume this one again."
+            )
+        return f"{lacks}: this is another ledger than the study began with."
+
+    def _receipts_of(self, what: str) -> list[Receipt]:
+        state = self.ledger.state()
+        return [state.receipt(p) for p in self._mine(state).values() if p.state == what]
 
     def _mine(self, state: State | None = None) -> dict[str, Payment]:
         return dict(self._listed(state))

@@ -15,8 +15,8 @@ _FLOATING_POINT = (
     "studies the last bits of an output is not covered"
 )
 _RUNNING_TIME = (
-    "how long the study ran, and when its files were written, depends on the secret number of "
-    "trials: keep both from whoever gets the model"
+    "how long the study ran, and so when it ended, depends on the secret number of trials: keep it "
+    "from whoever gets the model; the files in its folder are all dated when it began"
 )
 
 
@@ -85,6 +85,7 @@ def state(
         events,
         config.budget.delta,
         spent=price,
+        adaptive=not planned.fixed,
         covers_search=True,
         covers_selection=config.score.covers_selection,
         releases=tuple(releases),

@@ -4,11 +4,13 @@ Both give the same three transactions: `creation` fails where a ledger exists, `
 consistent moment, `writing` excludes every other writer from before its first read to its commit.
 """
 
+import errno
 import os
+import re
+import shutil
 import sqlite3
-import tempfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -16,7 +18,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from dptune import _validate
+from dptune._queue import turn
 from dptune.errors import (
     DptuneError,
     InvalidInput,
@@ -29,6 +31,29 @@ from dptune.errors import (
 )
 
 LOCK_TIMEOUT_SECONDS = 60
+
+_FORM = "postgresql://user:password@host:port/database"
+# Of PostgreSQL's connection options, those that may be shown and written down; and the rest.
+_OPEN_OPTIONS = frozenset(
+    re.findall(
+        r"\w+",
+        """application_name channel_binding client_encoding connect_timeout dbname
+        fallback_application_name gssdelegation gssencmode gsslib host hostaddr keepalives
+        keepalives_count keepalives_idle keepalives_interval krbsrvname load_balance_hosts
+        max_protocol_version min_protocol_version options passfile port require_auth requirepeer
+        service ssl_max_protocol_version ssl_min_protocol_version sslcert sslcertmode
+        sslcompression sslcrl sslcrldir sslkey sslmode sslnegotiation sslrootcert sslsni
+        target_session_attrs tcp_user_timeout user""",
+    )
+)
+_SECRET_OPTIONS = frozenset(
+    ("oauth_client_secret", "password", "scram_client_key", "scram_server_key", "sslpassword")
+)
+# What somebody meant for a server, though it is no URL: a file name would be shown in errors.
+_MEANT_FOR_A_SERVER = re.compile(r"^\s*postgres\w*[:/+]|\bpassword\s*=|://", re.I)
+# As SQLAlchemy takes user and password; what follows is shown, so no part of them may be in it.
+_AFTER_PASSWORD = re.compile(r"[\w+]+://(?:[^:/]*(?::[^@]*)?@)?(?P<rest>.*)", re.DOTALL)
+_SECRET_SETTING = re.compile(r"pass|pwd|secret|token|key|credential", re.I)
 
 
 class Store(Protocol):
@@ -43,27 +68,99 @@ class Store(Protocol):
 
 
 def open_store(address: str) -> Store:
-    """The store behind a file name or URL; touches nothing yet."""
+    """The store behind a file name or URL; touches nothing yet. Errors never repeat a URL: one that
+    is malformed may hold its password anywhere."""
     if not isinstance(address, str | os.PathLike) or not str(address).strip():
-        raise InvalidInput(f"a ledger is a file name or a postgresql:// URL; got {address!r}.")
-    address = str(address)
-    _validate.text(ledger=address)
-    if "://" not in address:
-        return SqliteStore(Path(address))
-    try:
-        url = sa.make_url(address)
-    except (exc.ArgumentError, ValueError):
         raise InvalidInput(
-            "the ledger's address looks like a URL but cannot be read as one; the form is "
-            "postgresql://user:password@host:port/database."
-        ) from None
+            f"a ledger is a file name or a postgresql:// URL; got {type(address).__name__}, or "
+            "nothing."
+        )
+    address = str(address)
+    if not address.isprintable():
+        raise InvalidInput("the ledger's address must be one line of printable text.")
+    if is_file(address):
+        return SqliteStore(Path(address))
+    url = _url(address)
     if url.get_backend_name() == "sqlite" and url.database:
         return SqliteStore(Path(url.database))
     if url.get_backend_name() == "postgresql":
         return PostgresStore(url)
     raise InvalidInput(
-        f"a ledger is a file name or a postgresql:// URL; got {url.render_as_string()!r}."
+        f"a ledger is a file name or a postgresql:// URL; got one that begins with "
+        f"{url.drivername}://."
     )
+
+
+def is_file(address: str) -> bool:
+    """Whether it is meant as a file name, which may be shown."""
+    return not _MEANT_FOR_A_SERVER.search(address)
+
+
+def without_secrets(address: str) -> str:
+    """The address as it may be written down. Whoever connects again finds the password where
+    PostgreSQL's own tools do."""
+    if is_file(address):
+        return address
+    url = _url(address)
+    harmless = _open_part(url)
+    same = url.password is None and url.normalized_query == harmless.normalized_query
+    return address if same else harmless.render_as_string()
+
+
+def are_one(address: str, other: str) -> bool:
+    """Whether two addresses, each with or without its password, name one place."""
+    if is_file(address) or is_file(other):
+        return address == other
+    return _open_part(_url(address)) == _open_part(_url(other))
+
+
+def _url(address: str) -> sa.URL:
+    """Taken apart as SQLAlchemy does it."""
+    try:
+        url = sa.make_url(address)
+    except (exc.ArgumentError, ValueError):
+        raise InvalidInput(
+            "the ledger's address looks like that of a server but cannot be read as a URL; the "
+            f"form is {_FORM}."
+        ) from None
+    match = _AFTER_PASSWORD.fullmatch(address)
+    if match is None or "@" in match["rest"]:
+        raise InvalidInput(
+            "the ledger's address has an @ after the one before the host, so it is not sure where "
+            f"its password ends; the form is {_FORM}, with %40 for an @ in any part."
+        )
+    if (
+        url.get_backend_name() == "postgresql"
+        and url.query.keys() - _OPEN_OPTIONS - _SECRET_OPTIONS
+    ):
+        raise InvalidInput(
+            "the ledger's address has an option that PostgreSQL does not know; the form is "
+            f"{_FORM}?option=value, with %26 for an & and %3F for a ? in any part."
+        )
+    return url
+
+
+def _open_part(url: sa.URL) -> sa.URL:
+    """Without anything that is or may be a secret."""
+    query = {
+        name: tuple(map(_open_settings, values)) if name == "options" else values
+        for name, values in url.normalized_query.items()
+        if name in _OPEN_OPTIONS
+    }
+    return sa.URL.create(
+        url.drivername,
+        username=url.username,
+        host=url.host,
+        port=url.port,
+        database=url.database,
+        query=query,
+    )
+
+
+def _open_settings(options: str) -> str:
+    """The server's settings, -c NAME=VALUE one after the other, but those that sound secret."""
+    words = re.findall(r"(?:\\.|[^\s\\])+", re.sub(r"(^|\s)-c\s+", r"\1-c", options))
+    return " ".join(word for word in words if not _SECRET_SETTING.search(word.partition("=")[0]))
 
 
 class SqliteStore:
@@ -76,51 +173,66 @@ class SqliteStore:
     def check(self) -> None:
         """Refuse what is not there, and pages that do not fit together."""
         self._must_exist()
-        with self._errors(), self._engine(self.path).connect() as connection:
+        with self._errors(), self._engine().connect() as connection:
             result = connection.exec_driver_sql("PRAGMA quick_check").scalar()
+            empty = not connection.exec_driver_sql("PRAGMA page_count").scalar()
         if result != "ok":
             raise LedgerCorrupt(_damaged(self.shown, f"SQLite reports: {result}"))
+        if empty:
+            found = "it is empty: if it was just being made, remove it and make it again"
+            raise LedgerCorrupt(_damaged(self.shown, found))
 
     @contextmanager
     def creation(self) -> Iterator[sa.Connection]:
-        """Build the ledger beside its place and link it in when whole: it is never half there,
-        and never replaces another."""
+        """Build the ledger in memory and put it in its place when whole: it is never half there,
+        never replaces another, and no draft with its key is left by somebody who is killed."""
         if self._is_there():
             raise LedgerExists(_exists(self.shown))
+        memory = _engine(lambda: sqlite3.connect(":memory:", isolation_level=None), "BEGIN")
+        with self._errors(), memory.connect() as connection:
+            with connection.begin():
+                yield connection
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+            whole = driver.serialize()
         try:
-            folder = tempfile.TemporaryDirectory(prefix=".dptune-", dir=self.path.parent or ".")
-        except OSError as error:
+            _put(self.path, whole)
+        except FileExistsError:
+            raise LedgerExists(_exists(self.shown)) from None
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             raise InvalidInput(
                 f"no ledger can be made at {self.shown}: {error.strerror}. Give a file name in a "
                 "folder that exists and that you may write to."
             ) from None
-        with folder as name, self._errors():
-            draft = Path(name, "ledger")
-            draft.touch(mode=0o600)
-            with self._engine(draft).begin() as connection:
-                yield connection
-            try:
-                os.link(draft, self.path)
-            except FileExistsError:
-                raise LedgerExists(_exists(self.shown)) from None
-            except OSError as error:
-                raise LedgerUnavailable(_unavailable(self.shown, error)) from None
+        except OSError as error:
+            raise LedgerUnavailable(
+                f"the ledger {self.shown} could not be written: {error.strerror}. Nothing is left "
+                "of it; make room, then try again."
+            ) from None
+        _remove_old_drafts(self.path.absolute().parent)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         self._must_exist()
-        with self._errors(), self._engine(self.path, begin="BEGIN").begin() as connection:
+        with self._errors(), self._engine("BEGIN").begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self, table: sa.Table) -> Iterator[sa.Connection]:
         self._must_exist()
-        with self._errors(), self._engine(self.path).begin() as connection:
+        queued = turn(self.path, LOCK_TIMEOUT_SECONDS)
+        with queued, self._errors(), self._engine().begin() as connection:
             yield connection
 
     def _is_there(self) -> bool:
         try:
-            return self.path.exists()
+            there = self.path.exists()
+            if not there and self.path.is_symlink():
+                raise InvalidInput(
+                    f"{self.shown} is a link to {os.readlink(self.path)}, which is not there. "
+                    "Mend the link, or name the ledger itself."
+                )
+            return there
         except OSError as error:  # a name that is too long, a folder we may not enter
             raise LedgerUnavailable(_unavailable(self.shown, error)) from None
 
@@ -131,20 +243,17 @@ class SqliteStore:
                 "`dptune ledger open`."
             )
 
-    def _engine(self, path: Path, begin: str = "BEGIN IMMEDIATE") -> sa.Engine:
+    def _engine(self, begin: str = "BEGIN IMMEDIATE") -> sa.Engine:
         def connect() -> sqlite3.Connection:
             # mode=rw: a missing file must not be created empty.
-            uri = f"file:{quote(str(path.absolute()))}?mode=rw"
+            uri = f"file:{quote(str(self.path.absolute()))}?mode=rw"
             connection = sqlite3.connect(
                 uri, uri=True, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None
             )
             connection.execute("PRAGMA synchronous = EXTRA")
             return connection
 
-        engine = sa.create_engine("sqlite+pysqlite://", creator=connect, poolclass=sa.NullPool)
-        # The driver would begin late and shared; we begin at once, as told.
-        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
-        return engine
+        return _engine(connect, begin)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -183,8 +292,10 @@ class PostgresStore:
             raise MissingExtra(
                 "a ledger in PostgreSQL needs the driver psycopg: pip install 'dptune[postgres]'."
             ) from None
-        query = {name: "***" if "password" in name else value for name, value in url.query.items()}
-        self.shown = url.set(query=query).render_as_string(hide_password=True)
+        shown = _open_part(url)
+        if url.password is not None:
+            shown = shown.set(password="***")
+        self.shown = shown.render_as_string(hide_password=True)
         self._engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
             poolclass=sa.NullPool,
@@ -241,6 +352,76 @@ class PostgresStore:
             case "42P07" | "23505":  # duplicate table, here or from a creation at the same time
                 return LedgerExists(_exists(self.shown))
         return LedgerUnavailable(_unavailable(self.shown, error))
+
+
+def _engine(connect: Callable[[], sqlite3.Connection], begin: str) -> sa.Engine:
+    engine = sa.create_engine("sqlite+pysqlite://", creator=connect, poolclass=sa.NullPool)
+    # The driver would begin late and shared; we begin at once, as told.
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    return engine
+
+
+def _put(path: Path, content: bytes) -> None:
+    """A new file, for its owner only; FileExistsError where there is one. Its name is on disk for
+    good with the first payment, whose transaction flushes the folder, too."""
+    with _nameless(path.absolute().parent) as file:
+        if file is not None:
+            _write(file, content)
+            if _name(file, path):
+                return
+    # Elsewhere at least under its own name, which nobody takes for a thing to publish.
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    try:
+        _write(file, content)
+    except OSError:
+        path.unlink()
+        raise
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _nameless(folder: Path) -> Iterator[int | None]:
+    """A file that is gone with whoever opened it unless it is given a name; None where the system,
+    or the file system, has no such thing."""
+    try:
+        file = os.open(folder, os.O_WRONLY | os.O_TMPFILE, 0o600)
+    except (AttributeError, IsADirectoryError):
+        file = None
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+        file = None
+    try:
+        yield file
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def _name(file: int, path: Path) -> bool:
+    try:
+        # With a folder, though the name needs none, or Python would link the link in /proc.
+        os.link(f"/proc/self/fd/{file}", path, src_dir_fd=file, follow_symlinks=True)
+    except FileExistsError:
+        raise
+    except OSError:  # there is no /proc
+        return False
+    return True
+
+
+def _write(file: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(file, content) :]
+    os.fsync(file)
+
+
+def _remove_old_drafts(folder: Path) -> None:
+    """Earlier versions of dptune, when killed, left ledgers with their keys in hidden folders."""
+    for draft in folder.glob(".dptune-????????"):
+        with suppress(OSError):
+            if set(os.listdir(draft)) <= {"ledger", "ledger-journal"}:
+                shutil.rmtree(draft)
 
 
 def _exists(shown: str) -> str:

@@ -11,9 +11,9 @@ the new one, never half of one.
     search.png            a picture
     ledger.db             the ledger, unless another was named: for the owner of the data only,
                           since it can tell whether a guess of all rows is right
+    .lock                 empty, and there only while somebody is at work
 """
 
-import fcntl
 import json
 import os
 import platform
@@ -29,12 +29,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from dptune._lock import FileLock
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.privacy import Guarantee
 from dptune.trial import Trial
 
 _PACKAGES = ("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors")
 
+_LOCK = ".lock"
 # What an attempt that was killed before it began may leave.
 _EARLY = {"models", "ledger.db", "ledger.db-journal", "environment.json"}
 
@@ -55,6 +57,11 @@ class RunFolder:
                 f"{folder.path} holds a run already; continue it with: dptune resume "
                 f"{folder.path}, or give another folder."
             )
+        if os.path.islink(path) and not os.path.exists(path):
+            raise InvalidInput(
+                f"{folder.path} is a link to {os.readlink(path)}, which is not there; make that "
+                "folder, or give another."
+            )
         there = os.listdir(path) if os.path.isdir(path) else []
         # Hidden files are drafts that a kill left behind.
         strangers = sorted(name for name in set(there) - _EARLY if not name.startswith("."))
@@ -74,6 +81,22 @@ class RunFolder:
         return folder
 
     @classmethod
+    @contextmanager
+    def begin(cls, path: str | Path) -> Iterator["RunFolder"]:
+        """A new folder that is ours alone until the end of the block; where no run has begun by
+        then, the folders that were made for it are removed."""
+        folder = cls.create(path)
+        while (lock := folder._lock()) is None:  # removed by somebody whose run did not begin
+            folder = cls.create(path)
+        try:
+            cls.create(path)  # nobody else can change it now, but somebody may have been quicker
+            yield folder
+        finally:
+            lock.release()
+            if not folder.holds_a_run():
+                folder.discard()
+
+    @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
         folder = cls(path)
         if not folder.holds_a_run():
@@ -87,7 +110,7 @@ class RunFolder:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
         for folder in self._made:
-            if not any(folder.iterdir()):
+            with suppress(OSError):  # somebody uses it
                 folder.rmdir()
 
     def is_finished(self) -> bool:
@@ -98,16 +121,41 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """For one process at a time, and for as long as it lives."""
-        with open(self.path / "run.toml") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InvalidInput(
-                    f"the study in {self.path} is at work in another process; wait until that one "
-                    "has ended. Nothing was touched."
-                ) from None
+        """For one process at a time, and for as long as it lives; there must be a run."""
+        lock = self._lock()
+        try:
+            RunFolder.open(self.path)  # somebody whose run could not begin may have removed it
             yield
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _lock(self) -> FileLock | None:
+        """None where there is no folder."""
+        try:
+            lock = FileLock.take(self.path / _LOCK)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise FolderProblem(
+                f"{self.path / _LOCK}, which keeps others from working here at the same time, "
+                f"cannot be made: {error.strerror or error}. See to it that you may write there."
+            ) from None
+        if lock is None:
+            raise InvalidInput(
+                f"the study in {self.path} is at work in another process; wait until that one has "
+                "ended. Nothing was touched."
+            )
+        return lock
+
+    def give_one_date(self) -> None:
+        """So that no date tells how long a part of the study took: all files get that of run.toml,
+        which was written before anything ran. Ledgers keep their own."""
+        began = os.stat(self.path / "run.toml")
+        for path in [*self.path.rglob("*"), self.path]:
+            if not path.name.startswith("ledger.db"):
+                with suppress(FileNotFoundError):  # a lock or a draft that is gone by now
+                    os.utime(path, ns=(began.st_mtime_ns, began.st_mtime_ns))
 
     @contextmanager
     def undamaged(self, name: str) -> Iterator[None]:
@@ -128,9 +176,14 @@ class RunFolder:
         try:
             write_whole(target, content)
         except OSError as error:
+            then = "Nothing was paid for yet; make room, then begin again."
+            if self.holds_a_run():
+                then = (
+                    "What was paid for stays paid; make room, then continue with: dptune resume "
+                    f"{self.path}"
+                )
             raise FolderProblem(
-                f"{target} could not be written: {error.strerror}. What was paid for stays paid; "
-                f"make room, then continue with: dptune resume {self.path}"
+                f"{target} could not be written: {error.strerror}. {then}"
             ) from None
 
     def read(self, name: str) -> str | None:

@@ -8,17 +8,17 @@ import hashlib
 import json
 import math
 import os
-import re
 import secrets
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tomli_w
 
 from dptune import _validate
+from dptune._store import is_file, without_secrets
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
@@ -105,7 +105,7 @@ class Config:
     seed: int = 0
     device: str = "cpu"
     precision: str = "float32"
-    ledger: str = ""
+    ledger: str = field(default="", repr=False)  # it may hold a password
     reuse: str = ""
     source: Mapping[str, Any]
     facts: tuple[str, ...] = ()
@@ -136,8 +136,7 @@ class Config:
     @property
     def ledger_without_password(self) -> str:
         """What may be written down; a resume finds the password where PostgreSQL's own tools do."""
-        bare = re.sub(r"(://[^:/@]*):[^/@]*@", r"\1@", self.ledger)
-        return re.sub(r"(?<=[?&])password=[^&]*&?", "", bare).rstrip("?&")
+        return without_secrets(self.ledger)
 
     def to_toml(self) -> str:
         plain = {
@@ -243,9 +242,9 @@ def _absolute(**named: str | Path) -> str:
     """So that a resume from another folder finds it."""
     ((name, given),) = named.items()
     if not isinstance(given, str | Path):
-        raise InvalidInput(f"{name} must be an address or a path; got {given!r}.")
+        raise InvalidInput(f"{name} must be an address or a path; got {type(given).__name__}.")
     address = str(given)
-    return os.path.abspath(address) if address and "://" not in address else address
+    return os.path.abspath(address) if address and is_file(address) else address
 
 
 def _ranges(given: Any) -> tuple[tuple[float, float], ...]:

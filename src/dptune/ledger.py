@@ -18,7 +18,7 @@ happens to the process; so the order is always: reserve, start, then touch the d
 import json
 import secrets
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -91,7 +91,9 @@ class Ledger:
         """An existing ledger, verified from its first entry to its last."""
         ledger = cls(open_store(address))
         ledger._store.check()
-        ledger.state()
+        with ledger._store.reading() as connection:
+            past = _chain.replay(connection, ledger.address)
+            _chain.verify_view(connection, past.state(), ledger.address)
         return ledger
 
     @property
@@ -118,7 +120,8 @@ class Ledger:
         for listed in state.payments:
             if listed.number == payment:
                 return state.receipt(listed)
-        known = ", ".join(str(listed.number) for listed in state.payments) or "none yet"
+        last = len(state.payments)
+        known = f"1 to {last}" if last > 1 else "1" if last else "none yet"
         raise InvalidInput(f"{self.address} has no payment {payment}; its payments are: {known}.")
 
     def must_be_for(self, payment: int, fingerprint: str) -> None:
@@ -163,19 +166,54 @@ class Ledger:
         Guarantees: either the payment is stored and all payments together fit in the budget, or
         this raises and nothing was written.
         """
-        _validate.text(purpose=purpose, fingerprint=fingerprint)
+        return self.reserve_all([(purpose, event)], fingerprint=fingerprint, slack=slack)[0]
+
+    def reserve_all(
+        self,
+        planned: Sequence[tuple[str, Event]],
+        *,
+        fingerprint: str,
+        slack: float | None = None,
+        fixed: bool = False,
+    ) -> list[Receipt]:
+        """Pay for several events at once, each with its purpose, in their order.
+
+        With `fixed` you promise that all of them will run exactly like this, whatever the first of
+        them show. In a ledger that pays for nothing else their privacy losses are then composed
+        directly, which is tighter for sampled runs; none can be exchanged, or given back once one
+        has begun.
+
+        Guarantees: all of them are stored and fit in the budget together, or this raises and
+        nothing was written.
+        """
+        _validate.text(fingerprint=fingerprint)
+        for purpose, _ in planned:
+            _validate.text(purpose=purpose)
+        # May take seconds: not while others wait.
+        prices = [self._price(event, slack) for _, event in planned]
+        with self._writing() as (past, append):
+            keyed = past.keyed(fingerprint)
+            if keyed not in past.fingerprints:
+                raise WrongDataset(_wrong_dataset(past.state(), self.address))
+            if fixed:
+                _check_schedule(past.state(), [event for _, event in planned])
+                schedule = json.dumps({"kind": "schedule", "payments": len(planned)})
+                append(kind="schedule", event=schedule, text="fixed before the first of them ran")
+            receipts = []
+            for (purpose, event), price in zip(planned, prices, strict=True):
+                if not fixed:
+                    _check_budget(past.state(), event, price, purpose)  # with those before it
+                paid = _reserve(past, append, event, price, fingerprint=keyed, text=purpose)
+                receipts.append(paid)
+        return receipts
+
+    def _price(self, event: Event, slack: float | None) -> Price:
         if not accounting.needs_slack(event):
             slack = 0.0
         elif slack is None:
             slack = accounting.default_slack(self.state().budget.delta)
         slack = _validate.non_negative(slack=slack, at_most=1.0)
-        price = accounting.price(event, slack=slack)  # may take a second: not while others wait
-        with self._writing() as (past, append):
-            keyed = past.keyed(fingerprint)
-            if keyed not in past.fingerprints:
-                raise WrongDataset(_wrong_dataset(past.state(), self.address))
-            _check_budget(past.state(), event, price, purpose)
-            return _reserve(past, append, event, price, fingerprint=keyed, text=purpose)
+        return accounting.price(event, slack=slack)
 
     def start(self, receipt: Receipt) -> None:
         """Record that the event may touch rows from now on; its payment can no longer be voided.
@@ -196,10 +234,15 @@ class Ledger:
     def void(self, receipt: Receipt, *, reason: str) -> None:
         """Give a reservation back. Only for an event that never started: once a row was read, the
         payment stands, whatever became of the run."""
+        self.void_all([receipt], reason=reason)
+
+    def void_all(self, receipts: Sequence[Receipt], *, reason: str) -> None:
+        """Give several reservations back, all or none of them."""
         _validate.text(reason=reason)
         with self._writing() as (past, append):
-            payment = self._payment(past, receipt, to="void")
-            append(kind="void", payment=payment.number, text=reason)
+            for receipt in receipts:
+                payment = self._payment(past, receipt, to="void")
+                append(kind="void", payment=payment.number, text=reason)
 
     def exchange(self, receipt: Receipt, event: Event, *, purpose: str | None = None) -> Receipt:
         """Reserve `event` in the place of a payment that never started, for the same rows and, by
@@ -263,6 +306,11 @@ class Ledger:
         allowed, _ = _chain.MOVES[to]
         if payment.state not in allowed:
             raise InvalidInput(_cannot_move(payment, to, allowed))
+        if to in ("void", "exchange") and past.must_stay(payment):
+            raise InvalidInput(
+                f"payment {payment.number} is of a schedule that was fixed, and admitted, as a "
+                "whole, and that has begun; it can only be started and committed."
+            )
         return payment
 
     @contextmanager
@@ -287,6 +335,22 @@ _Append = Callable[..., dict[str, Any]]
 def _check_budget(state: State, event: Event, price: Price, purpose: str) -> None:
     if not state.admits([event], price):
         raise BudgetExceeded(_exceeded(state, price, purpose))
+
+
+def _check_schedule(state: State, events: Sequence[Event]) -> None:
+    budget = state.budget
+    if state.payments:
+        raise InvalidInput(
+            "a schedule is fixed before the first payment of a ledger, and this one has "
+            f"{len(state.payments)}; reserve without fixed, or in a new ledger."
+        )
+    together = accounting.direct_epsilon(events, budget.delta)
+    if together > budget.epsilon:
+        raise BudgetExceeded(
+            f"a schedule of {len(events)} payments costs epsilon {cost(together)}, composed "
+            f"directly; the budget of data set {state.dataset!r} is epsilon {budget.epsilon:g} at "
+            f"delta {budget.delta!r}, and nothing was spent. Make the runs smaller."
+        )
 
 
 def _reserve(

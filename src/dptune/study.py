@@ -8,9 +8,9 @@
 Killed at any moment, a study can be resumed without spending anything twice.
 """
 
-import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,14 @@ from dptune._course import Course, Progress, Watch, read_census
 from dptune._outline import Outline, is_final
 from dptune._payments import Payments
 from dptune._statement import hopelessness, state
+from dptune._store import are_one
 from dptune.artifacts import RunFolder
 from dptune.config import Config, Preparation, build, parse, score_from, seal, search_from
 from dptune.data import Data
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.engines.rows import MemoryRows, find_device, find_precision
-from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput
+from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput, LedgerExists
 from dptune.executors import Executor, SerialExecutor
 from dptune.ledger import Ledger
 from dptune.predictor import TrainedModel
@@ -160,7 +161,8 @@ def tune(
             return replace(_begin(engine, data, config, folder, executor, watch), folder=None)
         except BaseException:  # nobody can resume it
             if config.ledger and RunFolder(folder).holds_a_run():
-                _payments(config, RunFolder(folder), data).give_back()
+                with suppress(DptuneError):  # what went wrong first is what to say
+                    _payments(config, RunFolder(folder), data).give_back()
             raise
 
 
@@ -176,11 +178,13 @@ def resume(
     `data` are the same rows as before; they may be left out where the run knows its file.
     """
     folder = RunFolder.open(out)
-    config = read_config(folder)
     with folder.locked():
+        config = read_config(folder)
         data = data or _load_again(config)
         planned = outline(data, config)
-        return _run(_rehearse(None, data, planned), data, planned, folder, executor, watch)
+        result = _run(_rehearse(None, data, planned), data, planned, folder, executor, watch)
+    _hide_dates(planned, folder)
+    return result
 
 
 def read_config(folder: RunFolder) -> Config:
@@ -316,25 +320,58 @@ def _begin(
         _must_fit(planned, data)
     if config.reuse:
         _Earlier.read(config, data)
-    folder, written = RunFolder.create(out), ["environment.json", "run.toml"]
+    with RunFolder.begin(out) as folder:
+        made = ["run.toml", "environment.json"]  # in this order, so that half of it is no run
+        own = out / _OWN_LEDGER
+        try:
+            if not config.ledger and _create_or_take_unused(own, planned, data):
+                made.append(_OWN_LEDGER)
+            folder.write_environment(config.device)
+            folder.write("run.toml", config.to_toml())  # first: killed here, a resume reserves
+            payments = _payments(config, folder, data)
+        except DptuneError:
+            folder.discard(*made)
+            raise
+        try:
+            payments.reserve(planned.payments, planned.slack, fixed=planned.fixed)
+        except DptuneError as error:
+            if not payments.hold_nothing():  # it may be paid for, so it must stay resumable
+                raise type(error)(f"{error} Then go on with: dptune resume {out}") from error
+            folder.discard(*made)
+            raise
+        result = _run(engine, data, planned, folder, executor, watch)
+    _hide_dates(planned, folder)
+    return result
+
+
+def _create_or_take_unused(path: Path, planned: Outline, data: Data) -> bool:
+    """Whether the own ledger is new: an attempt killed early leaves one without payments."""
+    budget = planned.config.budget
     try:
-        if not config.ledger and not _is_unused(str(out / _OWN_LEDGER)):
-            Ledger.create(
-                str(out / _OWN_LEDGER),
-                config.budget,
-                dataset=data.name,
-                fingerprint=data.fingerprint,
-                slack=planned.price.slack,
-            )
-            written.append(_OWN_LEDGER)
-        folder.write_environment(config.device)
-        folder.write("run.toml", config.to_toml())  # first: killed here, a resume reserves
-        _payments(config, folder, data).reserve(planned.payments, planned.slack)
-    except DptuneError:
-        folder.discard(*written)
-        raise
-    with folder.locked():
-        return _run(engine, data, planned, folder, executor, watch)
+        Ledger.create(
+            str(path),
+            budget,
+            dataset=data.name,
+            fingerprint=data.fingerprint,
+            slack=planned.price.slack,
+        )
+    except LedgerExists:
+        now = Ledger.open(str(path)).state()
+        if now.payments:
+            raise
+        if (now.budget, now.opened_slack) != (budget, planned.price.slack):
+            raise InvalidInput(
+                f"{path} is the ledger of another study, which never began; remove it, or give "
+                "another folder."
+            ) from None
+        return False
+    return True
+
+
+def _hide_dates(planned: Outline, folder: RunFolder) -> None:
+    """Those of a sealed search would tell how many trials there were."""
+    if planned.schedule.sealed:
+        folder.give_one_date()
 
 
 def _run(
@@ -358,7 +395,8 @@ def _run(
     )
     course.check(folder.read_trials())
     # A finished study pays for nothing more, but its rows must be the same.
-    payments.reserve(() if folder.is_finished() else planned.payments, planned.slack)
+    wanted = () if folder.is_finished() else planned.payments
+    payments.reserve(wanted, planned.slack, fixed=planned.fixed)
     preprocessing = course.prepare()
     earlier = _Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
@@ -375,8 +413,8 @@ def _run(
             census, trials = earlier.census, list(earlier.trials)
             folder.write_trials(trials)
         fitted, final = course.final_run(trials, preprocessing, census)
-    payments.give_back()  # scores of trials that were lost
-    events, others = payments.events(), payments.others()
+    begun, others = payments.begun(), payments.others()
+    events, spent = [payment.event for payment in begun], total(p.price for p in begun)
     if earlier is not None:
         events, others = [*earlier.events, *events], others - len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
@@ -392,7 +430,7 @@ def _run(
             planned,
             data,
             events,
-            payments.spent(),
+            spent,
             others,
             notes,
             searched=earlier.price if earlier else None,
@@ -421,6 +459,8 @@ def _run(
     )
     model.save(folder)
     folder.write_json("result.json", result.to_dict())
+    # Last: a study that is not finished holds all it may need, whoever else pays from its ledger.
+    payments.give_back()  # scores of trials that were lost
     return result
 
 
@@ -462,7 +502,7 @@ class _Earlier:
                 f"the study in {config.reuse} has no search of its own: it reused the one in "
                 f"{theirs.reuse}; reuse that."
             )
-        if theirs.ledger != config.ledger_without_password or not config.ledger:
+        if not config.ledger or not are_one(theirs.ledger, config.ledger):
             raise InvalidInput(
                 f"the search in {config.reuse} was paid from another ledger; a search can be "
                 "reused where both studies pay from one ledger, named with ledger=."
@@ -484,11 +524,6 @@ class _Earlier:
             events=tuple(paid.events(but=is_final)),
             price=total(search),
         )
-
-
-def _is_unused(address: str) -> bool:
-    """Whether there is a ledger that nothing was paid from: an attempt killed early leaves one."""
-    return os.path.exists(address) and not Ledger.open(address).state().counted
 
 
 def _rehearse(engine: LinearEngine | None, data: Data, planned: Outline) -> LinearEngine:

@@ -41,6 +41,8 @@ def save(record: Record) -> Path:
     drawn = io.BytesIO()
     draw(record).savefig(drawn, format="png", dpi=_DOTS_PER_INCH)
     record.folder.write(FILE, drawn.getvalue())
+    if record.outline.schedule.sealed:
+        record.folder.give_one_date()
     return record.folder.path / FILE
 
 

@@ -1,0 +1,88 @@
+"""Whoever comes first is served first, among those who write to one file.
+
+SQLite lets writers in one by one, but in no order: with many of them, some wait for ever while
+others are served again and again. So they queue here before they ask. The queue is a courtesy: it
+keeps nobody out, and where it cannot be kept, or somebody in it sleeps, writers go on to SQLite,
+whose lock is the one that counts.
+
+A ticket is an empty locked file in a folder of our own among the system's temporary files, so that
+nothing lies beside a ledger. The ticket of somebody who died is removed by whoever stood behind.
+"""
+
+import hashlib
+import os
+import secrets
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dptune._lock import FileLock, is_abandoned
+
+_LOOK_EVERY, _LOOK_AT_LEAST_EVERY = 0.002, 0.05  # seconds; times those ahead, so that few are busy
+
+
+@contextmanager
+def turn(path: Path, patience: float) -> Iterator[None]:
+    """Wait until all who came before are done with the file; those behind wait for the block.
+
+    Nobody waits for somebody who does not move in `patience` seconds.
+    """
+    ticket = _draw(path)
+    try:
+        if ticket is not None:
+            with suppress(OSError):
+                _wait(ticket.path, patience)
+        yield
+    finally:
+        if ticket is not None:
+            ticket.release()
+            with suppress(OSError):
+                ticket.path.parent.rmdir()  # the last one out
+
+
+def queue_of(path: Path) -> Path:
+    """Where those who write to this file queue, whatever name they know it by."""
+    found = os.stat(path)
+    mark = hashlib.sha256(f"{found.st_dev} {found.st_ino}".encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir(), f"dptune-queue-{_user()}-{mark}")
+
+
+def _draw(path: Path) -> FileLock | None:
+    """A ticket behind all others; None where there is no queue."""
+    number = f"{time.monotonic_ns():020d}-{secrets.token_hex(4)}"
+    for _ in range(10):
+        try:
+            folder = queue_of(path)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if not _is_ours(folder):
+                return None
+            return FileLock.take(folder / number)
+        except FileNotFoundError:
+            continue  # the last one out closed the door
+        except OSError:
+            return None
+    return None
+
+
+def _wait(ticket: Path, patience: float) -> None:
+    first, since = "", time.monotonic()
+    while ahead := sorted(name for name in os.listdir(ticket.parent) if name < ticket.name):
+        if ahead[0] != first:
+            first, since = ahead[0], time.monotonic()
+        if time.monotonic() - since > patience:
+            return
+        if not is_abandoned(ticket.with_name(ahead[-1])):
+            time.sleep(min(_LOOK_EVERY * len(ahead), _LOOK_AT_LEAST_EVERY))
+
+
+def _is_ours(folder: Path) -> bool:
+    """Others may write among temporary files, too."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and (os.name == "nt" or found.st_uid == _user())
+
+
+def _user() -> int:
+    return 0 if os.name == "nt" else os.getuid()
