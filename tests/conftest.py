@@ -2,24 +2,39 @@
 
 import os
 import pwd
+import random
+import secrets
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from dptune import Budget, Ledger
 
-# Developers hunt with fresh examples; CI checks the same ones every time.
+# The same examples every time, however slow the machine; --hypothesis-profile=hunt for fresh ones.
 settings.register_profile(
-    "dptune", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
+    "dptune",
+    deadline=None,
+    print_blob=True,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("hunt", settings.get_profile("dptune"), derandomize=False)
 settings.load_profile("dptune")
+
+# What is printed to a pipe is looked at as it is without anybody's wishes for colours and width.
+for _wish in (
+    *("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "CLICOLOR", "CLICOLOR_FORCE"),
+    *("TTY_COMPATIBLE", "GITHUB_ACTIONS"),
+):
+    os.environ.pop(_wish, None)
 
 ROWS = "digest of the rows"
 
@@ -33,6 +48,20 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@contextmanager
+def repeated_noise() -> Iterator[None]:
+    """Noise that is the same every time, where the outcome hangs on it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secrets, "randbits", random.Random(0).getrandbits)
+        yield
+
+
+@pytest.fixture
+def same_noise() -> Iterator[None]:
+    with repeated_noise():
+        yield
 
 
 @pytest.fixture

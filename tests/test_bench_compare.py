@@ -69,13 +69,13 @@ def test_what_was_measured_is_not_measured_again(
 
 
 def test_another_file_of_the_same_name_is_measured_anew(file: Path, tmp_path: Path) -> None:
-    first = run(file, tmp_path, methods=("unit-noise",))
+    run(file, tmp_path, methods=("unit-noise",))
     other = tmp_path / "other" / file.name
     other.parent.mkdir()
     with np.load(file) as arrays:
         np.savez(other, **{**arrays, "y_train": arrays["y_train"][::-1]})
-    again = run(other, tmp_path, methods=("unit-noise",))
-    assert again[0]["accuracies"] != first[0]["accuracies"]
+    run(other, tmp_path, methods=("unit-noise",))
+    assert len(list((tmp_path / "cells").iterdir())) == 2
 
 
 def test_options_follow_a_name_and_workers_share_the_cells(file: Path, tmp_path: Path) -> None:
@@ -139,6 +139,7 @@ def test_a_change_nobody_knows_is_refused(file: Path, change: str) -> None:
         load_task(f"{file}{change}")
 
 
+@pytest.mark.usefixtures("same_noise")  # drawn one after the other, so each study has its own
 def test_repeats_are_independent_studies(file: Path) -> None:
     task = load_task(str(file))
     outcome = harness.run_method(task, LinearScaling(), Budget(1.0, 1e-5), 6, lambda _: None)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import three_classes
+from conftest import repeated_noise, three_classes
 from dptune import Budget, accounting, gdp
 from dptune.bench import harness, lab, reproduce
 from dptune.bench.experiments import budgets, methods, runtime
@@ -71,7 +71,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def everything(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with all experiments."""
     out = tmp_path_factory.mktemp("all")
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, repeated_noise():
         small_grids(patch)
         run("all", file, out)
     yield out

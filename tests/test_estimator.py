@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer
 from sklearn.utils.estimator_checks import check_estimator
 
+from conftest import repeated_noise
 from dptune import Budget, BudgetExceeded, Ledger
 from dptune.data import Data
 from dptune.errors import InvalidInput, WrongDataset
@@ -37,9 +38,11 @@ def easy_rows(count: int, classes: int = 3) -> tuple[NDArray[np.float64], NDArra
 
 @pytest.fixture(scope="module")
 def fitted(one_thread: None) -> DPLinearClassifier:
-    return DPLinearClassifier(epsilon=2.0).fit(*easy_rows(5000))
+    with repeated_noise():
+        return DPLinearClassifier(epsilon=2.0).fit(*easy_rows(5000))
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_scikit_learn_s_own_checks_pass_except_where_noise_forbids(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -93,6 +96,7 @@ def test_a_pickle_holds_no_rows() -> None:
     assert len(large) < len(small) + 1000 < features.nbytes / 10
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_two_classes_have_one_decision_and_text_labels_come_back() -> None:
     features, labels = easy_rows(2000, classes=2)
     words = np.array(["sick", "healthy"])[labels]
@@ -119,6 +123,7 @@ def constant_column(features: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.hstack([features, np.ones((len(features), 1))])
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_in_a_pipeline_of_steps_that_see_one_row_at_a_time() -> None:
     features, labels = easy_rows(5000)
     pipeline = make_pipeline(Normalizer(), DPLinearClassifier(epsilon=2.0))
@@ -126,6 +131,7 @@ def test_in_a_pipeline_of_steps_that_see_one_row_at_a_time() -> None:
     assert pipeline.score(features[4000:], labels[4000:]) > 0.9
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_a_constant_column_makes_the_length_of_rows_count() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 5000)

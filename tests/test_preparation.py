@@ -30,6 +30,7 @@ def data() -> Data:
     return Data(*rows(4000, 0), test=rows(1000, 1))
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_declared_ranges_let_small_columns_speak(tmp_path: Path) -> None:
     asked = Preparation(ranges=RANGES)
     plain = tune(None, data(), budget=BUDGET).test_accuracy

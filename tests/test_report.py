@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import dptune
+from conftest import repeated_noise
 from dptune import (
     Budget,
     Data,
@@ -34,7 +35,7 @@ from dptune.report.plots import draw
 from dptune.report.record import Record
 from dptune.report.split import slots
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "same_noise")
 
 STUDIES: dict[str, dict[str, Any]] = {
     "linear-scaling": {"search": LinearScaling()},
@@ -67,9 +68,11 @@ def folders(
     for name, asked in STUDIES.items():
         watch = seen.append if name == "linear-scaling" else None
         space = Space(steps=(5, 10))
-        dptune.tune(
-            None, data, budget=Budget(2.0, 1e-4), space=space, out=made[name], watch=watch, **asked
-        )
+        with repeated_noise():
+            dptune.tune(
+                None, data, budget=Budget(2.0, 1e-4), space=space, out=made[name], watch=watch,
+                **asked,
+            )  # fmt: skip
     return made
 
 

@@ -1,5 +1,6 @@
 """Rows in memory and on disk: the same numbers, honest norms, and what is refused."""
 
+import ast
 import json
 import math
 from pathlib import Path
@@ -130,6 +131,16 @@ def test_rows_on_disk_can_be_read_again_after_a_reader_gave_up(tmp_path: Path) -
     next(reader)
     reader.close()  # type: ignore[attr-defined]
     assert len(list(disk.chunks())) == 3
+
+
+def test_threads_that_read_chunks_parse_no_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11 may fail with a SystemError where two threads parse at once."""
+    disk = on_disk(tmp_path, [40, 3, 58], "float32")
+    with monkeypatch.context() as patch:
+        patch.setattr(ast, "parse", lambda *_, **__: pytest.fail("a header was parsed"))
+        assert sum(len(chunk.targets) for chunk in disk.chunks()) == COUNT
 
 
 @settings(max_examples=200)

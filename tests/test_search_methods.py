@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -441,8 +442,9 @@ class TestSealedSearches:
             assert plan.rows == (270 if subset.rest else 300) and winner.rows == 30
 
     def test_its_settings_cannot_be_foreseen(self, sealed: SearchMethod) -> None:
-        found = {study(sealed, seed=5).final.plan.learning_rate for _ in range(4)}
-        assert len(found) > 1
+        plans = [study(sealed, seed=5).final.plan for _ in range(5)]
+        # Fewest has Hypo, 160 cells, of which one wins with a chance of 0.02 at most: (0.02)^4.
+        assert len({(plan.learning_rate, plan.steps) for plan in plans}) > 1
 
     def test_trials_cost_the_same_whatever_they_draw(self, sealed: SearchMethod) -> None:
         found = planned(sealed)
@@ -709,7 +711,7 @@ def test_the_clock_of_a_sealed_search_is_not_shown(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(_study_screen, "Console", lambda *_, screen=screen, **__: screen)
         with _study_screen.watching(method) as show:
             study(method, watch=show)
-        assert ("0:00:0" in screen.export_text()) is shown
+        assert bool(re.search(r"\d:\d\d:\d\d", screen.export_text())) is shown
 
 
 def test_a_grid_of_equal_settings_is_refused_before_it_is_paid(tmp_path: Path) -> None:

@@ -634,6 +634,7 @@ def test_a_damaged_model_file_is_named(tmp_path: Path) -> None:
     assert load(out).guarantee == first.guarantee
 
 
+@pytest.mark.usefixtures("same_noise")  # else, once in 3e6 times, classes seem rare: fewer steps
 def test_legs_that_were_cut_off_are_told_even_after_several_crashes(tmp_path: Path) -> None:
     out, data = tmp_path / "run", make_data()
     stop_after(out, data, "final run: leg 2")

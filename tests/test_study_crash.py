@@ -39,10 +39,11 @@ KILLS = 50
 LEGS_AND_TRIALS = 8
 
 # A process that has everything imported, and forks a study for every line it reads: the folder of
-# the run, the journal, the ledger. Each study notes every run of the engine before it happens, and
-# the first numbers of every noise stream.
+# the run, the journal, the ledger, and how many studies must have begun a run before any goes on.
+# Each study notes every run of the engine before it happens, and the first numbers of every noise
+# stream.
 SERVER = """
-import hashlib, os, sys, time, traceback
+import glob, hashlib, os, sys, time, traceback
 sys.path.insert(0, sys.argv[1])
 import torch
 torch.set_num_threads(1)
@@ -54,7 +55,7 @@ from test_study import make_data, study
 
 data = make_data()
 
-def work(folder, journal, ledger):
+def work(folder, journal, ledger, together):
     notes = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     note = lambda *words: os.write(notes, (" ".join(map(str, words)) + "\\n").encode())
     fit_many, open_rows, normal = LinearEngine.fit_many, Data.open, Stream.normal_
@@ -68,6 +69,10 @@ def work(folder, journal, ledger):
         if rows.count > 1:  # not the rehearsal
             for streams in randomness:
                 note("run", f"trial-{streams.trial}" if streams.trial else f"payment-{paid[-1]}")
+            open(f"{journal}.{os.getpid()}", "w").close()
+            patience = time.monotonic() + 60
+            while len(glob.glob(f"{journal}.*")) < int(together) and time.monotonic() < patience:
+                time.sleep(0.01)
             time.sleep(0.01)
         models = fit_many(self, plans, rows, randomness, start)
         time.sleep(0.01)
@@ -123,8 +128,8 @@ class Server:
             os.kill(pid, signal.SIGKILL)
         return self.end()
 
-    def begin(self, out: Path, journal: Path, ledger: str = "") -> int:
-        self._tell(f"{out}\t{journal}\t{ledger}")
+    def begin(self, out: Path, journal: Path, ledger: str = "", together: int = 1) -> int:
+        self._tell(f"{out}\t{journal}\t{ledger}\t{together}")
         return int(self._line())
 
     def end(self) -> int:
@@ -250,11 +255,15 @@ def test_a_study_killed_at_any_moment_is_resumed_without_paying_or_running_twice
     duration = time.monotonic() - began
     noise, kills, places = whole.check(), 0, Counter[str]()
     number = 0
-    while kills < KILLS:
+
+    def enough() -> bool:  # kills, and at places of different kinds
+        return kills >= KILLS and (len(places) >= 3 or kills >= 10 * KILLS)
+
+    while not enough():
         # By turns: one kill somewhere in a study, and kill after kill until one comes too late.
         watched, number = Watched(tmp_path / f"study-{number}"), number + 1
         again = number % 2 == 0
-        while kills < KILLS:
+        while not enough():
             moment = rng.uniform(0, duration if not again else 0.4 * duration)
             if server.run(watched.out, watched.journal, moment) != -signal.SIGKILL:
                 break
@@ -267,7 +276,7 @@ def test_a_study_killed_at_any_moment_is_resumed_without_paying_or_running_twice
             continue
         assert status == 0, f"the last resume of {watched.out} failed after kills at {places}"
         noise += watched.check()
-    assert kills == KILLS and len(places) >= 3, places
+    assert len(places) >= 3, places
     assert len(set(noise)) == len(noise) > LEGS_AND_TRIALS  # no stream of noise was used twice
 
 
@@ -317,8 +326,8 @@ def test_a_run_folder_and_its_copy_resumed_at_the_same_time_share_the_payments(
     shutil.copytree(out, copy)
     journal = tmp_path / "journal"
     with Server() as one, Server() as other:
-        one.begin(out, journal)
-        other.begin(copy, journal)
+        one.begin(out, journal, together=2)  # else the faster one might leave nothing to the other
+        other.begin(copy, journal, together=2)
         assert one.end() == 0 and other.end() == 0
     runs = journal_of(journal)
     assert set(runs.values()) == {1} and len(runs) == LEGS_AND_TRIALS

@@ -294,6 +294,8 @@ class DiskRows:
         self.device, self.dtype = find_device(device), find_precision(precision)
         self._starts = np.concatenate([[0], np.cumsum(counts)])
         self.count, self._chunks = int(self._starts[-1]), len(counts)
+        # Threads must not read headers: Python 3.11 may fail where two of them parse at once.
+        self._layouts: dict[Path, tuple[Any, ...]] = {}
         for number, count in enumerate(counts):
             self._must_fit(number, (count, self.copies, self.columns))
         self._stream: torch.cuda.Stream | None = None
@@ -342,7 +344,11 @@ class DiskRows:
     def _mapped(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
         def load(name: str) -> Tensor:
             path = self._folder / f"{number:06d}.{name}.npy"
-            return torch.from_numpy(np.load(path, mmap_mode="c"))
+            if path not in self._layouts:  # when the folder is opened
+                mapped = np.load(path, mmap_mode="c")
+                order = "F" if np.isfortran(mapped) else "C"
+                self._layouts[path] = (mapped.dtype, "c", mapped.offset, mapped.shape, order)
+            return torch.from_numpy(np.memmap(path, *self._layouts[path]))
 
         return load("features").view(self.dtype), load("targets"), load("norms")
 
