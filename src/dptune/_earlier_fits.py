@@ -34,7 +34,9 @@ class EarlierFits:
     def add(self, features: NDArray[Any], price: Price) -> list[Price]:
         """Note a fit of this price; the prices of those before it that share a row with it."""
         hashes = self._hashes(features)
-        same_rows = blake2b(hashes.tobytes(), key=self._key).digest()  # kept once, however often fitted
+        same_rows = blake2b(
+            hashes.tobytes(), key=self._key
+        ).digest()  # kept once, however often fitted
         with self._lock:
             shared = [
                 earlier
