@@ -1,26 +1,41 @@
-# `make demo` and `make test` work on a fresh clone: both install into .venv first.
+# Each of these works on a fresh clone: it installs into .venv what it needs, and no more.
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALLED := .venv/.installed
+PRODUCT := .venv/.installed
+TOOLS := .venv/.installed-tools
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Half of the tests, in a tenth of the time: no kills, no benchmarks, no whole studies.
+QUICK := artifacts cli_help clipping config continued_runs data engine_guards gdp import ledger \
+	ledger_tamper linear_engine parallel_event plan predictor preparation preprocess privacy \
+	randomness rounding rows score search_curve search_law search_linear_scaling search_space \
+	split trial
 
-.PHONY: demo test check clean
+.PHONY: demo test quick check clean
 
-demo: $(INSTALLED)
+demo: $(PRODUCT)
 	@$(BIN)/dptune tune --data demo
 
 test: check
 	$(BIN)/pytest -n 2
 
-check: $(INSTALLED)
+quick: check
+	$(BIN)/pytest -n 2 $(QUICK:%=tests/test_%.py)
+
+check: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-$(INSTALLED): pyproject.toml constraints.txt
-	@echo "Installing into .venv (a minute or two, the first time) ..."
+$(PRODUCT): pyproject.toml constraints.txt
+	@echo "Installing dptune into .venv (a minute or two, the first time) ..."
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) -e .
+	@touch $@
+
+$(TOOLS): $(PRODUCT)
+	@echo "Installing what the tests need into .venv ..."
+	$(INSTALL) -e '.[dev]'
 	@touch $@
 
 clean:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.resources import files
 
 import dptune
 
@@ -20,6 +21,10 @@ def test_every_public_name_can_be_imported() -> None:
     for name in dptune.__all__:
         assert getattr(dptune, name).__name__ == name
     assert set(dptune.__all__) <= set(dir(dptune))
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (files(dptune) / "py.typed").is_file()
 
 
 def test_a_name_that_is_not_there_says_so() -> None:

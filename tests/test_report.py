@@ -1,7 +1,9 @@
 """Pictures, model cards and the live view: what they say, on tiny studies."""
 
 import io
+import itertools
 import re
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from dptune import (
     LinearScaling,
     PaperLine,
     Preparation,
+    PrivateSelection,
     PublicScore,
     RandomSearch,
     Space,
@@ -30,10 +33,12 @@ from dptune import (
 from dptune._course import Progress
 from dptune._text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
-from dptune.report.landscape import landscape, scored
+from dptune.report.landscape import landscape, r_at, readable, scored
 from dptune.report.plots import draw
 from dptune.report.record import Record
 from dptune.report.split import slots
+from dptune.report.verdict import verdict
+from dptune.search.base import Situation
 
 pytestmark = pytest.mark.usefixtures("one_thread", "same_noise")
 
@@ -103,7 +108,7 @@ def test_the_landscape_is_labelled(folders: dict[str, Path]) -> None:
         "% of the test rows right; epsilon 2.00 at delta 0.0001",
         "total step size r (learning rate × steps), at the price of the final run",
         "noise c on every weight",
-        "noisy score (points above the mean of the sweep)",
+        "noisy score\n(points above the mean of the sweep)",
         "fitted curve",
         "top expected by the law (±1 sd)",
         "top after the scores (±1 sd)",
@@ -145,7 +150,10 @@ def cut_off(out: Path, doing: str, **asked: Any) -> Path:
 def test_where_no_trial_was_scored_the_picture_says_so(doing: str, tmp_path: Path) -> None:
     record = Record.read(cut_off(tmp_path / "run", doing))
     figure = draw(record)
-    assert "no trial was scored" in texts(figure) and "score of a trial" not in texts(figure)
+    said = texts(figure).replace("\n", " ")
+    law = readable(r_at(0.0, record.situation, record.outline.schedule.final.mu))
+    assert f"no trial was scored; the law alone says r = {law}" in said
+    assert "score of a trial" not in said
     low, high = figure.axes[0].get_xlim()
     assert low < record.final.plan.total_step_size < high
     assert len(figure.axes[0].get_xticks()) > 1 and not len(figure.axes[0].get_yticks())
@@ -307,13 +315,80 @@ def test_the_live_view_shows_budget_trials_and_scores(
 def test_elsewhere_progress_is_one_line_a_change(
     folders: dict[str, Path], seen: list[Progress], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with _study_screen.watching(LinearScaling()) as watch:
+    ticks = itertools.count(0, 20)
+    with _study_screen.watching(LinearScaling(), lambda: float(next(ticks))) as watch:
         for progress in seen:
             watch(progress)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == len(seen)
     assert lines[1].startswith("sweep: training 3 trials (")
-    assert lines[-1] == "done (100.0 % of the budget is used)"
+    assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d min \d+ s\)", lines[-1])
+
+
+def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What is said when the legs of a final run begin at these moments."""
+    now = [0.0]
+    with _study_screen.watching(search, lambda: now[0]) as watch:
+        for number, at in enumerate(seconds, start=2):
+            now[0] = at
+            watch(FakeProgress(f"final run: leg {number} of 5"))  # type: ignore[arg-type]
+    return capsys.readouterr().err.splitlines()
+
+
+@dataclass
+class FakeProgress:
+    doing: str
+    spent: float = 0.5
+
+
+def test_lines_tell_how_long_it_took_and_will_take(capsys: pytest.CaptureFixture[str]) -> None:
+    begun, second, third = legs(LinearScaling(), [100, 130, 150], capsys)
+    used = "50.0 % of the budget is used"
+    assert begun == f"final run: leg 2 of 5 ({used}, after 1 min 40 s)"
+    assert second == f"final run: leg 3 of 5 ({used}, after 2 min 10 s, about 1 min 30 s left)"
+    assert third == f"final run: leg 4 of 5 ({used}, after 2 min 30 s, about 50 s left)"
+
+
+def test_the_clock_of_a_sealed_search_stays_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    for line in legs(PrivateSelection(), [100, 130, 150], capsys):
+        assert line.endswith("(50.0 % of the budget is used)")
+
+
+def rescored(record: Record, scores: list[float]) -> Situation:
+    """What the search would have known had its trials had these scores, with a noise of 0.01."""
+    trials = [
+        trial.scored(score, 0.01) for trial, score in zip(record.model.trials, scores, strict=True)
+    ]
+    return replace(record.situation, history=trials)
+
+
+@pytest.mark.parametrize(("name", "count"), [("linear-scaling", 3), ("paper-line", 6)])
+def test_scores_that_do_not_differ_are_said_to_have_decided_little(
+    name: str, count: int, folders: dict[str, Path]
+) -> None:
+    record = Record.read(folders[name])
+    search, mu = record.outline.config.search, record.outline.schedule.final.mu
+    alike = verdict(search, rescored(record, [0.001 * n for n in range(count)]), mu)
+    assert alike.startswith("the scores differ by no more than their noise, so ")
+    law = readable(r_at(0.0, record.situation, mu))
+    assert alike.endswith(
+        f"the law alone says r = {law}" if name == "linear-scaling" else "is mostly chance"
+    )
+    assert verdict(search, rescored(record, [0.5 * n for n in range(count)]), mu) == ""
+
+
+def test_screen_live_view_and_picture_say_that_scores_decided_little(
+    folders: dict[str, Path], seen: list[Progress], capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = Record.read(folders["linear-scaling"])
+    situation = rescored(record, [0.0, 0.001, 0.002])
+    record = replace(record, situation=situation)
+    said = "the scores differ by no more than their noise"
+    assert said in texts(draw(record)).replace("\n", " ")
+    _study_screen.result(record, Path("search.png"), delta_chosen=False)
+    assert said[1:] in " ".join(capsys.readouterr().out.split())
+    shown = _study_screen._view(replace(seen[-1], situation=situation), LinearScaling())
+    assert said in str(shown[-1]) and max(map(len, str(shown[-1]).splitlines())) < 80
 
 
 def test_a_text_plot_puts_the_highest_score_on_top() -> None:

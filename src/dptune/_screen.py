@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -127,13 +128,33 @@ def note(done: str, state: "State", then: str = "") -> None:
 def progress() -> Iterator[Callable[[str], None]]:
     """A spinner on a terminal, plain lines elsewhere, on standard error."""
     console = Console(stderr=True)
+    began = monotonic()
     if not console.is_terminal:
-        yield lambda text: console.print(text, highlight=False)
+
+        def line(text: str) -> None:
+            elapsed = duration(monotonic() - began)
+            console.print(f"{text} (after {elapsed})", highlight=False, markup=False)
+
+        yield line
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as shown:
         task = shown.add_task("starting")
         yield lambda text: shown.update(task, description=text)
+
+
+def duration(seconds: float) -> str:
+    """As people say it.
+
+    >>> duration(0.2), duration(75), duration(3600), duration(100_000)
+    ('0 s', '1 min 15 s', '1 h 0 min', '27 h 46 min')
+    """
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def _payments(state: "State") -> Table:

@@ -1,9 +1,12 @@
 """What people see of a study: its plan, how it goes, what came of it."""
 
+import re
 import shlex
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from rich.console import Console, Group
@@ -16,24 +19,62 @@ from rich.text import Text
 from dptune import accounting, gdp
 from dptune._course import Progress
 from dptune._outline import Outline
-from dptune._screen import bar, facts_table, out, plain_table, slots_table, statement
+from dptune._screen import (
+    bar,
+    duration,
+    facts_table,
+    out,
+    plain_table,
+    slots_table,
+    statement,
+)
 from dptune._text_plot import points_of, text_plot
 from dptune.privacy import Guarantee
 from dptune.report.landscape import landscape, readable, scored
 from dptune.report.record import Record
 from dptune.report.split import slots
+from dptune.report.verdict import verdict
 from dptune.rounding import cost
 from dptune.search.base import SearchMethod
 from dptune.search.linear_scaling import LinearScaling
 from dptune.trial import Trial
 
+_WIDTH = 79  # of a remark in the live view
+
+
+class _Clock:
+    """How long a study has been going, and how long its final run still takes: all legs of it are
+    alike. Silent for a sealed search, whose running time is to be kept secret."""
+
+    def __init__(self, search: SearchMethod, now: Callable[[], float]) -> None:
+        self._sealed, self._now, self._began = search.sealing is not None, now, now()
+        self._first_leg: tuple[int, float] | None = None
+
+    def elapsed(self) -> str:
+        return "" if self._sealed else f"after {duration(self._now() - self._began)}"
+
+    def left(self, doing: str) -> str:
+        """About how long, where it is known: from the second leg on."""
+        leg = re.search(r"leg (\d+) of (\d+)$", doing)
+        if self._sealed or leg is None:
+            return ""
+        number, legs, time = int(leg[1]), int(leg[2]), self._now()
+        first, began = self._first_leg = self._first_leg or (number, time)
+        if number == first:
+            return ""
+        each = (time - began) / (number - first)
+        return f"about {duration(each * (legs - number + 1))} left"
+
 
 @contextmanager
-def watching(search: SearchMethod) -> Iterator[Callable[[Progress], None]]:
+def watching(
+    search: SearchMethod, now: Callable[[], float] = monotonic
+) -> Iterator[Callable[[Progress], None]]:
     """A live view on a terminal, plain lines elsewhere, on standard error."""
     console = Console(stderr=True, highlight=False)
+    clock = _Clock(search, now)
     if not console.is_terminal:
-        yield lambda progress: console.print(_line(progress), soft_wrap=True)
+        yield lambda progress: console.print(_line(progress, clock), soft_wrap=True)
         return
     columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}")]
     if search.sealing is None:  # its running time is to be kept secret
@@ -44,7 +85,8 @@ def watching(search: SearchMethod) -> Iterator[Callable[[Progress], None]]:
 
         def show(progress: Progress) -> None:
             ended = progress.doing == "done"
-            doing.update(task, description=progress.doing, total=1, completed=int(ended))
+            words = ", ".join(filter(None, (progress.doing, clock.left(progress.doing))))
+            doing.update(task, description=words, total=1, completed=int(ended))
             live.update(Group(doing, *_view(progress, search)))
 
         yield show
@@ -62,8 +104,10 @@ def about_unused_test_rows(source: str) -> None:
     )
 
 
-def _line(progress: Progress) -> Text:
-    return Text(f"{progress.doing} ({100 * progress.spent:.1f} % of the budget is used)")
+def _line(progress: Progress, clock: _Clock) -> Text:
+    used = f"{100 * progress.spent:.1f} % of the budget is used"
+    facts = filter(None, (used, clock.elapsed(), clock.left(progress.doing)))
+    return Text(f"{progress.doing} ({', '.join(facts)})")
 
 
 def _view(progress: Progress, search: SearchMethod) -> list[Text | Table]:
@@ -117,7 +161,9 @@ def _scores(progress: Progress, search: SearchMethod) -> Text:
             [], [(t.plan.total_step_size, 100 * (t.score or 0.0), str(t.number)) for t in trials]
         )
         title = "scores in points over r, by the number of the trial"
-    return Text(f"{title}\n{drawn}", no_wrap=True)
+    words = verdict(search, progress.situation, progress.schedule.final.mu)
+    remark = "\n" + textwrap.fill(words, _WIDTH) if words else ""
+    return Text(f"{title}\n{drawn}{remark}", no_wrap=True)
 
 
 def foreseen_plain(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
@@ -159,6 +205,9 @@ def result(record: Record, picture: Path, delta_chosen: bool) -> None:
     if plan.optimizer == "sgd":  # what other optimizers leave on weights is not that simple
         table.add_row("noise on weights c", f"{plan.weight_noise:.2g}", "one standard deviation")
     out.print(table)
+    outline = record.outline
+    if words := verdict(outline.config.search, record.situation, outline.schedule.final.mu):
+        out.print(Text(f"{words[0].upper()}{words[1:]}.", "yellow"))
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
     _about_trials(record.outline)

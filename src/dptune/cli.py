@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 # Typer may carry its own copy of click, so its errors are found through the one it exports.
 _UsageError: Any = typer.BadParameter.__base__
 
+_FLAG = ""  # Typer would show a flag as if it took a value
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     help="Differential privacy with the search for hyperparameters inside the same budget: tune "
     "and train, price runs, and keep a ledger that cannot be overspent.",
     no_args_is_help=True,
-    add_completion=False,
     context_settings=_SETTINGS,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -80,11 +80,23 @@ Number = Annotated[
 Data = Annotated[
     str,
     typer.Option(
-        "--data", help="The private data: what tune takes. Only a keyed hash of it is stored."
+        "--data",
+        metavar="ROWS",
+        help="The private data: what tune takes. Only a keyed hash of it is stored.",
     ),
 ]
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the ledger for good.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the ledger for good.")
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", metavar=_FLAG, help="Print one JSON object instead of tables.")
+]
+
+
+def _either(choices: type[StrEnum]) -> str:
+    """The choices in words, for a help that breaks lines at words only."""
+    *others, last = choices
+    return f"{', '.join(others)} or {last}"
 
 
 class Score(StrEnum):
@@ -122,6 +134,9 @@ class Effort(StrEnum):
     quick = "quick"
 
 
+TrainOn = Annotated[
+    Device, typer.Option("--device", metavar="DEVICE", help=f"Where to train: {_either(Device)}.")
+]
 Folder = Annotated[
     str, typer.Argument(metavar="FOLDER", help="Where tune wrote the run.", show_default=False)
 ]
@@ -180,7 +195,14 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            metavar=_FLAG,
+            callback=_version,
+            is_eager=True,
+            help="Print the version.",
+        ),
     ] = False,
 ) -> None:
     pass
@@ -191,8 +213,9 @@ def tune(
     data: Annotated[
         str | None,
         typer.Option(
+            metavar="ROWS",
             help="The private rows: a .csv, .parquet, .npz or .npy file, a folder that "
-            "save_to_disk wrote, hub:NAME, or demo, the bundled data. Not given: demo."
+            "save_to_disk wrote, hub:NAME, or demo, the bundled data. Not given: demo.",
         ),
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Total epsilon. Not given: 1.")] = None,
@@ -200,50 +223,76 @@ def tune(
         float | None, typer.Option(help="Total delta. Not given: one in ten times the rows.")
     ] = None,
     method: Annotated[
-        Method | None, typer.Option(help="The search. Not given: linear-scaling.")
+        Method | None,
+        typer.Option(
+            metavar="METHOD", help=f"The search: {_either(Method)}. Not given: linear-scaling."
+        ),
     ] = None,
     out: Annotated[
-        str | None, typer.Option(help="A new run folder. Not given: runs/NAME-1, or the next.")
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="A new run folder. Not given: runs/NAME-1, or the next."
+        ),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="The column of labels. Not given: label.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="The column of labels. Not given: label."),
     ] = None,
     test: Annotated[
         str | None,
         typer.Option(
+            metavar="ROWS",
             help="Rows that report a figure; nobody's secret. To use the test rows that --data "
-            "itself holds, name it again."
+            "itself holds, name it again.",
         ),
     ] = None,
-    public: Annotated[str | None, typer.Option(help="Rows that are nobody's secret.")] = None,
+    public: Annotated[
+        str | None, typer.Option(metavar="ROWS", help="Rows that are nobody's secret.")
+    ] = None,
     score: Annotated[
         StudyScore | None,
         typer.Option(
-            help="How trials are compared: by paid noisy counts (if not given), on --public rows, "
-            "on private rows held out, or unpaid, which the guarantee then says."
+            metavar="SCORE",
+            help="How trials are compared: by noisy counts that are paid for (noisy), on --public "
+            "rows (public), on private rows held out (held-out), or by exact counts that nobody "
+            "pays for (unpaid), which the guarantee then says. Not given: noisy.",
         ),
     ] = None,
-    device: Annotated[Device | None, typer.Option(help="Where to train. Not given: cpu.")] = None,
+    device: Annotated[
+        Device | None,
+        typer.Option(metavar="DEVICE", help=f"Where to train: {_either(Device)}. Not given: cpu."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="For public choices; noise is always fresh.")
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(help="A TOML file like a run's run.toml, or a part of it. Options win."),
+        typer.Option(
+            metavar="FILE", help="A TOML file like a run's run.toml, or a part of it. Options win."
+        ),
     ] = None,
     ledger: Annotated[
         str | None,
-        typer.Option(help="A ledger to pay from. Not given: one of the run's own, in its folder."),
+        typer.Option(
+            metavar="LEDGER",
+            help="A ledger to pay from. Not given: one of the run's own, in its folder.",
+        ),
     ] = None,
     reuse: Annotated[
         str | None,
         typer.Option(
+            metavar="FOLDER",
             help="A run paid from the same ledger whose search serves this one too; its price "
-            "comes on top."
+            "comes on top.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be paid and promised; do nothing.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            metavar=_FLAG,
+            help="Show what would be paid and promised; do nothing.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -307,9 +356,12 @@ def resume(folder: Folder, as_json: AsJson = False) -> None:
 def predict(
     folder: Folder,
     data: Annotated[
-        str, typer.Option(help="New rows: a source as for tune; a column of labels is left out.")
+        str,
+        typer.Option(
+            metavar="ROWS", help="New rows: a source as for tune; a column of labels is left out."
+        ),
     ],
-    out: Annotated[str, typer.Option("--out", "-o", help="The CSV file to write.")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="The CSV file to write.")],
     as_json: AsJson = False,
 ) -> None:
     """Predict new rows: a CSV file with one prediction a line.
@@ -409,12 +461,16 @@ def plan(
     delta: Delta,
     sweep: Annotated[
         list[str] | None,
-        typer.Option(help="TRIALS@EPSILON: that many trials at that epsilon each. Repeatable."),
+        typer.Option(
+            metavar="TRIALS@EPSILON", help="That many trials at that epsilon each. Repeatable."
+        ),
     ] = None,
     score: Annotated[
         Score,
         typer.Option(
-            help="How trials are compared: noisy counts that are paid for, or public rows."
+            metavar="SCORE",
+            help="How trials are compared: noisy counts that are paid for (noisy), or public rows "
+            "(public).",
         ),
     ] = Score.noisy,
     score_share: Annotated[
@@ -447,7 +503,10 @@ def budget(
     where: Where,
     contains: Annotated[
         str | None,
-        typer.Option(help="Check that the ledger still contains this entry, noted down earlier."),
+        typer.Option(
+            metavar="ENTRY",
+            help="Check that the ledger still contains this entry, noted down earlier.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -467,7 +526,9 @@ def budget(
 @ledger_app.command("open")
 def open_ledger(
     where: Where,
-    dataset: Annotated[str, typer.Option(help="The data set's name, as it may be published.")],
+    dataset: Annotated[
+        str, typer.Option(metavar="NAME", help="The data set's name, as it may be published.")
+    ],
     epsilon: Epsilon,
     delta: Delta,
     data: Data,
@@ -520,7 +581,7 @@ def change_budget(
 def reserve(
     where: Where,
     data: Data,
-    purpose: Annotated[str, typer.Option(help="What the run is for.")],
+    purpose: Annotated[str, typer.Option(metavar="TEXT", help="What the run is for.")],
     steps: Steps,
     noise_multiplier: Noise,
     sampling_rate: Rate = None,
@@ -528,8 +589,8 @@ def reserve(
 ) -> None:
     """Pay for a run before it touches the data. Reserved counts as spent.
 
-    Example: dptune ledger reserve patients.db --data patients.csv --purpose "trial 1" --steps 100
-    --noise-multiplier 60
+    Example: dptune ledger reserve patients.db --data patients.csv
+    --purpose "trial 1" --steps 100 --noise-multiplier 60
     """
     ledger = dptune.Ledger.open(where)
     event = _run(steps, noise_multiplier, sampling_rate)
@@ -568,7 +629,7 @@ def bench_accounting(as_json: AsJson = False) -> None:
 
 @bench_app.command("speed")
 def bench_speed(
-    device: Annotated[Device, typer.Option(help="Where to train.")] = Device.cpu,
+    device: TrainOn = Device.cpu,
     as_json: AsJson = False,
 ) -> None:
     """Time the linear engine against Opacus and bare matrix products (about a minute)."""
@@ -585,24 +646,33 @@ def bench_compare(
     data: Annotated[
         str,
         typer.Option(
+            metavar="TASKS",
             help="Tasks, separated by commas: demo, or files with test rows; a change may follow, "
-            "as in demo?rows=1000, demo?unbalanced=38, demo?unscaled."
+            "as in demo?rows=1000, demo?unbalanced=38, demo?unscaled.",
         ),
     ] = "demo",
     methods: Annotated[
         str | None,
         typer.Option(
+            metavar="METHODS",
             help="Methods, separated by commas, options after colons as in "
-            "random-search:trials=3; all if not given. `oracle` is the best of an unpaid grid."
+            "random-search:trials=3; all if not given. `oracle` is the best of an unpaid grid.",
         ),
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "1",
+    epsilon: Annotated[
+        str, typer.Option(metavar="EPSILONS", help="Budgets, separated by commas.")
+    ] = "1",
     delta: Annotated[float, typer.Option(help="The delta of every budget.")] = 1e-5,
     repeats: Annotated[int, typer.Option(help="Independent studies of each method.")] = 20,
     folder: Annotated[
-        str, typer.Option("--out", help="Where tables go; what is there is not measured again.")
+        str,
+        typer.Option(
+            "--out",
+            metavar="FOLDER",
+            help="Where tables go; what is there is not measured again.",
+        ),
     ] = "runs/compare",
-    device: Annotated[Device, typer.Option(help="Where to train.")] = Device.cpu,
+    device: TrainOn = Device.cpu,
     workers: Annotated[
         int | None, typer.Option(help="Processes; as many as cores if not given, on a GPU one.")
     ] = None,
@@ -642,21 +712,28 @@ def bench_reproduce(
     ] = None,
     data: Annotated[
         str,
-        typer.Option(help="Tasks, separated by commas, as in bench compare; most use the first."),
+        typer.Option(
+            metavar="TASKS",
+            help="Tasks, separated by commas, as in bench compare; most use the first.",
+        ),
     ] = "demo",
     repeats: Annotated[int, typer.Option(help="Runs behind every accuracy.")] = 20,
     folder: Annotated[
         str,
         typer.Option(
-            "--out", help="Where tables and pictures go; what was measured is not measured again."
+            "--out",
+            metavar="FOLDER",
+            help="Where tables and pictures go; what was measured is not measured again.",
         ),
     ] = "runs/reproduce",
-    device: Annotated[Device, typer.Option(help="Where to train.")] = Device.cpu,
+    device: TrainOn = Device.cpu,
     effort: Annotated[
-        Effort, typer.Option(help="The grids: full, or quick to see whether all works.")
+        Effort,
+        typer.Option(metavar="EFFORT", help="The grids: full, or quick to see whether all works."),
     ] = Effort.full,
     only_list: Annotated[
-        bool, typer.Option("--list", help="List the names and stop.", show_default=False)
+        bool,
+        typer.Option("--list", metavar=_FLAG, help="List the names and stop.", show_default=False),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

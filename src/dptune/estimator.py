@@ -2,21 +2,33 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, column_or_1d
+from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dptune import _validate
+from dptune import _earlier_fits, _validate
+from dptune._own_scale import own_scale
 from dptune.config import default_delta
 from dptune.data import Data
-from dptune.privacy import Budget, Guarantee
+from dptune.errors import InvalidInput
+from dptune.privacy import Budget, Guarantee, Price
 from dptune.study import StudyResult, tune
 from dptune.trial import Trial
+
+_FRESH = "it compares the predictions of two fits, and noise is fresh in every fit"
+EXPECTED_FAILED_CHECKS = {
+    "check_classifier_data_not_an_array": _FRESH,
+    "check_fit_idempotent": _FRESH,
+    "check_supervised_y_2d": _FRESH,
+}
+"""What scikit-learn's own checks find and we promise to the contrary; for its `check_estimator` and
+`parametrize_with_checks`, with `public_scaling=True` because they scale rows that are no secret."""
 
 
 class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -24,8 +36,9 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     `epsilon` and `delta` are the total for one `fit`: its search for hyperparameters, every score
     that the search compares, and the model. The next `fit` on the same rows spends as much again,
-    and so does every fold and candidate of `cross_val_score`, `GridSearchCV` or `learning_curve`.
-    Name a ledger to have what does not fit in its budget, and rows it does not know, refused.
+    and so does every fold and candidate of `cross_val_score`, `GridSearchCV` or `learning_curve`:
+    `guarantee_` says what fits of this process that share rows cost together. Name a ledger to have
+    what does not fit in its budget, and rows it does not know, refused.
 
     A `fit` that raises, refused or not, leaves an earlier one as it was.
 
@@ -35,8 +48,10 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: all labels there can be; by default those that occur, which are then released.
         ledger: address of the ledger to pay from; by default nothing is kept of what was spent.
         device: cpu or cuda.
-        random_state: a whole number, for public choices of the search only. Noise is fresh in
-            every `fit`, or it could be subtracted.
+        random_state: for public choices of the search only. Noise is fresh in every `fit`, or it
+            could be subtracted.
+        public_scaling: say True where the scale of the columns comes from numbers that are nobody's
+            secret. Otherwise rows that look scaled by their own mean or range are refused.
 
     Attributes:
         guarantee_: the promise for everything the fitted estimator holds.
@@ -45,6 +60,9 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: labels, sorted, in the order of the columns of `predict_proba`.
         n_features_in_: the number of columns.
         feature_names_in_: their names, where `X` had any.
+        coef_: weights of rows scaled to unit length: one row a class; for two classes one row, of
+            the second against the first.
+        intercept_: one number for each row of `coef_`, to be added; 0 in this model.
 
     """
 
@@ -52,6 +70,8 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     trials_: tuple[Trial, ...]
     result_: StudyResult
     classes_: NDArray[Any]
+    coef_: NDArray[np.float32]
+    intercept_: NDArray[np.float32]
 
     def __init__(
         self,
@@ -61,7 +81,8 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: Sequence[Any] | None = None,
         ledger: str = "",
         device: str = "cpu",
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
+        public_scaling: bool = False,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -69,6 +90,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.ledger = ledger
         self.device = device
         self.random_state = random_state
+        self.public_scaling = public_scaling
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -81,21 +103,29 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted = copy.copy(self)  # an error leaves the earlier fit whole: it was paid for
         features, labels = validate_data(fitted, X, y, ensure_min_samples=2)
         check_classification_targets(labels)
+        self._must_not_be_scaled_by_itself(features)
         declared = None if self.classes is None else np.unique(column_or_1d(self.classes)).tolist()
         names = tuple(getattr(fitted, "feature_names_in_", ()))
         data = Data(features, labels, classes=declared, column_names=names)
         delta = default_delta(data.count) if self.delta is None else self.delta
-        fitted.result_ = tune(
+        result = tune(
             None,
             data,
             budget=Budget(self.epsilon, delta),
             ledger=self.ledger,
-            seed=_validate.whole(0, random_state=self.random_state),
+            seed=self._seed(),
             device=self.device,
         )
-        fitted.guarantee_ = fitted.result_.guarantee
-        fitted.trials_ = fitted.result_.trials
+        fitted.guarantee_ = self._promise(result.guarantee, features)
+        fitted.result_ = replace(result, model=replace(result.model, guarantee=fitted.guarantee_))
+        fitted.trials_ = result.trials
         fitted.classes_ = np.asarray(data.classes)
+        model = result.model.model
+        fitted.coef_ = _of_two(model.weights.numpy().T).T
+        bias = (
+            np.zeros(len(model.weights), np.float32) if model.bias is None else model.bias.numpy()
+        )
+        fitted.intercept_ = _of_two(bias)
         self.__dict__ = fitted.__dict__
         return self
 
@@ -112,10 +142,44 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """The logit of every class; of two classes, how far the second is ahead."""
         rows = self._rows(X)
-        logits = self.result_.model.decision_function(rows)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+        logits = _of_two(self.result_.model.decision_function(rows))
+        return logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return _validate.whole(0, random_state=self.random_state)
+        try:
+            return int(check_random_state(self.random_state).randint(2**31))
+        except ValueError:
+            raise InvalidInput(
+                "random_state must be a whole number, a numpy RandomState or None; got "
+                f"{self.random_state!r}."
+            ) from None
+
+    def _must_not_be_scaled_by_itself(self, features: NDArray[Any]) -> None:
+        if not _validate.flag(public_scaling=self.public_scaling) and (
+            found := own_scale(features)
+        ):
+            raise InvalidInput(
+                f"{found} fitted on these very rows: nobody pays for such exact figures of private "
+                "rows, and no guarantee would cover them. Scale by public rows or known ranges "
+                "(docs/estimator.md); where that was done, say so with public_scaling=True."
+            )
+
+    def _promise(self, promise: Guarantee, features: NDArray[Any]) -> Guarantee:
+        """What the study promises, and what must be said beside it."""
+        if self.public_scaling:
+            public = (*promise.public_facts, "the numbers that scale the columns, as declared")
+            promise = replace(promise, public_facts=public)
+        price = Price(promise.mu**2, promise.slack)
+        return _earlier_fits.beside(promise, _earlier_fits.OF_THIS_PROCESS.add(features, price))
 
     def _rows(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self)
         rows: NDArray[Any] = validate_data(self, X, reset=False)
         return rows
+
+
+def _of_two(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Of two classes how far the second is ahead, along the last axis; of more, all of them."""
+    return values[..., 1:] - values[..., :1] if values.shape[-1] == 2 else values

@@ -3,6 +3,7 @@ split. The only home of matplotlib, and slow to load: import it where it is used
 
 import io
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dptune.errors import InvalidInput
 from dptune.report.landscape import expected, landscape, r_at, r_of, readable, scored
 from dptune.report.record import Record
 from dptune.report.split import slots
+from dptune.report.verdict import verdict
 from dptune.rounding import cost
 from dptune.score import NoisyScore
 from dptune.search.linear_scaling import LinearScaling, space_of
@@ -27,7 +29,7 @@ _BLUE, _ORANGE, _GREEN, _RED, _SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00",
 _INK, _FAINT = "#222222", "#777777"
 _SIZE, _DOTS_PER_INCH = (11.0, 4.8), 150
 _ROOM = 0.09  # of the axis, for one label
-_NO_SCORES = "no trial was scored"
+_ABOVE_AXIS = 33.5  # points from the plot to a title above an axis with a label
 _R = "total step size r (learning rate × steps)"
 
 
@@ -59,7 +61,12 @@ def draw(record: Record) -> Figure:
         _scores(left, record)
     else:
         _choice(left, record)
+    if words := verdict(search, record.situation, record.outline.schedule.final.mu):
+        _say(left, words, above=isinstance(search, PaperLine))
     _split(right, record)
+    # At the height of the other title, which stands above an axis.
+    pad = _ABOVE_AXIS if left.child_axes else None
+    right.set_title("how the budget was split", loc="left", fontsize=12, color=_INK, pad=pad)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=10, colors=_INK)
@@ -105,10 +112,12 @@ def _landscape(axes: Axes, record: Record) -> None:
                 (8, 5),
                 textcoords="offset points",
                 color=_INK,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
             )
         axes.set_ylabel(_score_label(record))
     else:
-        _without_scores(axes)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
     axes.set_title("where the search looked", loc="left", fontsize=12, color=_INK)
     _chosen(axes, record)
     ends = [r for r, _ in seen.curve] if seen.points else seen.prior
@@ -121,7 +130,7 @@ def _line(axes: Axes, record: Record, search: PaperLine) -> None:
     epsilon = gdp.epsilon_from_mu(record.outline.schedule.final.mu, delta)
     trials = scored(record.model.trials)
     if not trials:
-        axes.text(0.5, 0.5, _NO_SCORES, transform=axes.transAxes, ha="center", color=_INK)
+        _say(axes, "no trial was scored", above=True)
     for kind, best in (("trial", False), ("best of its sweep", True)):
         chosen = [trial for trial in trials if _is_best(trial.number, record) is best]
         if not chosen:
@@ -212,10 +221,21 @@ def _chosen(axes: Axes, record: Record) -> None:
     axes.axvline(r, color=_GREEN, lw=2, ls="--", label=shown)
 
 
-def _without_scores(axes: Axes) -> None:
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.text(0.03, 0.5, _NO_SCORES, transform=axes.transAxes, ha="left", color=_INK)
+def _say(axes: Axes, words: str, *, above: bool) -> None:
+    """A remark in the corner on the left, with room for it where it stands below."""
+    if not above and len(axes.get_yticks()):
+        low, high = axes.get_ylim()
+        axes.set_ylim(low - 0.22 * (high - low), high)
+    axes.text(
+        0.02,
+        0.96 if above else 0.04,
+        textwrap.fill(words, 56),
+        transform=axes.transAxes,
+        va="top" if above else "bottom",
+        fontsize=10,
+        color=_INK,
+        bbox={"facecolor": "white", "edgecolor": _FAINT, "boxstyle": "round", "alpha": 0.9},
+    )
 
 
 def _over_r(
@@ -293,7 +313,6 @@ def _split(axes: Axes, record: Record) -> None:
     axes.set_ylim((len(paid) - 1) / 2 + around, (len(paid) - 1) / 2 - around)
     axes.set_xlim(0, 100)
     axes.set_xlabel("share of the budget (% of mu squared)")
-    axes.set_title("how the budget was split", loc="left", fontsize=12, color=_INK)
 
 
 def _is_best(number: int, record: Record) -> bool:
@@ -311,7 +330,7 @@ def _is_descent(record: Record) -> bool:
 def _score_label(record: Record) -> str:
     score = record.outline.config.score
     if isinstance(score, NoisyScore):
-        return "noisy score (points above the mean of the sweep)"
+        return "noisy score\n(points above the mean of the sweep)"
     return f"score on {'private' if score.kind == 'unpaid' else 'public'} rows (points)"
 
 

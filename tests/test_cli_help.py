@@ -1,0 +1,71 @@
+"""What the command says about itself: help that reads well in 80 columns, and shell completion."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from dptune import cli
+
+
+def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and group, with the words that call it."""
+    yield path, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, *path, name)
+
+
+COMMANDS = dict(commands(typer.main.get_command(cli.app)))
+
+CHOICES: dict[tuple[str, ...], set[str]] = {
+    ("tune",): {*cli.Method, *cli.StudyScore, *cli.Device},
+    ("plan",): {*cli.Score},
+    ("bench", "compare"): {*cli.Device},
+    ("bench", "reproduce"): {*cli.Effort},
+}
+
+
+def complete(line: str) -> list[str]:
+    """What bash is told to offer for the last word of `line`."""
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-c", "from dptune import cli; cli.main()"],
+        env={**os.environ, **asked, "_DPTUNE_COMPLETE": "complete_bash"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_breaks_no_word_in_80_columns(
+    path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "argv", ["dptune", *path, "--help"])
+    with pytest.raises(SystemExit) as exit:
+        cli.main()
+    assert not exit.value.code
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    for option in COMMANDS[path].params:
+        assert set((option.help or "").split()) <= set(shown.split())
+    assert CHOICES.get(path, set()) <= set(re.findall(r"[\w-]+", shown))
+
+
+def test_the_shell_completes_verbs_options_and_choices() -> None:
+    assert {"tune", "resume", "ledger"} <= set(complete("dptune "))
+    assert complete("dptune tune --sc") == ["--score"]
+    assert set(complete("dptune tune --method ")) == set(cli.Method)
+    assert set(complete("dptune tune --score ")) == set(cli.StudyScore)
+
+
+def test_completion_is_offered_by_the_command_itself() -> None:
+    flags = {flag for option in COMMANDS[()].params for flag in option.opts}
+    assert {"--install-completion", "--show-completion"} <= flags
