@@ -39,6 +39,16 @@ for _wish in (
 ROWS = "digest of the rows"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What processes that are killed leave among temporary files goes with ours."""
+    with pytest.MonkeyPatch.context() as patch:
+        place = str(tmp_path_factory.mktemp("temporary"))
+        patch.setenv("TMPDIR", place)
+        patch.setattr(tempfile, "tempdir", place)
+        yield
+
+
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Torch's threads and pytest's workers would fight for the same two cores."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import dptune
 from dptune.artifacts import RunFolder
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.plan import TrainPlan
@@ -126,6 +127,46 @@ def test_a_folder_with_other_files_is_no_run_folder(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"holds other files \(private.csv\)"):
         RunFolder.create(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["private.csv"]
+
+
+def test_a_link_to_nothing_is_no_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InvalidInput, match=r"link is a link to .*nowhere, which is not there"):
+        RunFolder.create(tmp_path / "link")
+
+
+def test_a_disk_that_is_full_before_the_beginning_is_not_called_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder = RunFolder.create(tmp_path / "run")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FolderProblem, match=r"Nothing was paid for yet; make room, then begin"):
+        folder.write("run.toml", "study")
+
+
+def test_a_folder_that_cannot_be_locked_is_named(folder: RunFolder) -> None:
+    (folder.path / ".lock").mkdir()
+    named = pytest.raises(FolderProblem, match=r"\.lock, which keeps others .* cannot be made")
+    with named, folder.locked():
+        pytest.fail("it is not locked")
+
+
+def test_all_files_get_the_date_of_the_beginning_but_the_ledger(folder: RunFolder) -> None:
+    folder.write("models/a.safetensors", "weights")
+    (folder.path / "ledger.db").write_text("")
+    os.utime(folder.path / "run.toml", (1, 1))
+    folder.give_one_date()
+    dates = {path.name: path.stat().st_mtime for path in folder.path.rglob("*")}
+    assert dates.pop("ledger.db") > 1
+    assert set(dates.values()) == {1} == {folder.path.stat().st_mtime}
+
+
+def test_locks_come_from_a_package_that_knows_every_system() -> None:
+    for file in Path(dptune.__file__).parent.rglob("*.py"):
+        assert "import fcntl" not in file.read_text(), file
 
 
 def test_the_environment_names_versions(folder: RunFolder) -> None:

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote_plus
 
 import numpy as np
 import pytest
-from hypothesis import given
+import sqlalchemy as sa
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dptune._store import are_one, open_store
 from dptune.artifacts import RunFolder
 from dptune.config import SCORES, Config, Preparation, build, parse, score_from, seal, search_from
 from dptune.errors import FolderProblem, InvalidInput
@@ -180,3 +183,81 @@ def test_a_ledgers_password_is_not_written_down(address: str, written: str) -> N
     asked = make_config(ledger=address)
     assert asked.ledger_without_password == written
     assert "secret" not in asked.to_toml()
+
+
+NASTY = st.text("/@:?#&=%+ []\\'\"-;,.~!$^*()<>{}|`äß☃", max_size=6)
+SECRET = "hunter2hunter2"
+
+
+def told(address: str) -> list[str]:
+    """Everything that is written down or said of a ledger's address, in any encoding."""
+    said = []
+    try:
+        config = make_config(ledger=address)
+        said += [config.to_toml(), repr(config)]
+    except InvalidInput as error:
+        said.append(str(error))
+    try:
+        said.append(open_store(address).shown)
+    except InvalidInput as error:
+        said.append(str(error))
+    return [unquote_plus(text) for text in said] + said
+
+
+@given(user=NASTY, before=NASTY, after=NASTY)
+def test_no_spelling_of_a_password_is_written_down_or_shown(
+    user: str, before: str, after: str
+) -> None:
+    password = f"{before}{SECRET}{after}"
+    encoded = quote(password, safe="")
+    name = quote(f"ann{user}", safe="")
+    rest = "db:5432/x?sslmode=require&options=-csearch_path%3Dpatients"
+    for address in (
+        f"postgresql://{name}:{encoded}@{rest}",
+        f"postgresql+psycopg://{name}:{quote(password)}@{rest}",  # a plain /
+        f"postgresql://{name}@{rest}&password={encoded}",
+        f"postgresql://{name}@{rest}&sslpassword={encoded}&connect_timeout=3",
+        f"postgresql://{name}@{rest}&%70assword={encoded}",
+        f"postgresql://{name}@{rest}%20-c%20app.PassWord%3D{quote(SECRET)}",
+    ):
+        assert not any(SECRET in text for text in told(address)), address
+        written = make_config(ledger=address).ledger_without_password
+        url, whole = sa.make_url(written), sa.make_url(address)
+        assert url.password is None
+        assert (url.username, url.host, url.port, url.database) == (
+            (whole.username, whole.host, whole.port, whole.database)
+        )
+        assert url.query["options"] == "-csearch_path=patients"
+        assert url.query["sslmode"] == "require"
+
+
+@example(user="", before="&", after="", scheme="://")  # an option without a value
+@given(user=NASTY, before=NASTY, after=NASTY, scheme=st.sampled_from(["://", ":/", "//", ":"]))
+def test_a_malformed_address_is_not_repeated(
+    user: str, before: str, after: str, scheme: str
+) -> None:
+    """Nothing is encoded, so the password may end up anywhere."""
+    for address in (
+        f"postgresql{scheme}ann{user}:{before}{SECRET}{after}@db/x",
+        f"postgresql{scheme}ann{user}:x@{before}{SECRET}{after}@db/x",
+        f"postgresql{scheme}ann{user}@db/x?PASSWORD={before}{SECRET}{after}",
+        f"mysql://ann{user}:{before}{SECRET}{after}@db/x",
+        f"host=db user=ann{user} password={before}{SECRET}{after}",
+        f"postgresql://ann:{before}{SECRET}{after}@db/x\n",
+    ):
+        assert not any(SECRET in text for text in told(address)), address
+
+
+def test_a_password_in_an_address_of_a_wrong_type_is_not_shown() -> None:
+    for wrong in (b"postgresql://ann:secret@db/x", ["postgresql://ann:secret@db/x"]):
+        for use in (open_store, lambda address: make_config(ledger=address)):
+            with pytest.raises(InvalidInput) as error:
+                use(wrong)  # type: ignore[operator]
+            assert "secret" not in str(error.value)
+
+
+def test_a_ledger_is_the_same_with_and_without_its_password() -> None:
+    named = "postgresql://ann@db/x?host=/tmp"
+    assert are_one(named, "postgresql://ann:secret@db/x?host=%2Ftmp")
+    assert not are_one(named, "postgresql://ann@db/y?host=/tmp")
+    assert are_one("/a.db", "/a.db") and not are_one("/a.db", named)

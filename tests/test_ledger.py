@@ -436,6 +436,44 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path: Path, budget: Budget) -
         Ledger.create(str(tmp_path / "no" / "ledger.db"), budget, dataset="patients")
 
 
+def test_a_payment_that_is_not_there_is_named_in_few_words(ledger: Ledger) -> None:
+    with pytest.raises(InvalidInput, match="its payments are: none yet"):
+        ledger.receipt(1)
+    ledger.reserve_all([(f"trial {i}", SMALL) for i in range(3)], fingerprint=ROWS)
+    with pytest.raises(InvalidInput, match=r"has no payment 4; its payments are: 1 to 3\.$"):
+        ledger.receipt(4)
+
+
+def test_several_payments_are_made_together_or_not_at_all(ledger: Ledger) -> None:
+    large = FullBatchRun(steps=100, noise_multiplier=40.0)  # two of them are too much
+    before = ledger.state()
+    with pytest.raises(BudgetExceeded, match=r"for 'third' would bring .* nothing was spent"):
+        ledger.reserve_all(
+            [("first", SMALL), ("second", large), ("third", large)], fingerprint=ROWS
+        )
+    with pytest.raises(WrongDataset):
+        ledger.reserve_all([("first", SMALL)], fingerprint="other rows")
+    assert ledger.state() == before
+    receipts = ledger.reserve_all([("first", SMALL), ("second", large)], fingerprint=ROWS)
+    assert [(r.payment, r.event) for r in receipts] == [(1, SMALL), (2, large)]
+    ledger.start(receipts[1])
+    with pytest.raises(InvalidInput, match="payment 2 is started already"):
+        ledger.void_all(receipts, reason="never mind")
+    assert [payment.state for payment in ledger.state().payments] == ["reserved", "started"]
+
+
+def test_a_link_to_nothing_is_no_ledger(tmp_path: Path, budget: Budget) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "nowhere.db")
+    nothing = pytest.raises(
+        InvalidInput, match=r"link\.db is a link to .*nowhere\.db, which is not"
+    )
+    with nothing:
+        Ledger.open(str(link))
+    with nothing:
+        Ledger.create(str(link), budget, dataset="patients")
+
+
 @pytest.mark.parametrize("address", ["", "mysql://host/db", "http://x", "sqlite://", 3])
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises((InvalidInput, LedgerNotFound)):

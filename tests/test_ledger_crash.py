@@ -169,22 +169,39 @@ def test_death_at_any_line_leaves_all_or_nothing(action: str, tmp_path: Path) ->
     assert after.entries == before.entries + written
 
 
-def test_a_creation_that_dies_leaves_a_whole_ledger_or_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("nameless_files", [True, False])
+def test_a_creation_that_dies_leaves_a_whole_ledger_or_none_and_no_draft(
+    nameless_files: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not nameless_files:  # as on other systems
+        monkeypatch.delattr(os, "O_TMPFILE")
     for line in range(1, 400):
-        address = tmp_path / f"{line}.db"
+        address = tmp_path / str(line) / "ledger.db"
+        address.parent.mkdir()
 
         def child() -> None:
             die_at_line(line)  # noqa: B023
             Ledger.create(str(address), Budget(1.0, 1e-5), dataset="patients")  # noqa: B023
 
         _, status = os.waitpid(fork(child), 0)
-        if address.exists():
+        assert {file.name for file in address.parent.iterdir()} <= {"ledger.db"}
+        if address.exists() and (nameless_files or address.stat().st_size):
             assert Ledger.open(str(address)).state().entries == 1
         if os.WIFEXITED(status):
             assert address.exists()
             break
     else:
         pytest.fail("the creation never came through")
+
+
+def test_drafts_of_ledgers_that_earlier_versions_left_are_removed(tmp_path: Path) -> None:
+    for name in (".dptune-abc12_x9", ".dptune-mine", ".dptune-xyzxyzxy"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".dptune-abc12_x9" / "ledger").write_text("a key")
+    (tmp_path / ".dptune-xyzxyzxy" / "letter").write_text("not a draft")
+    new_ledger(str(tmp_path / "ledger.db"), Budget(8.0, 1e-5))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"ledger.db", ".dptune-mine", ".dptune-xyzxyzxy"}
 
 
 def test_a_process_that_stops_inside_a_transaction_does_not_block_for_ever(

@@ -61,6 +61,17 @@ EDITS = {
     "a number that is a text": "UPDATE entries SET mu_squared = 'cheap' WHERE number = 4",
     "a column gone": "DROP VIEW payments; ALTER TABLE entries DROP COLUMN slack",
     "the table gone": "DROP VIEW payments; DROP TABLE entries",
+    "the view gone": "DROP VIEW payments",
+    "the view turned into a table": (
+        "CREATE TABLE copy AS SELECT * FROM payments; DROP VIEW payments;"
+        "ALTER TABLE copy RENAME TO payments"
+    ),
+    "a view that hides what comes later": (
+        "DROP VIEW payments; CREATE VIEW payments AS "
+        "SELECT * FROM (SELECT payment, time, text AS purpose, event, mu_squared, slack, "
+        "fingerprint, 'committed' AS state, previous, hash FROM entries WHERE kind = 'reserve') "
+        "WHERE payment < 1000"
+    ),
 }
 
 
@@ -133,6 +144,34 @@ def test_the_same_forgery_with_an_honest_exchange_would_be_read(written: Path) -
     ledger.exchange(ledger.receipt(3), EVENT)
     states = [payment.state for payment in Ledger.open(str(written)).state().payments]
     assert states == ["committed", "voided", "exchanged", "reserved", "reserved", "reserved"]
+
+
+LIES = {
+    "another state": "CREATE VIEW payments AS SELECT {columns}, 'voided' AS state FROM truth",
+    "another price": (
+        "CREATE VIEW payments AS SELECT payment, time, purpose, event, mu_squared / 2 AS "
+        "mu_squared, slack, fingerprint, previous, hash, state FROM truth"
+    ),
+    "a payment less": "CREATE VIEW payments AS SELECT * FROM truth WHERE payment > 1",
+    "a column less": "CREATE VIEW payments AS SELECT payment, state FROM truth",
+    "a table": "CREATE TABLE payments AS SELECT * FROM truth",
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_a_server_s_view_that_does_not_tell_what_the_entries_say_is_refused(
+    lie: str, postgres_address: str
+) -> None:
+    ledger = Ledger.create(postgres_address, Budget(1.0, 1e-5), dataset="d", fingerprint=ROWS)
+    for purpose in ("first", "second"):
+        ledger.reserve(EVENT, purpose=purpose, fingerprint=ROWS)
+    columns = "payment, time, purpose, event, mu_squared, slack, fingerprint, previous, hash"
+    Ledger.open(postgres_address)
+    with ledger._store.writing(_chain.entries) as connection:
+        connection.execute(sa.text("ALTER VIEW payments RENAME TO truth"))
+        connection.execute(sa.text(lie.format(columns=columns)))
+    with pytest.raises(LedgerCorrupt, match="its view payments is not the one it was made with"):
+        Ledger.open(postgres_address)
 
 
 def open_damaged(path: Path) -> State | None:

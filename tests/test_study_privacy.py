@@ -31,6 +31,7 @@ from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLoc
 from dptune.ledger import Ledger
 from dptune.preprocess import Preprocessing
 from dptune.privacy import Budget, FullBatchRun, Price, PrivateMean, total
+from dptune.report.plots import search_picture
 from dptune.score import UnpaidScore
 from dptune.search.methods import METHODS
 from dptune.search.space import Setting, Space
@@ -551,3 +552,23 @@ def test_a_study_does_not_promise_for_others_in_the_same_ledger(tmp_path: Path) 
     )
     assert any("10 other payments" in caveat for caveat in result.guarantee.caveats)
     assert result.guarantee.epsilon <= 1.0
+
+
+def test_the_dates_of_a_sealed_search_do_not_tell_how_long_it_took(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    study(out, data, search=METHODS["private-selection"]())
+    began = (out / "run.toml").stat().st_mtime_ns
+
+    def dates() -> set[int]:
+        shown = (path for path in out.rglob("*") if path.name != "ledger.db")
+        return {path.stat().st_mtime_ns for path in (out, *shown)}
+
+    assert dates() == {began}
+    search_picture(out)
+    assert dates() == {began}
+    resume(out, data)
+    assert dates() == {began}
+    state = Ledger.open(str(out / "ledger.db")).state()
+    assert [payment.state for payment in state.payments] == ["committed"]
+    # Its entries are older than the search: nothing was added when that was done.
+    assert (out / "ledger.db").stat().st_mtime_ns < (out / "result.json").stat().st_ctime_ns

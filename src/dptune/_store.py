@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, unquote
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -101,10 +101,8 @@ def without_secrets(address: str) -> str:
     PostgreSQL's own tools do."""
     if is_file(address):
         return address
-    url = _url(address)
-    harmless = _open_part(url)
-    same = url.password is None and url.normalized_query == harmless.normalized_query
-    return address if same else harmless.render_as_string()
+    harmless = _open_part(_url(address)).render_as_string()
+    return address if unquote(address) == unquote(harmless) else harmless
 
 
 def are_one(address: str, other: str) -> bool:
@@ -129,10 +127,9 @@ def _url(address: str) -> sa.URL:
             "the ledger's address has an @ after the one before the host, so it is not sure where "
             f"its password ends; the form is {_FORM}, with %40 for an @ in any part."
         )
-    if (
-        url.get_backend_name() == "postgresql"
-        and url.query.keys() - _OPEN_OPTIONS - _SECRET_OPTIONS
-    ):
+    options = parse_qsl(match["rest"].partition("?")[2], keep_blank_values=True)
+    known = _OPEN_OPTIONS | _SECRET_OPTIONS
+    if url.get_backend_name() == "postgresql" and not {name for name, _ in options} <= known:
         raise InvalidInput(
             "the ledger's address has an option that PostgreSQL does not know; the form is "
             f"{_FORM}?option=value, with %26 for an & and %3F for a ? in any part."
