@@ -152,7 +152,7 @@ def test_where_no_trial_was_scored_the_picture_says_so(doing: str, tmp_path: Pat
     figure = draw(record)
     said = texts(figure).replace("\n", " ")
     law = readable(r_at(0.0, record.situation, record.outline.schedule.final.mu))
-    assert f"no trial was scored; the law alone says r = {law}" in said
+    assert f"no trial was scored; the unit-noise law alone says r = {law}" in said
     assert "score of a trial" not in said
     low, high = figure.axes[0].get_xlim()
     assert low < record.final.plan.total_step_size < high
@@ -372,7 +372,9 @@ def test_scores_that_do_not_differ_are_said_to_have_decided_little(
     assert alike.startswith("the scores differ by no more than their noise, so ")
     law = readable(r_at(0.0, record.situation, mu))
     assert alike.endswith(
-        f"the law alone says r = {law}" if name == "linear-scaling" else "is mostly chance"
+        f"the unit-noise law alone says r = {law}"
+        if name == "linear-scaling"
+        else "is mostly chance"
     )
     assert verdict(search, rescored(record, [0.5 * n for n in range(count)]), mu) == ""
 

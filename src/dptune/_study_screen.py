@@ -1,5 +1,6 @@
 """What people see of a study: its plan, how it goes, what came of it."""
 
+import math
 import re
 import shlex
 import textwrap
@@ -63,7 +64,7 @@ class _Clock:
         if number == first:
             return ""
         each = (time - began) / (number - first)
-        return f"about {duration(each * (legs - number + 1))} left"
+        return f"about {duration(math.ceil(each * (legs - number + 1)))} left"
 
 
 @contextmanager

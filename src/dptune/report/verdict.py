@@ -15,7 +15,7 @@ def verdict(search: SearchMethod, situation: Situation, mu: float) -> str:
     trials = scored(situation.history)
     noisy = "the scores differ by no more than their noise"
     if isinstance(search, LinearScaling):
-        law = f"the law alone says r = {readable(r_at(0.0, situation, mu))}"
+        law = f"the unit-noise law alone says r = {readable(r_at(0.0, situation, mu))}"
         if not trials:
             return f"no trial was scored; {law}"
         errors = [score_error(trial, situation) for trial in trials]
