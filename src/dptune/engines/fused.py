@@ -22,13 +22,14 @@ try:
 except ImportError:  # a build of torch without GPU
     triton = None
 
-_TILE = 8192
+_LARGEST_OUTPUTS = 2048
+_TILE = 4096  # numbers
 
 
 def available(logits: Tensor, chunk: Chunk, loss: str) -> bool:
     """Whether the kernel can do this chunk."""
     usual = loss == "softmax" and chunk.features.shape[1] == 1
-    small = logits.shape[1] <= _TILE // 4 and logits.dtype == torch.float32
+    small = logits.shape[1] <= _LARGEST_OUTPUTS and logits.dtype == torch.float32
     return triton is not None and logits.is_cuda and usual and small
 
 
@@ -37,14 +38,14 @@ def clipped_residuals(logits: Tensor, chunk: Chunk, clip_norms: Tensor) -> Tenso
     trials, outputs, rows = logits.shape
     product = chunk.features.dtype
     result = torch.empty_like(logits, dtype=product)
-    padded = triton.next_power_of_2(outputs)
-    # Memory is written 32 bytes at a time.
-    width = max(32 // result.element_size(), min(256, _TILE // padded))
-    _kernel[(triton.cdiv(rows, width), trials)](
+    padded = 1 << (outputs - 1).bit_length()
+    # Memory is written 32 bytes at a time, and one warp does 1024 to 2048 numbers well.
+    width = max(32 // result.element_size(), min(_TILE // padded, max(64, 1024 // padded)))
+    _kernel[(-(-rows // width), trials)](
         logits, chunk.targets, chunk.norms, clip_norms, result, rows,
         1 - clipping.margin(logits, product), outputs=outputs, padded=padded, width=width,
         smallest_size=clipping.SMALLEST_SIZE, smallest=clipping.SMALLEST,
-        num_warps=max(4, padded * width // 2048),
+        num_warps=max(1, padded * width // 2048),
     )  # fmt: skip
     return result
 

@@ -1,8 +1,10 @@
 """Products of clipped residuals and features in one pass over both, for GPUs.
 
 The sum of every block of rows (see sums.py) would fill more memory than the operands. This kernel
-keeps it in registers: a block's products are added up by the tensor cores, a few blocks in float32,
-and only those sums are written, to be added in float64. The plain path is its reference.
+keeps it in registers: tensor cores add up a block's products of bfloat16, and a few such sums are
+added in float32. float32 is multiplied and added in float64 instead, by tensor cores that do so as
+fast as others multiply float32. What is written is added in float64. The plain path is the
+reference.
 """
 
 from __future__ import annotations
@@ -23,13 +25,21 @@ except ImportError:  # a build of torch without GPU
 _BLOCK = 128
 _BLOCKS = 16
 _ROWS_AT_ONCE = 2**16  # so that few float64 additions make a part
+_MANY = 2**23  # numbers that torch takes long to add in float64
 _ROOMY = 200_000  # bytes of shared memory that a large tile needs
+_FAST_FLOAT64 = ((8, 0), (9, 0), (10, 0))  # compute capabilities
 
 
 def available(left: Tensor, copies: int) -> bool:
     """Whether the kernel can do this product."""
-    known = left.dtype in (torch.bfloat16, torch.float32)
-    return triton is not None and left.is_cuda and known and copies == 1
+    return triton is not None and left.is_cuda and copies == 1 and _serves(left.device, left.dtype)
+
+
+@cache
+def _serves(device: torch.device, dtype: torch.dtype) -> bool:
+    if dtype == torch.float32:
+        return torch.cuda.get_device_capability(device) in _FAST_FLOAT64
+    return dtype == torch.bfloat16
 
 
 def products(left: Tensor, right: Tensor) -> Iterator[Tensor]:
@@ -40,44 +50,48 @@ def products(left: Tensor, right: Tensor) -> Iterator[Tensor]:
 
 def _part(left: Tensor, right: Tensor, start: int, end: int) -> Tensor:
     outputs, columns = len(left), right.shape[1]
-    sums = triton.cdiv(end - start, _BLOCKS * _BLOCK)
-    partial = torch.empty((sums, outputs, columns), dtype=torch.float32, device=left.device)
+    sums = -(-(end - start) // (_BLOCKS * _BLOCK))
+    wide = left.dtype == torch.float32
+    partial = torch.empty(
+        (sums, outputs, columns),
+        dtype=torch.float64 if wide else torch.float32,
+        device=left.device,
+    )
     tile = _tile(left.device, left.dtype, outputs)
     height, width = tile["height"], tile["width"]
-    _multiply_kernel[(triton.cdiv(columns, width), triton.cdiv(outputs, height), sums)](
+    _multiply_kernel[(-(-columns // width), -(-outputs // height), sums)](
         left, right, partial, outputs, columns, left.stride(0), start, end, 1.0,
-        block=_BLOCK, blocks=_BLOCKS, **tile,
+        block=_BLOCK, blocks=_BLOCKS, wide=wide, **tile,
     )  # fmt: skip
+    if partial.numel() < _MANY:
+        return partial.sum(0, dtype=torch.float64)  # sooner launched
     total = torch.empty((outputs, columns), dtype=torch.float64, device=left.device)
     size = total.numel()
-    _add_kernel[(triton.cdiv(size, 1024),)](partial, total, size, sums, width=1024)
+    _add_kernel[(-(-size // 1024),)](partial, total, size, sums, width=1024)
     return total
 
 
 @cache
 def _tile(device: torch.device, dtype: torch.dtype, outputs: int) -> dict[str, int]:
-    """What one program makes: outputs, columns, and how many rows a load takes."""
-    properties = torch.cuda.get_device_properties(device)
-    roomy = properties.shared_memory_per_block_optin >= _ROOMY
-    if dtype == torch.float32:  # no tensor cores
-        if roomy and outputs > 128:
-            return dict(height=64, width=128, depth=16, num_warps=8, num_stages=3)
-        height = 16 if outputs <= 16 else 32
-        return dict(height=height, width=64, depth=32, num_warps=4, num_stages=3 if roomy else 2)
+    """What one program makes, outputs and columns, and how many rows it loads at once."""
+    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    if dtype == torch.float32:
+        height = 64 if outputs > 256 else 32
+        return dict(height=height, width=64, depth=16, num_warps=4, num_stages=3)
     if outputs <= 16:
-        return dict(height=16, width=64, depth=128, num_warps=4, num_stages=3)
-    if roomy and outputs > 64:
-        return dict(height=128, width=128, depth=128, num_warps=8, num_stages=3)
-    return dict(height=64, width=64, depth=128, num_warps=4, num_stages=3)
+        return dict(height=16, width=64, depth=_BLOCK, num_warps=4, num_stages=3)
+    if outputs > 64 and room >= _ROOMY:
+        return dict(height=128, width=128, depth=_BLOCK, num_warps=8, num_stages=3)
+    return dict(height=64, width=64, depth=_BLOCK, num_warps=4, num_stages=3)
 
 
 # Triton reads these annotations itself; they are never evaluated.
 def _multiply(  # type: ignore[no-untyped-def]
     left, right, partial, outputs, columns, stride, start, end, one,
     height: tl.constexpr, width: tl.constexpr, depth: tl.constexpr,
-    block: tl.constexpr, blocks: tl.constexpr,
+    block: tl.constexpr, blocks: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
-    """One tile of one sum: `blocks` blocks, added one after another."""
+    """One tile of the sum of `blocks` blocks."""
     column = tl.program_id(0) * width + tl.arange(0, width)
     output = tl.program_id(1) * height + tl.arange(0, height)
     number = tl.program_id(2).to(tl.int64)
@@ -85,24 +99,20 @@ def _multiply(  # type: ignore[no-untyped-def]
     row = tl.arange(0, depth)
     lefts = left + output.to(tl.int64)[:, None] * stride + (first + row)[None, :]
     rights = right + (first + row)[:, None] * columns + column[None, :]
-    total = tl.zeros((height, width), tl.float32)
-    for position in range(blocks):
-        remaining = end - first - position * block
-        block_sum = tl.zeros((height, width), tl.float32)
-        for offset in tl.static_range(0, block, depth):
-            inside = offset + row < remaining
-            some = tl.load(
-                lefts + offset, mask=(output < outputs)[:, None] & inside[None, :], other=0.0
-            )
-            others = tl.load(
-                rights + offset * columns, mask=inside[:, None] & (column < columns)[None, :],
-                other=0.0,
-            )  # fmt: skip
-            block_sum = tl.dot(some, others, block_sum, input_precision="ieee")
-        # Without the factor the compiler would let the tensor cores add to the total: one long sum.
-        total += block_sum * one
-        lefts += block
-        rights += block * columns
+    total = tl.zeros((height, width), partial.dtype.element_ty)
+    for position in range(0, blocks * block, depth):
+        inside = row < end - first - position
+        some = tl.load(lefts, mask=(output < outputs)[:, None] & inside[None, :], other=0.0)
+        others = tl.load(rights, mask=inside[:, None] & (column < columns)[None, :], other=0.0)
+        if wide:
+            some, others = some.to(tl.float64), others.to(tl.float64)
+            total = tl.dot(some, others, total, out_dtype=tl.float64)
+        else:  # a whole block
+            # Without the factor the compiler would let the tensor cores add to the total: one long
+            # sum.
+            total += tl.dot(some, others) * one
+        lefts += depth
+        rights += depth * columns
     place = (number * outputs + output[:, None]) * columns + column[None, :]
     inside = (output < outputs)[:, None] & (column < columns)[None, :]
     tl.store(partial + place, total, mask=inside)

@@ -156,6 +156,7 @@ class LinearEngine:
                     f"at most {sums.BLOCK} copies of a row can be averaged without rounding past "
                     f"its clip norm; the plan asks for {plan.augmentations}. Use fewer."
                 )
+
     def _check_start(
         self, plans: Sequence[TrainPlan], rows: Rows, start: Sequence[LinearModel | None]
     ) -> None:
@@ -294,7 +295,7 @@ class LinearEngine:
             for part in sums.products(clipped, features, copies):
                 total.add(part)
             if bias:
-                for part in sums.products(clipped, features.new_ones(len(features), 1), copies):
+                for part in sums.totals(clipped):
                     of_bias.add(part)
         exact = total.value()
         return (torch.cat([exact, of_bias.value()], 1) if bias else exact).view_as(weights)

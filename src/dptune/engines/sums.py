@@ -16,13 +16,15 @@ from dptune.engines import fused_sums
 BLOCK = 128  # products that may be added up in any order before the sum is looked after
 LARGEST_COUNT = 2**29  # rows, for which the float64 sums' part of the margin is computed
 _BLOCKS = 32  # added in float32, pairwise
+_FEW = 1024  # numbers, which are added sooner in float64
 _LARGEST_BLOCKS = 2**26  # numbers in all of them together
 # Rounding of one addition. Tensor cores, which multiply bfloat16, may cut off instead of rounding.
 _HALF_ULP = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 _UNIT = {**_HALF_ULP, torch.bfloat16: 2.0**-23}
 # Sizes, in blocks, of the float32 sums that one block enters: 1 + 2 + ... + 16 on a GPU, where they
-# are added one after another; pairwise less, 2 + 4 + 8 + 16 + 31 + 32.
+# are added one after another; pairwise less, 2 + 4 + 8 + 16 + 32.
 _ENTERED = 136
+_IN_ANY_ORDER = 2**16  # in float64, as torch likes
 _IN_FLOAT64 = 2.0**-16
 
 
@@ -33,7 +35,7 @@ def margin(accumulator: torch.dtype, product: torch.dtype) -> float:
 
 
 class Total:
-    """A float64 sum of many tensors, which are given away to it: each is added to a sum of as many
+    """The sum of many float64 tensors, which are given away to it: each is added to a sum of as many
     others, so that none passes more than two roundings for every doubling of their number."""
 
     def __init__(self, *shape: int, device: torch.device) -> None:
@@ -45,7 +47,7 @@ class Total:
         while self._sums and self._sums[-1][0] == size:
             added = self._sums.pop()[1].add_(added)
             size *= 2
-        self._sums.append((size, added.double()))
+        self._sums.append((size, added))
 
     def value(self) -> Tensor:
         """The sum; nothing can be added after it was asked for."""
@@ -59,33 +61,37 @@ class Total:
 
 def products(left: Tensor, right: Tensor, copies: int) -> Iterator[Tensor]:
     """Parts of left @ right, (outputs, rows * copies) and (rows * copies, columns), that add up to
-    it and keep the margin when a `Total` adds them."""
+    it and keep the margin when a `Total` adds them; in float64."""
     if fused_sums.available(left, copies):
         yield from fused_sums.products(left, right)
         return
     block = BLOCK // copies * copies  # whole rows
     blocks = max(1, min(_BLOCKS, _LARGEST_BLOCKS // (len(left) * right.shape[1])))
-    for start in range(0, len(right), blocks * block):
-        part = slice(start, start + blocks * block)
-        yield _pairwise(left[:, part], right[part], block)
+    whole = len(right) // block * block
+    for start in range(0, whole, blocks * block):
+        part = slice(start, min(whole, start + blocks * block))
+        lefts = left[:, part].unflatten(1, (-1, block)).transpose(0, 1)
+        yield _pairwise(_products(lefts, right[part].unflatten(0, (-1, block))))
+    if whole < len(right):
+        yield _products(left[None, :, whole:], right[None, whole:])[0].double()
 
 
-def _pairwise(left: Tensor, right: Tensor, block: int) -> Tensor:
-    """left @ right, in blocks of the rows."""
-    count = len(right) // block
-    whole = count * block
-    rest = _products(left[None, :, whole:], right[None, whole:])[0]
-    if not count:
-        return rest
-    blocks = _products(
-        left[:, :whole].unflatten(1, (count, block)).transpose(0, 1),
-        right[:whole].unflatten(0, (count, block)),
-    )
+def totals(left: Tensor) -> Iterator[Tensor]:
+    """The same for the column of ones that a bias sees: parts of the sums of each line."""
+    for part in left.split(_IN_ANY_ORDER, 1):
+        yield part.sum(1, keepdim=True, dtype=torch.float64)
+
+
+def _pairwise(blocks: Tensor) -> Tensor:
+    """Their sum."""
+    if blocks[0].numel() <= _FEW:
+        return blocks.sum(0, dtype=torch.float64)
+    count = len(blocks)
     while count > 1:
         half = count // 2
         blocks[:half] += blocks[count - half : count]
         count -= half
-    return rest.add_(blocks[0])
+    return blocks[0].to(torch.float64, copy=True)
 
 
 def _products(left: Tensor, right: Tensor) -> Tensor:
