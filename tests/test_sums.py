@@ -3,6 +3,7 @@ its clip norm. Neighbours differ in one row, which is there or is empty."""
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,8 @@ def test_of_many_nearly_equal_rows_one_moves_the_sum_by_at_most_its_clip_norm(
     for row in rng.integers(size, size=removed):
         other = added(Repeated(without(chunk, int(row)), chunk, times), *CLIP_NORMS)
         moved = (whole - other).norm(dim=1)
-        assert 0.97 < float(moved.min()) and float(moved.max()) <= 1
+        assert float(moved.min()) > 0.97
+        assert float(moved.max()) <= 1
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -117,7 +119,7 @@ def test_streamed_rows_keep_the_bound(tmp_path: Path, device: str) -> None:
     for row in (None, 0, 4230, 59_999):
         if row is not None:
             kept, features[row] = features[row].copy(), 0
-        chunks = [(features[i:j], targets[i:j]) for i, j in zip(sizes, sizes[1:], strict=False)]
+        chunks = [(features[i:j], targets[i:j]) for i, j in pairwise(sizes)]
         write_chunks(tmp_path, chunks)
         moved.append(added(DiskRows(tmp_path, device=device), *CLIP_NORMS))
         if row is not None:
@@ -172,7 +174,7 @@ def test_no_row_moves_a_sum_of_any_rows_by_more_than_its_clip_norm(
     features = rows_of_a_kind(rng, kind, count, copies, columns)
     targets = size * clip_norm * rows_of_a_kind(rng, kind, count, outputs)
     rows = MemoryRows(features, targets, precision=precision, chunk_rows=chunk_rows)
-    plan: dict[str, Any] = dict(outputs=outputs, bias=bias, augmentations=copies)
+    plan: dict[str, Any] = {"outputs": outputs, "bias": bias, "augmentations": copies}
     whole = added(rows, clip_norm, **plan)
     row = int(rng.integers(count))
     rows.features[row], rows.norms[row] = 0, torch.inf
@@ -224,7 +226,7 @@ def test_a_total_of_very_many_parts_is_hardly_rounded() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float64"])
 def test_copies_that_cancel_do_not_bring_more_rounding_into_the_sum(precision: str) -> None:
-    """Each row's two copies cancel but for a thousandth: what is summed counts, not what is left."""
+    """A row's two copies cancel but for a thousandth: what is summed counts, not what is left."""
     rng = np.random.default_rng(5)
     features = np.stack([np.ones((500, 4)), -1 + 1e-3 * rng.random((500, 4))], 1)
     rows = MemoryRows(features, -1e6 * np.ones(500), precision=precision)

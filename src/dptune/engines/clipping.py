@@ -10,9 +10,9 @@ exactly, for the numbers that are multiplied and summed, and for the sum as it i
 
     replacing one row by an empty one moves the computed sum by at most clip_norm.
 
-Norms and sums are computed with rounding, so the bound is aimed at from a little below (`margin`; for
-sums see sums.py, and docs/engine.md for the proof). What is too small to round safely contributes
-nothing.
+Norms and sums are computed with rounding, so the bound is aimed at from a little below (`margin`;
+for sums see sums.py, and docs/engine.md for the proof). What is too small to round safely
+contributes nothing.
 
 Layout: (trials, outputs, rows). The rows are contiguous, so every operation over outputs is a
 vector operation over rows.

@@ -74,15 +74,17 @@ def _part(left: Tensor, right: Tensor, start: int, end: int) -> Tensor:
 @cache
 def _tile(device: torch.device, dtype: torch.dtype, outputs: int) -> dict[str, int]:
     """What one program makes, outputs and columns, and how many rows it loads at once."""
-    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    properties: Any = torch.cuda.get_device_properties(device)
     if dtype == torch.float32:
-        height = 64 if outputs > 256 else 32
-        return dict(height=height, width=64, depth=16, num_warps=4, num_stages=3)
-    if outputs <= 16:
-        return dict(height=16, width=64, depth=_BLOCK, num_warps=4, num_stages=3)
-    if outputs > 64 and room >= _ROOMY:
-        return dict(height=128, width=128, depth=_BLOCK, num_warps=8, num_stages=3)
-    return dict(height=64, width=64, depth=_BLOCK, num_warps=4, num_stages=3)
+        height, width, depth, warps = 64 if outputs > 256 else 32, 64, 16, 4
+    elif outputs <= 16:
+        height, width, depth, warps = 16, 64, _BLOCK, 4
+    elif outputs > 64 and properties.shared_memory_per_block_optin >= _ROOMY:
+        height, width, depth, warps = 128, 128, _BLOCK, 8
+    else:
+        height, width, depth, warps = 64, 64, _BLOCK, 4
+    shape = {"height": height, "width": width, "depth": depth}
+    return {**shape, "num_warps": warps, "num_stages": 3}
 
 
 # Triton reads these annotations itself; they are never evaluated.
@@ -121,10 +123,13 @@ def _multiply(  # type: ignore[no-untyped-def]
 def _add(partial, total, size, sums, width: tl.constexpr):  # type: ignore[no-untyped-def]
     """The sums of a few numbers each, in float64."""
     place = tl.program_id(0).to(tl.int64) * width + tl.arange(0, width)
+    inside = place < size
+    source = partial + place
     added = tl.zeros((width,), tl.float64)
-    for number in range(sums):
-        added += tl.load(partial + number.to(tl.int64) * size + place, mask=place < size, other=0.0)
-    tl.store(total + place, added, mask=place < size)
+    for _ in range(sums):
+        added += tl.load(source, mask=inside, other=0.0)
+        source += size
+    tl.store(total + place, added, mask=inside)
 
 
 _multiply_kernel: Any = triton.jit(_multiply) if triton is not None else None

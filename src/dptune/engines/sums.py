@@ -1,9 +1,9 @@
 """How clipped rows are added up: one row must move the sum AS ADDED by at most its clip norm.
 
-A rounded sum of n rows is off by up to n times the rounding of n clip norms, and taking one row away
-changes how all the others are rounded. So no rounded sum may grow long: `BLOCK` rows are multiplied
-at once, a few such blocks are added in float32, everything else in float64, pairwise. What is left
-is a small public constant, `margin`, by which clipping aims lower. The proof is in docs/engine.md.
+A rounded sum of n rows is off by up to n times the rounding of n clip norms, and without one row all
+others are rounded differently. So no rounded sum may grow long: `BLOCK` rows are multiplied at once,
+a few such blocks are added in float32, and everything else in float64, pairwise. What is left is a
+small public constant, `margin`, by which clipping aims lower. The proof is in docs/engine.md.
 """
 
 from collections.abc import Iterator
@@ -35,8 +35,8 @@ def margin(accumulator: torch.dtype, product: torch.dtype) -> float:
 
 
 class Total:
-    """The sum of many float64 tensors, which are given away to it: each is added to a sum of as many
-    others, so that none passes more than two roundings for every doubling of their number."""
+    """The sum of many float64 tensors, which are given away to it: each is added to a sum of as
+    many others, so that none passes more than two roundings for every doubling of their number."""
 
     def __init__(self, *shape: int, device: torch.device) -> None:
         self._shape, self._device = shape, device
@@ -70,15 +70,15 @@ def products(left: Tensor, right: Tensor, copies: int) -> Iterator[Tensor]:
     whole = len(right) // block * block
     for start in range(0, whole, blocks * block):
         part = slice(start, min(whole, start + blocks * block))
-        lefts = left[:, part].unflatten(1, (-1, block)).transpose(0, 1)
-        yield _pairwise(_products(lefts, right[part].unflatten(0, (-1, block))))
+        lefts = left[:, part].reshape(len(left), -1, block).transpose(0, 1)
+        yield _pairwise(_products(lefts, right[part].reshape(-1, block, right.shape[1])))
     if whole < len(right):
         yield _products(left[None, :, whole:], right[None, whole:])[0].double()
 
 
 def totals(left: Tensor) -> Iterator[Tensor]:
     """The same for the column of ones that a bias sees: parts of the sums of each line."""
-    for part in left.split(_IN_ANY_ORDER, 1):
+    for part in torch.split(left, _IN_ANY_ORDER, 1):
         yield part.sum(1, keepdim=True, dtype=torch.float64)
 
 
