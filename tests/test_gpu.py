@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dptune.engines import clipping, fused
+from dptune.engines import clipping, fused, fused_sums, sums
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.engines.rows import Chunk, DiskRows, MemoryRows, norms_rounded_up, write_chunks
@@ -45,6 +45,41 @@ def test_the_fused_kernel_equals_the_plain_path_and_keeps_the_bound(
     contributions = ours.square().sum(1).sqrt() * norms
     assert bool(torch.isfinite(ours).all())
     assert bool((contributions <= clip_norms.double()[:, None]).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("outputs", "columns", "rows"),
+    [(1, 1, 5), (10, 7, 300), (40, 1, 129), (70, 33, 5001), (300, 257, 70_001), (8200, 1024, 500)],
+)
+def test_fused_sums_equal_plain_ones_and_keep_the_margin(
+    outputs: int, columns: int, rows: int, dtype: torch.dtype
+) -> None:
+    generator = torch.Generator(GPU).manual_seed(rows)
+    left, right = (
+        torch.randn(shape, device=GPU, generator=generator).to(dtype)
+        for shape in ((outputs, rows), (rows, columns))
+    )
+    assert fused_sums.available(left, 1)
+    total = sums.Total(outputs, columns, device=left.device)
+    for part in sums.products(left, right, 1):
+        total.add(part)
+    off = (total.value() - left.double() @ right.double()).norm()
+    norms = left.double().norm(dim=0) * right.double().norm(dim=1)
+    blocks = -(-rows // sums.BLOCK)
+    assert float(off) <= sums.margin(torch.float32, dtype) / 2 * blocks * float(norms.max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("outputs", [3, 40, 100, 300])
+def test_fused_sums_do_not_add_a_small_row_to_a_long_sum(outputs: int, dtype: torch.dtype) -> None:
+    """After a row of 2^25, rows of 1 are lost in a long float32 sum, but not in blocks: only those
+    of the first block may be."""
+    left = torch.ones(outputs, 2048, device=GPU, dtype=dtype)
+    right = torch.ones(2048, 5, device=GPU, dtype=dtype)
+    left[:, 0], right[0] = 2.0**12, 2.0**13
+    (part,) = fused_sums.products(left, right)
+    assert bool((part >= 2.0**25 + 2048 - sums.BLOCK).all())
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:

@@ -217,7 +217,17 @@ def test_rows_said_to_be_of_unit_length_never_exceed_it(seed: int, columns: int)
 def test_the_mean_is_divided_by_the_public_number_of_rows() -> None:
     table = np.array([[0.5, 0.0], [0.0, 0.5], [3.0, 4.0]])
     mean = private_mean(table, 1.0, 10, no_noise)
-    np.testing.assert_allclose(mean, [0.11, 0.13], rtol=1e-8)  # the last row counts (0.6, 0.8)
+    np.testing.assert_allclose(mean, [0.11, 0.13], rtol=1e-7)  # the last row counts (0.6, 0.8)
+
+
+def test_a_sum_is_exact_so_that_a_row_moves_it_by_no_more_than_itself() -> None:
+    """In whatever order and with whatever company, to the last bit."""
+    rng = np.random.default_rng(8)
+    table = rng.normal(size=(9000, 3)) * rng.choice([1.0, 0.1, 1e-5], size=(9000, 1))
+    mean = private_mean(table, 1.0, 1, no_noise)
+    np.testing.assert_array_equal(private_mean(rng.permutation(table), 1.0, 1, no_noise), mean)
+    rest, alone = (private_mean(part, 1.0, 1, no_noise) for part in (table[1:], table[:1]))
+    np.testing.assert_array_equal(mean - rest, alone)
 
 
 def test_noise_is_the_multiplier_times_the_stream() -> None:

@@ -18,6 +18,8 @@ _CHUNK = 4096  # rows widened to float64 at a time
 # The largest number that bfloat16 holds, and so float32 too: no row becomes infinite, and is
 # refused, after it was paid for.
 _LARGEST = 2.0**127 * (2 - 2.0**-7)
+_UNIT = 2.0**-24
+_EXACT_ROWS = 2**29  # of multiples of the unit up to 1, in float64
 _BELOW_ONE = 1 - 1e-9  # norms are rounded sums: aimed at from a little below, 1 is never exceeded
 _ARRAYS = ("shift", "scale", "center")
 
@@ -127,12 +129,17 @@ def private_mean(
 ) -> NDArray[np.float64]:
     """The mean row, with noise: what `PrivateMean(noise_multiplier=...)` pays for.
 
-    Rows longer than 1 are clipped, so that one row moves the sum by at most 1. `rows` is the PUBLIC
-    number of rows; `stream_normal` gives fresh standard normal numbers of a shape.
+    Rows longer than 1 are clipped and all are rounded towards zero, to multiples of 2^-24, so that
+    the sum is exact and one row moves it by at most 1. `rows` is the PUBLIC number of rows;
+    `stream_normal` gives fresh standard normal numbers of a shape.
     """
     features = _table(features)
     noise_multiplier = _validate.positive(at_most=1e100, noise_multiplier=noise_multiplier)
     rows = _validate.whole(1, rows=rows)
+    if len(features) > _EXACT_ROWS:
+        raise InvalidInput(
+            f"sums of up to {_EXACT_ROWS:,} rows are exact; got {len(features):,}. Use fewer."
+        )
     columns = features.shape[1]
     noise = stream_normal((columns,))
     # A single number for all columns would be subtracted as easily as it was added.
@@ -145,7 +152,7 @@ def private_mean(
     for chunk in _wide_chunks(features):
         directions, lengths = _directions(chunk)
         long = lengths[:, None] > _BELOW_ONE
-        total += np.where(long, directions * _BELOW_ONE, chunk).sum(0)
+        total += np.trunc(np.where(long, directions * _BELOW_ONE, chunk) / _UNIT).sum(0) * _UNIT
     return (total + noise_multiplier * noise) / rows
 
 

@@ -6,8 +6,13 @@ formed. We scale the residuals, round them to the precision of the matrix produc
 
     for every row, || rounded scaled residual || * || stored features ||  <=  clip_norm,
 
-exactly, for the numbers that are multiplied and summed. Norms are computed with rounding, so the
-bound is aimed at from a little below; what is too small to round safely contributes nothing.
+exactly, for the numbers that are multiplied and summed, and for the sum as it is really added up:
+
+    replacing one row by an empty one moves the computed sum by at most clip_norm.
+
+Norms and sums are computed with rounding, so the bound is aimed at from a little below (`margin`;
+for sums see sums.py, and docs/engine.md for the proof). What is too small to round safely
+contributes nothing.
 
 Layout: (trials, outputs, rows). The rows are contiguous, so every operation over outputs is a
 vector operation over rows.
@@ -16,6 +21,7 @@ vector operation over rows.
 import torch
 from torch import Tensor
 
+from dptune.engines import sums
 from dptune.engines.rows import Chunk
 
 # A residual smaller than this contributes nothing: its square would underflow and its norm come
@@ -81,9 +87,10 @@ def clip_(residuals: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
 
 def margin(residuals: Tensor, product: torch.dtype) -> float:
     """How far below the clip norm to aim: rounding of the sum of squares, of the scale, and of
-    the scaled residual to the product's precision."""
+    the scaled residual to the product's precision, and of the sum of all rows."""
     terms = residuals.shape[1] + 16
-    return terms * 2 * _HALF_ULP[residuals.dtype] + 2 * _HALF_ULP[product]
+    rounding = terms * 2 * _HALF_ULP[residuals.dtype] + 2 * _HALF_ULP[product]
+    return rounding + sums.margin(residuals.dtype, product)
 
 
 def _norm_of_average(parts: Tensor, sizes: Tensor, chunk: Chunk) -> Tensor:
@@ -109,4 +116,5 @@ def _norm_of_average(parts: Tensor, sizes: Tensor, chunk: Chunk) -> Tensor:
     terms = columns + parts.shape[1] + copies * copies + 32
     rounding = terms * _HALF_ULP[parts.dtype]
     norm = (squared.clamp(min=0) + rounding).sqrt_() + 2 * _HALF_ULP[chunk.features.dtype]
-    return norm * at_most / copies
+    # What cancels in the norm is still rounded in the sum: at most `copies` clip norms of it.
+    return norm.clamp(min=1 / copies) * at_most / copies

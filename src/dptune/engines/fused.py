@@ -22,13 +22,14 @@ try:
 except ImportError:  # a build of torch without GPU
     triton = None
 
-_LARGEST_TILE = 8192
+_LARGEST_OUTPUTS = 2048
+_TILE = 4096  # numbers
 
 
 def available(logits: Tensor, chunk: Chunk, loss: str) -> bool:
     """Whether the kernel can do this chunk."""
     usual = loss == "softmax" and chunk.features.shape[1] == 1
-    small = logits.shape[1] <= _LARGEST_TILE // 4 and logits.dtype == torch.float32
+    small = logits.shape[1] <= _LARGEST_OUTPUTS and logits.dtype == torch.float32
     return triton is not None and logits.is_cuda and usual and small
 
 
@@ -37,20 +38,21 @@ def clipped_residuals(logits: Tensor, chunk: Chunk, clip_norms: Tensor) -> Tenso
     trials, outputs, rows = logits.shape
     product = chunk.features.dtype
     result = torch.empty_like(logits, dtype=product)
-    reach = clip_norms * (1 - clipping.margin(logits, product))
-    padded = triton.next_power_of_2(outputs)
-    width = max(4, min(256, _LARGEST_TILE // padded))
-    _kernel[(triton.cdiv(rows, width), trials)](
-        logits, chunk.targets, chunk.norms, reach, result, rows,
-        outputs=outputs, padded=padded, width=width,
+    padded = 1 << (outputs - 1).bit_length()
+    # Memory is written 32 bytes at a time, and one warp does 1024 to 2048 numbers well.
+    width = max(32 // result.element_size(), min(_TILE // padded, max(64, 1024 // padded)))
+    _kernel[(-(-rows // width), trials)](
+        logits, chunk.targets, chunk.norms, clip_norms, result, rows,
+        1 - clipping.margin(logits, product), outputs=outputs, padded=padded, width=width,
         smallest_size=clipping.SMALLEST_SIZE, smallest=clipping.SMALLEST,
+        num_warps=max(1, padded * width // 2048),
     )  # fmt: skip
     return result
 
 
 # Triton reads these annotations itself; they are never evaluated.
 def _clip(  # type: ignore[no-untyped-def]
-    logits, targets, norms, reach, result, rows,
+    logits, targets, norms, clip_norms, result, rows, aim,
     outputs: tl.constexpr, padded: tl.constexpr, width: tl.constexpr,
     smallest_size: tl.constexpr, smallest: tl.constexpr,
 ):  # fmt: skip
@@ -67,7 +69,7 @@ def _clip(  # type: ignore[no-untyped-def]
     values = values - (output[:, None] == target[None, :]).to(tl.float32)
     values = tl.where(inside, values, 0.0)
     size = tl.sqrt(tl.sum(values * values, 0))
-    bound = tl.load(reach + trial)
+    bound = tl.load(clip_norms + trial) * aim
     norm = tl.load(norms + row, mask=row < rows, other=0.0)
     scale = bound / tl.maximum(size * norm, bound)
     # Not a number, or too small to be rounded safely: the row stays out.

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from dptune import _validate
-from dptune.engines import clipping, fused
+from dptune.engines import clipping, fused, sums
 from dptune.engines.base import Evaluation
 from dptune.engines.optimizers import KINDS, Optimizer, Sgd, per_trial
 from dptune.engines.randomness import Randomness, Stream
@@ -33,6 +33,10 @@ from dptune.plan import TrainPlan
 
 LOSSES = ("softmax", "binary", "squared")
 _SAMPLED_ROWS_AT_ONCE = 8192
+_UNIT = 2.0**-24  # float64 sums of its multiples are exact up to 2^29
+# Of a loss's bound: the sum is exact, but making a mean of it, and a sum of that again, rounds a few
+# times.
+_LARGEST_SHARE = 1 - 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,7 @@ class LinearEngine:
 
     def _check(self, plans: Sequence[TrainPlan], rows: Rows) -> None:
         """Refuse what cannot be trained, before anything is read or spent."""
-        self._check_targets(rows.target_facts)
+        self._check_rows(rows)
         if not _products_are_exact():
             raise InvalidInput(
                 "torch was told to round float32 products (TF32 or bfloat16), which would break "
@@ -146,6 +150,11 @@ class LinearEngine:
                 raise InvalidInput(
                     f"the plan averages {plan.augmentations} copies of each row, but the data "
                     f"holds {rows.copies}."
+                )
+            if plan.augmentations > sums.BLOCK:
+                raise InvalidInput(
+                    f"at most {sums.BLOCK} copies of a row can be averaged without rounding past "
+                    f"its clip norm; the plan asks for {plan.augmentations}. Use fewer."
                 )
 
     def _check_start(
@@ -183,6 +192,14 @@ class LinearEngine:
                     f"this plan on these rows continues a model of (loss, weights, bias) {wanted} "
                     f"with velocity {velocity}; got {found} with {tuple(model.velocity.shape)}."
                 )
+
+    def _check_rows(self, rows: Rows) -> None:
+        if rows.count > sums.LARGEST_COUNT:
+            raise InvalidInput(
+                f"what a row adds to a sum is bounded for up to {sums.LARGEST_COUNT:,} rows; got "
+                f"{rows.count:,}. Use fewer."
+            )
+        self._check_targets(rows.target_facts)
 
     def _check_targets(self, facts: TargetFacts) -> None:
         top = self.outputs - 1 if self.loss == "softmax" else 1
@@ -226,8 +243,8 @@ class LinearEngine:
         trials = list(range(len(plans)))  # which plan each slice of `weights` belongs to
         models: dict[int, LinearModel] = {}
         for step in range(max(plan.steps for plan in plans)):
-            sums = self._sums(weights, optimizer.plans[0], release, chunks())
-            optimizer.update_(weights, release.private_mean_(sums, noise.draw()), step)
+            exact = self._sums(weights, optimizer.plans[0], release, chunks())
+            optimizer.update_(weights, release.private_mean(exact, noise.draw()), step)
             if averaged:
                 average.lerp_(weights, _fresh_share(optimizer.plans, step, weights))
             ended = [i for i, plan in enumerate(optimizer.plans) if plan.steps == step + 1]
@@ -257,24 +274,31 @@ class LinearEngine:
     def _sums(
         self, weights: Tensor, plan: TrainPlan, release: "Release", chunks: Iterable[Chunk]
     ) -> Tensor:
-        """Sum of every row's clipped gradient, for every trial: (trials, outputs, columns)."""
+        """Sum of every row's clipped gradient, for every trial: (trials, outputs, columns).
+
+        In float64, and private until there is noise on it: rounded to float32 it would move by more
+        than a clip norm.
+        """
         trials, outputs, _ = weights.shape
         bias, copies = plan.bias, plan.augmentations
         columns = weights.shape[2] - bias
         flat = weights[..., :columns].reshape(trials * outputs, columns)
-        sums = torch.zeros_like(weights)
+        total = sums.Total(trials * outputs, columns, device=weights.device)
+        of_bias = sums.Total(trials * outputs, 1, device=weights.device)
         for whole in chunks:
             chunk = whole.prepared(copies, bias)
             features = chunk.features.reshape(-1, columns)
             logits = _product(flat.to(features.dtype), features.T).view(trials, outputs, -1)
             if bias:
                 logits += weights[..., columns:]
-            clipped = self._clipped(logits, chunk, release.clip_norms)
-            part = _product(clipped.view(trials * outputs, -1), features)
-            sums[..., :columns] += part.view(trials, outputs, columns)
+            clipped = self._clipped(logits, chunk, release.clip_norms).view(trials * outputs, -1)
+            for part in sums.products(clipped, features, copies):
+                total.add(part)
             if bias:
-                sums[..., columns] += clipped.sum(2, dtype=sums.dtype)
-        return sums
+                for part in sums.totals(clipped):
+                    of_bias.add(part)
+        exact = total.value()
+        return (torch.cat([exact, of_bias.value()], 1) if bias else exact).view_as(weights)
 
     def _clipped(self, logits: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
         if clip_norms is not None and fused.available(logits, chunk, self.loss):
@@ -296,16 +320,18 @@ class LinearEngine:
 
         With a `loss_bound` each row's loss is brought into [0, loss_bound] before it is summed.
         `row_weights` has one number in [0, 1] per class, which is what a correct row of that
-        class adds to `weighted_correct`.
+        class adds to `weighted_correct`. Weights, and losses in units of their bound, are rounded
+        down to multiples of 2^-24, so that their sums are exact.
 
         Guarantees: one row moves the number of correct rows and their weight by at most 1, and the
-        sum of the losses by at most `loss_bound`, up to rounding in float64.
+        sum of the losses by at most `loss_bound`.
         """
         if loss_bound is not None:
             loss_bound = _validate.positive(loss_bound=loss_bound)
         if row_weights is not None:
             row_weights = self._checked_weights(row_weights).to(rows.device)
-        self._check_targets(rows.target_facts)
+            row_weights = (row_weights / _UNIT).floor() * _UNIT
+        self._check_rows(rows)
         for model in models:
             if model.weights.shape != (self.outputs, rows.columns):
                 raise InvalidInput(
@@ -351,11 +377,14 @@ class LinearEngine:
             hits, loss = _outcomes(logits, chunk.targets, self.loss)
             if loss_bound is not None:
                 # A model that diverged has losses that are no numbers: they must not escape.
-                loss = loss.nan_to_num(nan=loss_bound).clamp(0, loss_bound)
+                share = (loss / loss_bound).nan_to_num(nan=1.0).clamp(0, _LARGEST_SHARE)
+                loss = (share / _UNIT).floor()
             correct += hits.sum(1)
             losses += loss.sum(1)
             if row_weights is not None:
                 weighted += hits.double() @ row_weights[chunk.targets.long()]
+        if loss_bound is not None:
+            losses *= loss_bound * _UNIT
         return [
             Evaluation(int(hits), float(loss) / rows.count, rows.count, float(weight))
             for hits, loss, weight in zip(
@@ -377,23 +406,29 @@ class Release:
     clip_norms: Tensor | None
     noise: Tensor
     divisor: Tensor
+    dtype: torch.dtype  # of what is released
 
     @staticmethod
     def of(plans: Sequence[TrainPlan], like: Tensor) -> "Release":
         clips = [plan.clip_norm for plan in plans if plan.clip_norm is not None]
+        wide = like.new_empty(0, dtype=torch.float64)
         return Release(
             clip_norms=per_trial(clips, like)[:, 0, 0] if clips else None,
-            noise=per_trial([plan.noise for plan in plans], like),
-            divisor=per_trial([plan.divisor for plan in plans], like),
+            noise=per_trial([plan.noise for plan in plans], wide),
+            divisor=per_trial([plan.divisor for plan in plans], wide),
+            dtype=like.dtype,
         )
 
-    def private_mean_(self, sums: Tensor, standard_normal: Tensor) -> Tensor:
-        """Noise on the sums, then division by a public number, in place."""
-        return sums.addcmul_(self.noise, standard_normal).div_(self.divisor)
+    def private_mean(self, exact: Tensor, standard_normal: Tensor) -> Tensor:
+        """Noise on the sums, in place, then division by a public number, and only then rounding to
+        what is released."""
+        exact.addcmul_(self.noise, standard_normal)
+        return torch.div(exact, self.divisor, out=torch.empty_like(exact, dtype=self.dtype))
 
 
 class Noise:
-    """Standard normal numbers for every trial and step, each trial from its own stream.
+    """Standard normal numbers for every trial and step, each trial from its own stream. In float64,
+    so that noisy sums, once rounded to float32, show nothing of the noise's own grid.
 
     Several steps are drawn at once: a GPU is quick to fill a large tensor and slow to be asked. How
     many depends on the model's shape only, so a trial's numbers do not depend on its company.
@@ -403,14 +438,14 @@ class Noise:
         self._streams = streams
         self._steps = max(1, min(16, 2**22 // weights[0].numel()))
         self._drawn = torch.empty((len(weights), 0, *weights.shape[1:]), device=weights.device)
-        self._dtype, self._next = weights.dtype, 0
+        self._next = 0
 
     def draw(self) -> Tensor:
         """The next step's numbers: (trials, outputs, columns)."""
         if self._next == self._drawn.shape[1]:
             trials, _, *shape = self._drawn.shape
             size = (trials, self._steps, *shape)
-            self._drawn = torch.empty(size, dtype=self._dtype, device=self._drawn.device)
+            self._drawn = torch.empty(size, dtype=torch.float64, device=self._drawn.device)
             for trial, stream in enumerate(self._streams):
                 stream.normal_(self._drawn[trial])
             self._next = 0

@@ -20,7 +20,8 @@ class Optimizer:
         self.plans = list(plans)
         longest = max(plan.steps for plan in plans)
         table = [[plan.rate_at(min(t, plan.steps)) for plan in plans] for t in range(longest)]
-        self.rates = torch.tensor(table, dtype=weights.dtype, device=weights.device)
+        rates = torch.tensor(table, dtype=weights.dtype, device=weights.device)
+        self.rates = rates[:, :, None, None]
         self.decays = any(plan.weight_decay for plan in plans)
         self.momentum = per_trial([plan.momentum for plan in plans], weights)
         self.decay = per_trial([plan.weight_decay for plan in plans], weights)
@@ -30,8 +31,7 @@ class Optimizer:
         """Move the weights along the mean noisy gradients, in place."""
         if self.decays:
             gradients = gradients + self.decay * weights
-        rates = self.rates[step][:, None, None]
-        weights.addcmul_(rates, self.direction(weights, gradients, step), value=-1)
+        weights.addcmul_(self.rates[step], self.direction(weights, gradients, step), value=-1)
 
     def direction(self, weights: Tensor, gradients: Tensor, step: int) -> Tensor:
         raise NotImplementedError

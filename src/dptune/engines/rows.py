@@ -41,10 +41,12 @@ class Chunk:
 
     def prepared(self, copies: int, bias: bool) -> "Chunk":
         """The first `copies` copies, for a model with or without bias."""
+        if copies == self.features.shape[1] and not bias:
+            return self
         norms = self.norms[:, :copies]
         if bias:
             up = 1 + (1e-12 if norms.dtype == torch.float64 else 1e-6)
-            norms = torch.hypot(norms, torch.ones_like(norms)) * up
+            norms = torch.hypot(norms, torch.ones((), dtype=norms.dtype)).mul_(up)
         return Chunk(self.features[:, :copies], self.targets, norms, bias)
 
 
@@ -198,6 +200,9 @@ class MemoryRows:
         )
 
     def chunks(self) -> Iterator[Chunk]:
+        if self.count <= self._chunk_rows:
+            yield Chunk(self.features, self.targets, self.norms)
+            return
         for start in range(0, self.count, self._chunk_rows):
             part = slice(start, start + self._chunk_rows)
             yield Chunk(self.features[part], self.targets[part], self.norms[part])

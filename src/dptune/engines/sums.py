@@ -1,0 +1,103 @@
+"""How clipped rows are added up: one row must move the sum AS ADDED by at most its clip norm.
+
+A rounded sum of n rows is off by up to n times the rounding of n clip norms, and without one row all
+others are rounded differently. So no rounded sum may grow long: `BLOCK` rows are multiplied at once,
+a few such blocks are added in float32, and everything else in float64, pairwise. What is left is a
+small public constant, `margin`, by which clipping aims lower. The proof is in docs/engine.md.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from dptune.engines import fused_sums
+
+BLOCK = 128  # products that may be added up in any order before the sum is looked after
+LARGEST_COUNT = 2**29  # rows, for which the float64 sums' part of the margin is computed
+_BLOCKS = 32  # added in float32, pairwise
+_FEW = 1024  # numbers, which are added sooner in float64
+_LARGEST_BLOCKS = 2**26  # numbers in all of them together
+# Rounding of one addition. Tensor cores, which multiply bfloat16, may cut off instead of rounding.
+_HALF_ULP = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
+_UNIT = {**_HALF_ULP, torch.bfloat16: 2.0**-23}
+# Sizes, in blocks, of the float32 sums that one block enters: 1 + 2 + ... + 16 on a GPU, where they
+# are added one after another; pairwise less, 2 + 4 + 8 + 16 + 32.
+_ENTERED = 136
+_IN_ANY_ORDER = 2**16  # in float64, as torch likes
+_IN_FLOAT64 = 2.0**-16
+
+
+def margin(accumulator: torch.dtype, product: torch.dtype) -> float:
+    """By how many clip norms, beside its own, a row can move a sum: both sums are rounded."""
+    rounding = BLOCK**2 * _UNIT[product] + _ENTERED * BLOCK * _HALF_ULP[accumulator]
+    return 2 * 1.01 * rounding + _IN_FLOAT64  # a hundredth for rounding of what is rounded
+
+
+class Total:
+    """The sum of many float64 tensors, which are given away to it: each is added to a sum of as
+    many others, so that none passes more than two roundings for every doubling of their number."""
+
+    def __init__(self, *shape: int, device: torch.device) -> None:
+        self._shape, self._device = shape, device
+        self._sums: list[tuple[int, Tensor]] = []
+
+    def add(self, part: Tensor) -> None:
+        size, added = 1, part
+        while self._sums and self._sums[-1][0] == size:
+            added = self._sums.pop()[1].add_(added)
+            size *= 2
+        self._sums.append((size, added))
+
+    def value(self) -> Tensor:
+        """The sum; nothing can be added after it was asked for."""
+        if not self._sums:
+            return torch.zeros(self._shape, dtype=torch.float64, device=self._device)
+        total = self._sums.pop()[1]
+        while self._sums:
+            total = self._sums.pop()[1].add_(total)
+        return total
+
+
+def products(left: Tensor, right: Tensor, copies: int) -> Iterator[Tensor]:
+    """Parts of left @ right, (outputs, rows * copies) and (rows * copies, columns), that add up to
+    it and keep the margin when a `Total` adds them; in float64."""
+    if fused_sums.available(left, copies):
+        yield from fused_sums.products(left, right)
+        return
+    block = BLOCK // copies * copies  # whole rows
+    blocks = max(1, min(_BLOCKS, _LARGEST_BLOCKS // (len(left) * right.shape[1])))
+    whole = len(right) // block * block
+    for start in range(0, whole, blocks * block):
+        part = slice(start, min(whole, start + blocks * block))
+        lefts = left[:, part].reshape(len(left), -1, block).transpose(0, 1)
+        yield _pairwise(_products(lefts, right[part].reshape(-1, block, right.shape[1])))
+    if whole < len(right):
+        yield _products(left[None, :, whole:], right[None, whole:])[0].double()
+
+
+def totals(left: Tensor) -> Iterator[Tensor]:
+    """The same for the column of ones that a bias sees: parts of the sums of each line."""
+    for part in torch.split(left, _IN_ANY_ORDER, 1):
+        yield part.sum(1, keepdim=True, dtype=torch.float64)
+
+
+def _pairwise(blocks: Tensor) -> Tensor:
+    """Their sum."""
+    if blocks[0].numel() <= _FEW:
+        return blocks.sum(0, dtype=torch.float64)
+    count = len(blocks)
+    while count > 1:
+        half = count // 2
+        blocks[:half] += blocks[count - half : count]
+        count -= half
+    return blocks[0].to(torch.float64, copy=True)
+
+
+def _products(left: Tensor, right: Tensor) -> Tensor:
+    """Block by block, accumulated and answered in at least float32."""
+    if left.dtype != torch.bfloat16:
+        return torch.bmm(left, right)
+    if left.is_cuda:
+        return torch.bmm(left, right, out_dtype=torch.float32)
+    return torch.bmm(left.float(), right.float())  # exact products of the same numbers
