@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dptune import accounting, cli
-from dptune.privacy import FullBatchRun, Price, SampledRun
+from dptune.privacy import Budget, FullBatchRun, Price, SampledRun
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -140,7 +140,7 @@ def test_a_ledger_is_opened_paid_from_and_shown(dptune: Run) -> None:
     assert shown["spent"]["epsilon"] == pytest.approx(accounting.epsilon(charged, 1e-5))
     assert shown["chain"] == {"verified": True, "entries": 4, "head": shown["chain"]["head"]}
     assert shown["left"]["mu_squared"] + shown["spent"]["mu_squared"] == pytest.approx(
-        shown["budget"]["mu"] ** 2
+        Budget(1.0, 1e-5).mu_squared(2e-7)
     )
 
 

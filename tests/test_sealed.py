@@ -803,8 +803,8 @@ def test_the_tighter_bound_decides_what_fits() -> None:
     event = search(mu * (1 - 1e-9), 10)
     paid = accounting.price(event, slack=1e-8)
     assert accounting.rdp_epsilon([event], DELTA) > 1.4
-    assert accounting.fits([event], paid, Budget(1.0, DELTA))
-    assert not accounting.fits([search(mu * 1.001, 10)], paid, Budget(1.0, DELTA))
+    assert accounting.fits([event], paid, Budget(1.0, DELTA), paid.slack)
+    assert not accounting.fits([search(mu * 1.001, 10)], paid, Budget(1.0, DELTA), paid.slack)
     assert accounting.epsilon_of([event], paid, DELTA) <= 1.0
 
 

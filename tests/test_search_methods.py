@@ -152,7 +152,7 @@ class TestEveryMethod:
         found = planned(method)
         events = [event for _, event in found.payments]
         spent = accounting.epsilon_of(events, found.price, BUDGET.delta)
-        assert accounting.fits(events, found.price, BUDGET)
+        assert accounting.fits(events, found.price, BUDGET, found.price.slack)
         low, high = independent_epsilon(events, BUDGET.delta)
         assert low * (1 - 1e-3) <= spent <= min(high * (1 + 1e-3), BUDGET.epsilon * (1 + 1e-9))
         if getattr(method, "accounting", "") != "published":
@@ -166,7 +166,7 @@ class TestEveryMethod:
         assert result.guarantee.covers_search and result.guarantee.covers_selection
         assert result.test_accuracy is not None
         state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
-        assert accounting.fits(state.events, state.spent, BUDGET)
+        assert accounting.fits(state.events, state.spent, BUDGET, state.slack)
         assert {payment.state for payment in state.counted} == {"committed"}
         assert search_picture(tmp_path / "run").stat().st_size > 10_000
         assert method.name in model_card(tmp_path / "run")
@@ -202,7 +202,7 @@ class TestEveryMethod:
             else:
                 assert result.guarantee.epsilon <= BUDGET.epsilon
             state = Ledger.open(str(out / "ledger.db")).state()
-            assert accounting.fits(state.events, state.spent, BUDGET)
+            assert accounting.fits(state.events, state.spent, BUDGET, state.slack)
 
     def test_its_settings_are_inside_the_space(self, method: SearchMethod) -> None:
         if method.fixes:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from dptune import _measure
+from dptune import _measure, accounting
 from dptune._course import Progress
 from dptune.cli import Method
 from dptune.config import SCORES, Preparation
@@ -267,7 +267,7 @@ def test_sampled_runs_have_their_failure_probability_accounted(tmp_path: Path) -
     slack = math.fsum(payment.price.slack for payment in runs)
     assert slack == pytest.approx(4 * 1e-3 * BUDGET.delta)
     assert result.guarantee.slack == slack
-    assert state.spent.mu_squared <= BUDGET.mu_squared(slack)
+    assert accounting.direct_epsilon(state.events, BUDGET.delta) <= BUDGET.epsilon
     assert "Poisson sampling at rate 0.3" in result.guarantee.sampler
     assert result.guarantee.epsilon <= BUDGET.epsilon
     with pytest.raises(InvalidInput, match="full-batch runs only"):
@@ -537,15 +537,16 @@ def test_a_ledger_that_lies_in_the_folder_is_neither_replaced_nor_removed(tmp_pa
     with pytest.raises(InvalidInput, match="holds other files"):
         study(out, data)
     assert (out / "ledger.db").read_bytes() == before
-    # One that nothing was paid from is taken, with the budget it has, and left where it is.
+    # One that nothing was paid from is taken if it is what this study would have made.
     other = tmp_path / "other"
     other.mkdir()
-    small = Budget(0.5, 1e-5)
-    Ledger.create(str(other / "ledger.db"), small, dataset="d", fingerprint=data.fingerprint)
-    with pytest.raises(BudgetExceeded):
-        study(other, data)
+    opened = {"dataset": "d", "fingerprint": data.fingerprint, "slack": 0.0}
+    Ledger.create(str(other / "ledger.db"), BUDGET, **opened)
+    for asked in ({"budget": Budget(0.5, 1e-5)}, {"recipe": {"sampling_rate": 0.3}}):
+        with pytest.raises(InvalidInput, match="ledger of another study"):
+            study(other, data, **asked)
     assert Ledger.open(str(other / "ledger.db")).spent().mu_squared == 0
-    assert study(other, data, budget=small).guarantee.epsilon <= 0.5
+    assert study(other, data).guarantee.epsilon == BUDGET.epsilon
 
 
 def test_a_finished_study_can_be_resumed_from_any_folder(
@@ -663,9 +664,10 @@ def test_trials_and_scores_that_were_cut_off_are_lost_and_the_study_goes_on(
     stop_after(tmp_path / "trials", data, "sweep: training")
     result = resume(tmp_path / "trials", data)
     assert [trial.lost for trial in result.trials] == [True] * 3
-    assert result.guarantee.mu**2 <= BUDGET.mu_squared()  # lost is paid all the same
-    # Scores that nobody could need any more were given back.
-    assert math.isclose(result.guarantee.mu**2, 0.995 * BUDGET.mu_squared(), rel_tol=1e-9)
+    # Lost is paid all the same; scores that nobody could need any more were given back.
+    spent = Ledger.open(str(tmp_path / "trials" / "ledger.db")).spent().mu_squared
+    assert math.isclose(spent, 0.995 * BUDGET.mu_squared(), rel_tol=1e-9)
+    assert result.guarantee.epsilon == BUDGET.epsilon  # which may not tell of that
     assert "their noisy scores" not in result.guarantee.releases
     assert any(note.startswith("trials that were cut off: 3 of 3") for note in result.notes)
     assert any(note.startswith("no trial has a score") for note in result.notes)

@@ -323,12 +323,13 @@ def test_an_unpaid_score_is_named_in_every_statement(tmp_path: Path) -> None:
 
 
 def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
-    """The budget rounds an epsilon down only where the payments fit in it."""
+    """The budget is promised only where the payments fit in it."""
     data, planned = make_data(), outline(make_data(), make_config(budget=Budget(0.5, 1e-5)))
     spent = Price(BUDGET.mu_squared())
     event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
-    promise = state(planned, data, [event], spent, 0, (), centred=False, counted=True, scored=True)
-    assert promise.epsilon == pytest.approx(2.0)
+    told = {"searched": None, "centred": False, "counted": True, "scored": True}
+    assert state(planned, data, [event], spent, 0, (), **told).epsilon == pytest.approx(2.0)
+    assert state(planned, data, [event], planned.price, 0, (), **told).epsilon == 0.5
 
 
 # Whatever was changed between the beginning and a resume.
@@ -442,7 +443,7 @@ def test_only_what_costs_no_more_is_begun_in_the_place_of_what_was_held(
 ) -> None:
     payments = Payments(ledger, "s", "digest of the rows")
     held = PrivateMean(noise_multiplier=10.0)
-    payments.reserve([("mean", held), ("census", held), ("scores", held)], 0.0)
+    payments.reserve([("mean", held), ("census", held), ("scores", held)], 0.0, fixed=False)
     with pytest.raises(InvalidInput, match="costs no more"):
         payments.begin("mean", replace(held, noise_multiplier=9.999))
     assert payments.used().mu_squared == 0
@@ -462,7 +463,7 @@ def test_of_two_who_begin_a_payment_at_once_one_gets_it(
 ) -> None:
     payments = Payments(ledger, "s", "digest of the rows")
     held = PrivateMean(noise_multiplier=10.0)
-    payments.reserve([("one", held), ("other", held)], 0.0)
+    payments.reserve([("one", held), ("other", held)], 0.0, fixed=False)
     state_of = Ledger.state
 
     def before_somebody_else(self: Ledger) -> Any:
@@ -484,7 +485,7 @@ def test_payments_made_twice_under_one_label_all_count(ledger: Ledger) -> None:
     for _ in range(2):
         purpose = "mean (study s)"
         ledger.reserve(held, purpose=purpose, fingerprint="digest of the rows")
-    assert payments.spent().mu_squared == pytest.approx(0.02)
+    assert ledger.spent().mu_squared == pytest.approx(0.02)
     assert len(payments.events()) == 2 and payments.others() == 0
 
 
@@ -502,7 +503,7 @@ def test_a_reservation_that_fails_half_way_leaves_no_trace(
     monkeypatch.setattr(ledger_module, "_reserve", locked)
     held = PrivateMean(noise_multiplier=10.0)
     with pytest.raises(LedgerLocked):
-        payments.reserve([("first", held), ("second", held)], 0.0)
+        payments.reserve([("first", held), ("second", held)], 0.0, fixed=False)
     assert ledger.state() == before
 
 
@@ -511,7 +512,7 @@ def test_what_is_given_back_is_given_back_at_once_but_what_somebody_began_meanwh
 ) -> None:
     payments = Payments(ledger, "s", "digest of the rows")
     held = PrivateMean(noise_multiplier=10.0)
-    payments.reserve([("one", held), ("two", held), ("three", held)], 0.0)
+    payments.reserve([("one", held), ("two", held), ("three", held)], 0.0, fixed=False)
     void_all = Ledger.void_all
 
     def after_a_copy_began(self: Ledger, receipts: Any, **more: Any) -> None:
@@ -532,7 +533,7 @@ def test_what_is_given_back_is_given_back_at_once_but_what_somebody_began_meanwh
 def test_a_payment_that_a_copy_of_the_study_gave_back_is_explained(ledger: Ledger) -> None:
     payments = Payments(ledger, "s", "digest of the rows")
     held = PrivateMean(noise_multiplier=10.0)
-    payments.reserve([("scores", held)], 0.0)
+    payments.reserve([("scores", held)], 0.0, fixed=False)
     Payments(ledger, "s", "digest of the rows").give_back()
     with pytest.raises(FolderProblem, match=r"given back\. A copy of this folder was resumed"):
         payments.begin("scores", held)

@@ -650,7 +650,7 @@ def test_a_subset_search_alone_counts_by_its_own_bound(tmp_path: Path) -> None:
     assert ledger.state().spent_epsilon == epsilon_of(event)
     assert epsilon_of(event) < accounting.epsilon(paid, DELTA) < 1.01 * epsilon_of(event)
     assert accounting.fits([event], paid, Budget(0.934, DELTA), paid.slack)
-    assert not accounting.fits([event], paid, Budget(0.933, DELTA))
+    assert not accounting.fits([event], paid, Budget(0.933, DELTA), paid.slack)
     ledger.reserve(gaussian(0.01), purpose="one more", fingerprint=ROWS)
     with pytest.raises(BudgetExceeded):
         ledger.reserve(gaussian(0.2), purpose="too much", fingerprint=ROWS)
