@@ -34,8 +34,7 @@ from dptune.plan import TrainPlan
 LOSSES = ("softmax", "binary", "squared")
 _SAMPLED_ROWS_AT_ONCE = 8192
 _UNIT = 2.0**-24  # float64 sums of its multiples are exact up to 2^29
-# Of a loss's bound: the sum is exact, but making a mean of it, and a sum of that again, rounds a few
-# times.
+# Of a loss's bound: the sum is exact, but making a mean of it, and a sum of that, rounds again.
 _LARGEST_SHARE = 1 - 2.0**-20
 
 

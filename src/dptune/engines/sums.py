@@ -1,9 +1,9 @@
 """How clipped rows are added up: one row must move the sum AS ADDED by at most its clip norm.
 
-A rounded sum of n rows is off by up to n times the rounding of n clip norms, and without one row all
-others are rounded differently. So no rounded sum may grow long: `BLOCK` rows are multiplied at once,
-a few such blocks are added in float32, and everything else in float64, pairwise. What is left is a
-small public constant, `margin`, by which clipping aims lower. The proof is in docs/engine.md.
+A rounded sum of n rows is off by up to n times the rounding of n clip norms, and without one row
+all others are rounded differently. So no rounded sum may grow long: `BLOCK` rows are multiplied at
+once, a few such blocks are added in float32, and everything else in float64, pairwise. What is left
+is a small public constant, `margin`, by which clipping aims lower. The proof is in docs/engine.md.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,8 @@ _LARGEST_BLOCKS = 2**26  # numbers in all of them together
 _HALF_ULP = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 _UNIT = {**_HALF_ULP, torch.bfloat16: 2.0**-23}
 # Sizes, in blocks, of the float32 sums that one block enters: 1 + 2 + ... + 16 on a GPU, where they
-# are added one after another; pairwise less, 2 + 4 + 8 + 16 + 32.
+# are added one after another; pairwise less, 2 + 4 + 8 + 16 + 32. (A GPU's 32 blocks of 64 rows are
+# rounded less in all.)
 _ENTERED = 136
 _IN_ANY_ORDER = 2**16  # in float64, as torch likes
 _IN_FLOAT64 = 2.0**-16
