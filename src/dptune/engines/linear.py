@@ -150,10 +150,10 @@ class LinearEngine:
                     f"the plan averages {plan.augmentations} copies of each row, but the data "
                     f"holds {rows.copies}."
                 )
-            if plan.augmentations > sums.BLOCK:
+            if plan.augmentations > sums.MOST_COPIES:
                 raise InvalidInput(
-                    f"at most {sums.BLOCK} copies of a row can be averaged without rounding past "
-                    f"its clip norm; the plan asks for {plan.augmentations}. Use fewer."
+                    f"at most {sums.MOST_COPIES} copies of a row can be averaged without rounding "
+                    f"past its clip norm; the plan asks for {plan.augmentations}. Use fewer."
                 )
 
     def _check_start(
