@@ -66,8 +66,8 @@ def test_fused_sums_equal_plain_ones_and_keep_the_margin(
         total.add(part)
     off = (total.value() - left.double() @ right.double()).norm()
     norms = left.double().norm(dim=0) * right.double().norm(dim=1)
-    blocks = -(-rows // sums.BLOCK)
-    assert float(off) <= sums.margin(torch.float32, dtype) / 2 * blocks * float(norms.max())
+    blocks = -(-rows // 128)
+    assert float(off) <= sums.margin(torch.float32) / 2 * blocks * float(norms.max())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -79,7 +79,7 @@ def test_fused_sums_do_not_add_a_small_row_to_a_long_sum(outputs: int, dtype: to
     right = torch.ones(2048, 5, device=GPU, dtype=dtype)
     left[:, 0], right[0] = 2.0**12, 2.0**13
     (part,) = fused_sums.products(left, right)
-    assert bool((part >= 2.0**25 + 2048 - sums.BLOCK).all())
+    assert bool((part >= 2.0**25 + 2048 - 128).all())
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:

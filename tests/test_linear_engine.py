@@ -101,7 +101,7 @@ def row_gradients(weights: Tensor, features: Tensor, targets: Tensor, loss: str)
 
 def aim(clip_norm: float, precision: str = "float64") -> float:
     """Where rows are really clipped: a little lower, so that rounded sums keep the bound."""
-    return clip_norm * (1 - sums.margin(PRECISIONS[precision], PRECISIONS[precision]))
+    return clip_norm * (1 - sums.margin(PRECISIONS[precision]))
 
 
 def clipped_mean(

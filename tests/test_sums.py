@@ -203,8 +203,8 @@ def test_a_sum_is_off_by_at_most_half_its_margin(
         assert part.dtype == torch.float64
         total.add(part)
     off = (total.value() - left.double().T @ right.double()).norm()
-    blocks = math.ceil(inner / (sums.BLOCK // copies * copies))
-    half = sums.margin(torch.promote_types(dtype, torch.float32), dtype) / 2
+    blocks = math.ceil(inner / (128 // copies * copies))
+    half = sums.margin(torch.promote_types(dtype, torch.float32)) / 2
     assert float(off) <= half * blocks * float(norms.max())
 
 

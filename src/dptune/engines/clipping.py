@@ -37,8 +37,8 @@ def residuals_(logits: Tensor, targets: Tensor, loss: str) -> Tensor:
         logits -= logits.amax(1, keepdim=True)
         logits.exp_()
         logits /= logits.sum(1, keepdim=True)
-        classes = torch.arange(logits.shape[1], device=logits.device)
-        logits -= (classes[:, None] == targets).to(logits.dtype)  # faster than indexing
+        wanted = torch.zeros(logits.shape[1:], dtype=logits.dtype, device=logits.device)
+        logits -= wanted.scatter_(0, targets.long()[None], 1.0)  # faster than indexing
         return logits
     if loss == "binary":
         logits.sigmoid_()
@@ -90,7 +90,7 @@ def margin(residuals: Tensor, product: torch.dtype) -> float:
     the scaled residual to the product's precision, and of the sum of all rows."""
     terms = residuals.shape[1] + 16
     rounding = terms * 2 * _HALF_ULP[residuals.dtype] + 2 * _HALF_ULP[product]
-    return rounding + sums.margin(residuals.dtype, product)
+    return rounding + sums.margin(residuals.dtype)
 
 
 def _norm_of_average(parts: Tensor, sizes: Tensor, chunk: Chunk) -> Tensor:

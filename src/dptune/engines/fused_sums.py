@@ -22,10 +22,9 @@ try:
 except ImportError:  # a build of torch without GPU
     triton = None
 
-_BLOCK = 128
-_BLOCKS = 16
+_ROWS_OF_A_SUM = 2048  # 16 blocks of 128, or 32 of 64
 _ROWS_AT_ONCE = 2**16  # so that few float64 additions make a part
-_MANY = 2**23  # numbers that torch takes long to add in float64
+_MANY = 2**21  # numbers that torch takes long to add in float64
 _ROOMY = 200_000  # bytes of shared memory that a large tile needs
 _FAST_FLOAT64 = ((8, 0), (9, 0), (10, 0))  # compute capabilities
 
@@ -50,7 +49,7 @@ def products(left: Tensor, right: Tensor) -> Iterator[Tensor]:
 
 def _part(left: Tensor, right: Tensor, start: int, end: int) -> Tensor:
     outputs, columns = len(left), right.shape[1]
-    sums = -(-(end - start) // (_BLOCKS * _BLOCK))
+    sums = -(-(end - start) // _ROWS_OF_A_SUM)
     wide = left.dtype == torch.float32
     partial = torch.empty(
         (sums, outputs, columns),
@@ -61,7 +60,7 @@ def _part(left: Tensor, right: Tensor, start: int, end: int) -> Tensor:
     height, width = tile["height"], tile["width"]
     _multiply_kernel[(-(-columns // width), -(-outputs // height), sums)](
         left, right, partial, outputs, columns, left.stride(0), start, end, 1.0,
-        block=_BLOCK, blocks=_BLOCKS, wide=wide, **tile,
+        rows=_ROWS_OF_A_SUM, wide=wide, **tile,
     )  # fmt: skip
     if partial.numel() < _MANY:
         return partial.sum(0, dtype=torch.float64)  # sooner launched
@@ -73,16 +72,20 @@ def _part(left: Tensor, right: Tensor, start: int, end: int) -> Tensor:
 
 @cache
 def _tile(device: torch.device, dtype: torch.dtype, outputs: int) -> dict[str, int]:
-    """What one program makes, outputs and columns, and how many rows it loads at once."""
+    """What one program makes, outputs and columns, and how many rows it loads at once: a block, if
+    of bfloat16."""
     properties: Any = torch.cuda.get_device_properties(device)
+    roomy = properties.shared_memory_per_block_optin >= _ROOMY
     if dtype == torch.float32:
         height, width, depth, warps = 64 if outputs > 256 else 32, 64, 16, 4
     elif outputs <= 16:
-        height, width, depth, warps = 16, 64, _BLOCK, 4
-    elif outputs > 64 and properties.shared_memory_per_block_optin >= _ROOMY:
-        height, width, depth, warps = 128, 128, _BLOCK, 8
+        height, width, depth, warps = 16, 64, 128, 4
+    elif outputs <= 64:
+        height, width, depth, warps = 64, 64, 128, 4
+    elif outputs <= 2048 or not roomy:
+        height, width, depth, warps = 64, 128, 64, 4
     else:
-        height, width, depth, warps = 64, 64, _BLOCK, 4
+        height, width, depth, warps = 128, 128, 128, 8
     shape = {"height": height, "width": width, "depth": depth}
     return {**shape, "num_warps": warps, "num_stages": 3}
 
@@ -91,27 +94,27 @@ def _tile(device: torch.device, dtype: torch.dtype, outputs: int) -> dict[str, i
 def _multiply(  # type: ignore[no-untyped-def]
     left, right, partial, outputs, columns, stride, start, end, one,
     height: tl.constexpr, width: tl.constexpr, depth: tl.constexpr,
-    block: tl.constexpr, blocks: tl.constexpr, wide: tl.constexpr,
+    rows: tl.constexpr, wide: tl.constexpr,
 ):  # fmt: skip
-    """One tile of the sum of `blocks` blocks."""
+    """One tile of the sum of `rows` rows."""
     column = tl.program_id(0) * width + tl.arange(0, width)
     output = tl.program_id(1) * height + tl.arange(0, height)
     number = tl.program_id(2).to(tl.int64)
-    first = start + number * (blocks * block)
+    first = start + number * rows
     row = tl.arange(0, depth)
     lefts = left + output.to(tl.int64)[:, None] * stride + (first + row)[None, :]
     rights = right + (first + row)[:, None] * columns + column[None, :]
     total = tl.zeros((height, width), partial.dtype.element_ty)
-    for position in range(0, blocks * block, depth):
+    for position in range(0, rows, depth):
         inside = row < end - first - position
         some = tl.load(lefts, mask=(output < outputs)[:, None] & inside[None, :], other=0.0)
         others = tl.load(rights, mask=inside[:, None] & (column < columns)[None, :], other=0.0)
         if wide:
             some, others = some.to(tl.float64), others.to(tl.float64)
             total = tl.dot(some, others, total, out_dtype=tl.float64)
-        else:  # a whole block
-            # Without the factor the compiler would let the tensor cores add to the total: one long
-            # sum.
+        else:
+            # A block. Without the factor the compiler would let the tensor cores add to the total:
+            # one long sum.
             total += tl.dot(some, others) * one
         lefts += depth
         rights += depth * columns

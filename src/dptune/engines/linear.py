@@ -34,8 +34,7 @@ from dptune.plan import TrainPlan
 LOSSES = ("softmax", "binary", "squared")
 _SAMPLED_ROWS_AT_ONCE = 8192
 _UNIT = 2.0**-24  # float64 sums of its multiples are exact up to 2^29
-# Of a loss's bound: the sum is exact, but making a mean of it, and a sum of that again, rounds a few
-# times.
+# Of a loss's bound: the sum is exact, but making a mean of it, and a sum of that, rounds again.
 _LARGEST_SHARE = 1 - 2.0**-20
 
 
@@ -151,10 +150,10 @@ class LinearEngine:
                     f"the plan averages {plan.augmentations} copies of each row, but the data "
                     f"holds {rows.copies}."
                 )
-            if plan.augmentations > sums.BLOCK:
+            if plan.augmentations > sums.MOST_COPIES:
                 raise InvalidInput(
-                    f"at most {sums.BLOCK} copies of a row can be averaged without rounding past "
-                    f"its clip norm; the plan asks for {plan.augmentations}. Use fewer."
+                    f"at most {sums.MOST_COPIES} copies of a row can be averaged without rounding "
+                    f"past its clip norm; the plan asks for {plan.augmentations}. Use fewer."
                 )
 
     def _check_start(

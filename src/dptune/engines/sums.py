@@ -1,9 +1,9 @@
 """How clipped rows are added up: one row must move the sum AS ADDED by at most its clip norm.
 
-A rounded sum of n rows is off by up to n times the rounding of n clip norms, and without one row all
-others are rounded differently. So no rounded sum may grow long: `BLOCK` rows are multiplied at once,
-a few such blocks are added in float32, and everything else in float64, pairwise. What is left is a
-small public constant, `margin`, by which clipping aims lower. The proof is in docs/engine.md.
+A rounded sum of n rows is off by up to n times the rounding of n clip norms, and without one row
+all others are rounded differently. So no rounded sum may grow long: a block of rows is multiplied
+at once, a few blocks are added in float32, and everything else in float64, pairwise. What is left
+is a small public constant, `margin`, by which clipping aims lower. The proof is in docs/engine.md.
 """
 
 from collections.abc import Iterator
@@ -13,25 +13,24 @@ from torch import Tensor
 
 from dptune.engines import fused_sums
 
-BLOCK = 128  # products that may be added up in any order before the sum is looked after
+MOST_COPIES = 128  # of a row, which must lie in one block
 LARGEST_COUNT = 2**29  # rows, for which the float64 sums' part of the margin is computed
-_BLOCKS = 32  # added in float32, pairwise
+_BLOCK, _CPU_BLOCK = 128, 256
+_ROWS_IN_FLOAT32 = 4096  # of blocks that are added pairwise
 _FEW = 1024  # numbers, which are added sooner in float64
 _LARGEST_BLOCKS = 2**26  # numbers in all of them together
-# Rounding of one addition. Tensor cores, which multiply bfloat16, may cut off instead of rounding.
-_HALF_ULP = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
-_UNIT = {**_HALF_ULP, torch.bfloat16: 2.0**-23}
-# Sizes, in blocks, of the float32 sums that one block enters: 1 + 2 + ... + 16 on a GPU, where they
-# are added one after another; pairwise less, 2 + 4 + 8 + 16 + 32.
-_ENTERED = 136
 _IN_ANY_ORDER = 2**16  # in float64, as torch likes
+# Half units in the last place by which a sum can be off, in clip norms. On a GPU 128^2 * 2 inside a
+# block of 128 rows and 128 * (1 + 2 + ... + 16) in the sums that it enters; elsewhere less.
+_ROUNDINGS = 50_176
+_HALF_ULP = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 _IN_FLOAT64 = 2.0**-16
 
 
-def margin(accumulator: torch.dtype, product: torch.dtype) -> float:
+def margin(accumulator: torch.dtype) -> float:
     """By how many clip norms, beside its own, a row can move a sum: both sums are rounded."""
-    rounding = BLOCK**2 * _UNIT[product] + _ENTERED * BLOCK * _HALF_ULP[accumulator]
-    return 2 * 1.01 * rounding + _IN_FLOAT64  # a hundredth for rounding of what is rounded
+    # A hundredth more for rounding of what is rounded.
+    return 2 * 1.01 * _ROUNDINGS * _HALF_ULP[accumulator] + _IN_FLOAT64
 
 
 class Total:
@@ -65,8 +64,11 @@ def products(left: Tensor, right: Tensor, copies: int) -> Iterator[Tensor]:
     if fused_sums.available(left, copies):
         yield from fused_sums.products(left, right)
         return
-    block = BLOCK // copies * copies  # whole rows
-    blocks = max(1, min(_BLOCKS, _LARGEST_BLOCKS // (len(left) * right.shape[1])))
+    block = _BLOCK // copies * copies  # whole rows
+    if copies == 1 and not left.is_cuda:
+        block = _CPU_BLOCK
+    room = _LARGEST_BLOCKS // (len(left) * right.shape[1])
+    blocks = max(1, min(_ROWS_IN_FLOAT32 // block, room))
     whole = len(right) // block * block
     for start in range(0, whole, blocks * block):
         part = slice(start, min(whole, start + blocks * block))
