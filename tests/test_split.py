@@ -1,13 +1,15 @@
 """What is left for the final run."""
 
 import math
+from pathlib import Path
 
 import dp_accounting
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dptune import Budget, Sweep, accounting, gdp, split_budget
+from conftest import ROWS
+from dptune import Budget, Ledger, Sweep, accounting, gdp, split_budget
 from dptune.errors import BudgetExceeded, InvalidInput
 from dptune.rounding import allowance
 
@@ -114,3 +116,20 @@ def test_a_senseless_sweep_is_refused(trials: int, epsilon: float) -> None:
 def test_a_senseless_share_is_refused(budget: Budget) -> None:
     with pytest.raises(InvalidInput, match="score_share must"):
         split_budget(budget, [Sweep(3, 0.1)], score_share=1.0)
+
+
+def test_a_ledger_without_slack_has_room_for_the_whole_plan(tmp_path: Path) -> None:
+    budget = Budget(1.0, 1e-5)
+    planned = split_budget(budget, [Sweep(3, 0.1), Sweep(3, 0.2)])
+    runs = [
+        ("run", accounting.calibrate_full_batch(mu=slot.mu, steps=100))
+        for slot in planned.slots
+        for _ in range(slot.count)
+    ]
+    opened = {"dataset": "patients", "fingerprint": ROWS}
+    ledger = Ledger.create(str(tmp_path / "all.db"), budget, **opened, slack=0.0)
+    assert len(ledger.reserve_all(runs, fingerprint=ROWS)) == 9
+    with pytest.raises(BudgetExceeded):
+        Ledger.create(str(tmp_path / "less.db"), budget, **opened).reserve_all(
+            runs, fingerprint=ROWS
+        )

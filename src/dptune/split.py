@@ -80,7 +80,11 @@ class BudgetSplit:
         """What a study that follows this plan may promise."""
         one_step = [accounting.calibrate_full_batch(mu=slot.mu, steps=1) for slot in self.slots]
         releases, public = ["the final model"], ["the number of rows"]
-        caveats = ["a plan: true of a study that is run exactly like this"]
+        caveats = [
+            "a plan: true of a study that is run exactly like this",
+            "a ledger has room for all of it if it was opened with --slack 0: others keep a part of "
+            "delta for sampled runs",
+        ]
         if len(self.slots) > 1:
             releases.append("the models and settings of all trials")
         else:
