@@ -82,8 +82,8 @@ class BudgetSplit:
         releases, public = ["the final model"], ["the number of rows"]
         caveats = [
             "a plan: true of a study that is run exactly like this",
-            "a ledger has room for all of it if it was opened with --slack 0: others keep a part of "
-            "delta for sampled runs",
+            "a ledger has room for all of it if it was opened with --slack 0; others keep a part "
+            "of delta for sampled runs",
         ]
         if len(self.slots) > 1:
             releases.append("the models and settings of all trials")
