@@ -550,3 +550,13 @@ def test_the_page_on_data_runs() -> None:
     for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(text, str(page), "exec"), names)
     assert names["own"].public_facts[-1] == "the classes (2), as declared"
+
+
+def test_labels_that_are_almost_all_different_are_not_taken_for_classes() -> None:
+    """Salaries as classes would be released one by one."""
+    labels = np.arange(30_000, 30_400)
+    with pytest.raises(InvalidInput, match="task='values'") as refused:
+        Data(np.ones((400, 2)), labels)
+    assert "30" not in str(refused.value)
+    assert len(Data(np.ones((400, 2)), labels % 40).classes) == 40
+    assert len(Data(np.ones((400, 2)), labels, classes=labels).classes) == 400

@@ -557,3 +557,17 @@ def test_no_sequence_of_actions_overspends(
             assert number in started or 50 / noise**2 > live[number] * (1 - 1e-9)
         assert ledger.spent().mu_squared == pytest.approx(sum(live.values()), rel=1e-9)
         assert ledger.spent().mu_squared <= budget.mu_squared()
+
+
+def test_what_one_sampled_run_takes_follows_what_was_set_aside(ledger: Ledger) -> None:
+    """Not from a delta that was raised later, of which nothing more was set aside."""
+    ledger.change_budget(Budget(1.0, 1e-3), reason="more")
+    run = SampledRun(steps=100, noise_multiplier=8.0, sampling_rate=0.01)
+    assert pay(ledger, run).price.slack == pytest.approx(1e-8)
+
+
+def test_what_is_left_is_enough_for_a_run_of_that_epsilon(ledger: Ledger) -> None:
+    left = ledger.state().remaining_epsilon
+    mu = accounting.gdp.mu_from_epsilon(left * (1 - 1e-9), 1e-5)
+    pay(ledger, accounting.calibrate_full_batch(mu=mu, steps=100))
+    assert ledger.state().remaining_epsilon < 1e-3

@@ -39,6 +39,7 @@ from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.verdict import verdict
 from dptune.search.base import Situation
+from test_study import make_data
 
 pytestmark = pytest.mark.usefixtures("one_thread", "same_noise")
 
@@ -399,3 +400,21 @@ def test_a_text_plot_puts_the_highest_score_on_top() -> None:
     assert drawn[0].startswith("+2.00") and drawn[7].startswith("-1.00")
     one = text_plot([], [(5.0, 1.0, "1")])
     assert one.count("│") == 8
+
+
+def test_a_record_knows_what_the_ledger_set_aside(tmp_path: Path) -> None:
+    """The split that is shown and published is the one that was run."""
+    data, budget = make_data(), Budget(1.0, 1e-5)
+    opened = {"dataset": "people", "fingerprint": data.fingerprint, "slack": 5e-6}
+    Ledger.create(str(tmp_path / "l.db"), budget, **opened)
+    result = tune(
+        None,
+        data,
+        budget=budget,
+        space=Space(steps=(5, 10)),
+        ledger=str(tmp_path / "l.db"),
+        out=tmp_path / "run",
+    )
+    final = Record.read(tmp_path / "run").outline.schedule.final
+    assert final.mu == pytest.approx(result.final.mu, rel=1e-12)
+    assert "is kept by the ledger" in result.guarantee.in_words()

@@ -25,7 +25,6 @@ from dptune.privacy import (
     Guarantee,
     Price,
     Receipt,
-    delta_beside,
     event_from_dict,
     event_to_dict,
     total,
@@ -206,9 +205,8 @@ class State:
 
     @property
     def remaining_epsilon(self) -> float:
-        """The epsilon of a single full-batch run that would use up what is left."""
-        left = gdp.epsilon_from_mu(self.remaining.mu, delta_beside(self.slack, self.budget.delta))
-        return min(left, self.budget.epsilon)
+        """The epsilon, by itself, of a single full-batch run that would use up what is left."""
+        return gdp.epsilon_from_mu(self.remaining.mu, self.budget.delta)
 
     def guarantee(self) -> Guarantee:
         """The statement for everything this ledger paid for."""

@@ -381,7 +381,8 @@ class Course:
 
     def _tell(self, doing: str, trials: Sequence[Trial], census: Census | None = None) -> None:
         # A sealed search costs all of the budget, though less than its price in company.
-        used = min(self.payments.used().mu_squared / self.outline.config.budget.mu_squared(), 1.0)
+        everything = self.outline.config.budget.mu_squared(self.outline.set_aside)
+        used = min(self.payments.used().mu_squared / everything, 1.0)
         schedule = self.outline.schedule
         situation = self.outline.situation(schedule.final, trials, census)
         self.watch(Progress(doing, schedule, tuple(trials), used, situation))

@@ -77,8 +77,10 @@ class Outline:
     @cached_property
     def slack(self) -> float:
         """Of each run, where runs are sampled, or of a sealed search."""
-        needed = self.samples or self.config.search.sealing
-        return accounting.default_slack(self.config.budget.delta) if needed else 0.0
+        if not (self.samples or self.config.search.sealing):
+            return 0.0
+        usual = accounting.default_slack(self.config.budget.delta)
+        return accounting.slack_of_one(self.set_aside) or usual
 
     @property
     def samples(self) -> bool:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dptune import accounting
+from dptune import accounting, rounding
 from dptune._outline import Outline
 from dptune.data import Data
 from dptune.privacy import Event, Guarantee, Price, total
@@ -67,6 +67,11 @@ def state(
         caveats.append(
             f"{others} other payments were made for the same data set; the ledger states what all "
             "of them promise together"
+        )
+    if planned.set_aside > planned.price.slack:
+        caveats.append(
+            f"of delta, {rounding.cost(planned.set_aside)} is kept by the ledger for failures of "
+            "sampled runs, which mu above does not count"
         )
     if planned.schedule.sealed:
         caveats.append(_RUNNING_TIME)

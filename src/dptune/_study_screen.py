@@ -200,7 +200,7 @@ def result(record: Record, picture: Path, delta_chosen: bool) -> None:
             "test accuracy", f"[bold]{100 * accuracy:.2f} %[/]", f"on {found['test_rows']:,} rows"
         )
     else:
-        table.add_row("test accuracy", "not known", "no test rows with classes were given")
+        table.add_row("test accuracy", "not known", "no test rows with classes")
     how = f"learning rate {plan.learning_rate:.4g} × {plan.steps} steps"
     table.add_row("total step size r", readable(plan.total_step_size), how)
     if plan.optimizer == "sgd":  # what other optimizers leave on weights is not that simple

@@ -71,7 +71,12 @@ def default_slack(delta: float) -> float:
 def slack_set_aside(delta: float) -> float:
     """How much of delta a ledger keeps for failures unless told otherwise: enough for twenty
     sampled runs, for an eighth of a percent of mu at epsilon 1."""
-    return 0.02 * delta
+    return 20 * default_slack(delta)
+
+
+def slack_of_one(set_aside: float) -> float:
+    """What one sampled run or sealed search takes of it unless told otherwise."""
+    return set_aside / 20
 
 
 def needs_slack(event: Event) -> int:

@@ -26,6 +26,7 @@ from dptune.preprocess import Preprocessing
 from dptune.privacy import Receipt
 
 TASKS = {"classes": "softmax", "values": "squared"}
+_FEW_CLASSES = 20  # which may be found in any small data set
 _WITH_CLASSES = "with classes in [data] of a --config file (classes= in Python)"
 _Cache = WeakKeyDictionary[Preprocessing, dict[tuple[str, str, str], MemoryRows]]
 
@@ -348,6 +349,13 @@ def _list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tu
         if len(classes) < 2:
             raise InvalidInput(
                 "all rows have the same label, so there is nothing to learn; if there are other "
+                f"classes, declare all of them {_WITH_CLASSES}."
+            )
+        if len(classes) > _FEW_CLASSES and 10 * len(classes) > len(labels):
+            raise InvalidInput(
+                "the labels are almost all different, so as classes they would be released one by "
+                "one, and there is little to learn. If they are values, say task='values' and give "
+                "a target_range (in [data] of a --config file, or in Python); if they are "
                 f"classes, declare all of them {_WITH_CLASSES}."
             )
         return classes

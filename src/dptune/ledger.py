@@ -211,7 +211,8 @@ class Ledger:
         if not accounting.needs_slack(event):
             slack = 0.0
         elif slack is None:
-            slack = accounting.default_slack(self.state().budget.delta)
+            now = self.state()
+            slack = accounting.slack_of_one(now.slack) or accounting.default_slack(now.budget.delta)
         slack = _validate.non_negative(slack=slack, at_most=1.0)
         return accounting.price(event, slack=slack)
 
@@ -400,8 +401,8 @@ def _exceeded(state: State, price: Price, purpose: str) -> str:
             f"{purpose!r} needs a failure probability of {cost(price.slack)}, and of the "
             f"{cost(state.slack)} that data set {state.dataset!r} has for all sampled runs and "
             f"sealed searches, {allowance(left.slack)} is left; nothing was spent. That sum is "
-            "fixed when a ledger is opened. Ask for a smaller slack, or use full-batch runs, "
-            "which need none."
+            "fixed when a ledger is opened (--slack). Use full-batch runs, which need none, or "
+            "a smaller slack."
         )
     together = Price(state.spent.mu_squared + price.mu_squared, state.slack)
     return (

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from dptune import accounting
 from dptune._course import Course, Progress, Watch, read_census
 from dptune._outline import Outline, is_final
 from dptune._payments import Payments
@@ -61,6 +60,7 @@ class StudyResult:
     test_rows: int
     notes: tuple[str, ...]
     folder: Path | None
+    set_aside: float = 0.0  # how much of delta its ledger keeps for failures
 
     @property
     def guarantee(self) -> Guarantee:
@@ -87,6 +87,7 @@ class StudyResult:
             "trials": [trial.to_dict() for trial in self.trials],
             "final": self.final.to_dict(),
             "notes": list(self.notes),
+            "set_aside": self.set_aside,
             "guarantee": self.guarantee.to_dict(),
         }
 
@@ -286,9 +287,16 @@ def _must_fit(planned: Outline, data: Data) -> int:
     ledger = Ledger.open(planned.config.ledger)
     ledger.must_know(data.fingerprint)
     now = ledger.state()
+    if spent.slack > now.remaining.slack:
+        raise BudgetExceeded(
+            f"the study's sampled runs or sealed search need a failure probability of "
+            f"{cost(spent.slack)}, and {ledger.address} has {allowance(now.remaining.slack)} left "
+            f"of the {cost(now.slack)} that was set aside when it was opened; nothing was spent. "
+            "Leave the sampling rate out, or pay from a ledger that was opened with more (--slack)."
+        )
     if not now.admits([event for _, event in planned.payments], spent):
         raise BudgetExceeded(
-            f"the study needs epsilon {cost(accounting.epsilon(spent, budget.delta))} at delta "
+            f"the study asks for epsilon {budget.epsilon:g} at delta "
             f"{budget.delta:g}; {ledger.address} has enough left for one full-batch run of epsilon "
             f"{allowance(now.remaining_epsilon)} at delta {now.budget.delta:g}, and nothing was "
             "spent. Ask for less."
@@ -302,7 +310,8 @@ def _set_aside(config: Config) -> float:
     if not config.ledger:
         return 0.0
     now = Ledger.open(config.ledger).state()
-    return config.budget.delta * (now.opened_slack or 0.0) / now.changes[0].budget.delta
+    kept = now.opened_slack or 0.0
+    return min(kept, config.budget.delta * kept / now.changes[0].budget.delta)
 
 
 def _begin(
@@ -456,6 +465,7 @@ def _run(
         test_rows=0 if test is None else test.count,
         notes=notes,
         folder=folder.path,
+        set_aside=planned.set_aside,
     )
     model.save(folder)
     folder.write_json("result.json", result.to_dict())

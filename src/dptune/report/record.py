@@ -41,6 +41,7 @@ class Record:
                 outputs=len(model.classes) or 1,
                 has_classes=bool(model.classes),
                 reused=bool(config.reuse),
+                set_aside=result.get("set_aside", 0.0),  # which earlier versions did not do
             )
             final = Trial.from_dict(result["final"])
         except (KeyError, TypeError, DptuneError) as error:
