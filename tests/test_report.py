@@ -406,8 +406,8 @@ def test_a_record_knows_what_the_ledger_set_aside(tmp_path: Path) -> None:
     """The split that is shown and published is the one that was run."""
     data, budget = make_data(), Budget(1.0, 1e-5)
     opened = {"dataset": "people", "fingerprint": data.fingerprint, "slack": 5e-6}
-    Ledger.create(str(tmp_path / "l.db"), budget, **opened)
-    result = tune(
+    dptune.Ledger.create(str(tmp_path / "l.db"), budget, **opened)
+    result = dptune.tune(
         None,
         data,
         budget=budget,
