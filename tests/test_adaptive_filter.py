@@ -184,6 +184,7 @@ def _forget_the_slack(ledger: Ledger) -> None:
             if values["kind"] == "open":
                 opened = json.loads(values["event"])
                 del opened["slack"]
+                opened["format"] = 1
                 values["event"] = json.dumps(opened)
             last = _chain.chained(last, **values)
             written.append(last)
@@ -191,3 +192,18 @@ def _forget_the_slack(ledger: Ledger) -> None:
         connection.execute(sa.delete(_chain.entries))
         connection.execute(sa.insert(_chain.entries), written)
         connection.execute(sa.update(_chain.head), _chain.end(last))
+
+
+def test_a_budget_lowered_to_what_was_spent_is_no_promise(tmp_path: Path) -> None:
+    """Whoever stops when the loss is bad, and then lowers the budget, has fixed nothing."""
+    ledger = new_ledger(str(tmp_path / "l.db"), Budget(8.0, 1e-5))
+    pays(ledger, (run_of(0.03), None))
+    ledger.change_budget(Budget(0.1, 1e-5), reason="enough")
+    assert "promise the budget instead: (8, 1e-05)" in ledger.state().guarantee().in_words()
+
+
+def test_older_versions_do_not_open_a_ledger_whose_rule_they_do_not_know(ledger: Ledger) -> None:
+    """They knew format 1 alone."""
+    with ledger._store.reading() as connection:
+        (first,) = connection.execute(sa.select(_chain.entries.c.event).limit(1)).one()
+    assert json.loads(first)["format"] == 2

@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -135,9 +136,9 @@ def test_folders_are_numbered_and_a_run_is_never_overwritten(run: Run) -> None:
 
 
 def test_a_finished_run_is_resumed_by_reading_it_from_anywhere(
-    run: Run, finished: tuple[Path, Any]
+    run: Run, finished: tuple[Path, Any], tmp_path: Path
 ) -> None:
-    folder = finished[0] / "r"
+    folder = Path(shutil.copytree(finished[0] / "r", tmp_path / "copy"))
     spent = run("budget", f"{folder}/ledger.db", "--json")
     (folder / "search.png").unlink()
     again = as_json(run("resume", str(folder), "--json"))

@@ -170,3 +170,25 @@ def test_only_the_first_payments_can_be_a_schedule(ledger: Ledger) -> None:
     with pytest.raises(InvalidInput, match="before the first payment"):
         ledger.reserve_all(SCHEDULE, fingerprint=ROWS, slack=1e-8, fixed=True)
     assert json.loads(json.dumps(ledger.state().to_dict()))["payments"][0]["purpose"] == "count"
+
+
+def test_a_schedule_needs_the_slack_that_was_set_aside(tmp_path: Path) -> None:
+    """Else its price, which replace-one and company go by, would be too small."""
+    opened = {"dataset": "patients", "fingerprint": ROWS, "slack": 0.0}
+    ledger = Ledger.create(str(tmp_path / "l.db"), Budget(8.0, 1e-5), **opened)
+    with pytest.raises(BudgetExceeded, match="failure probability"):
+        ledger.reserve_all(SCHEDULE, fingerprint=ROWS, slack=0.4, fixed=True)
+    assert ledger.state().payments == ()
+
+
+def test_a_schedule_of_full_batches_costs_what_it_costs(tmp_path: Path) -> None:
+    budget = Budget(1.0, 1e-5)
+    ledger = new_ledger(str(tmp_path / "l.db"), budget)
+    run = accounting.calibrate_full_batch(mu=budget.mu * (1 - 1e-9), steps=10)
+    ledger.reserve_all([("run", run)], fingerprint=ROWS, fixed=True)
+    state = ledger.state()
+    assert state.spent_epsilon <= 1.0
+    assert state.guarantee().epsilon == pytest.approx(state.spent_epsilon)
+    ledger.change_budget(Budget(1.001, 1e-5), reason="a little more")
+    with pytest.raises(BudgetExceeded, match=r"\(epsilon 1\.0000 at"):
+        ledger.change_budget(Budget(0.9, 1e-5), reason="less")

@@ -149,7 +149,8 @@ def test_delta_is_not_called_the_probability_that_epsilon_fails() -> None:
     exact = dataclasses.replace(GUARANTEE, epsilon=1.0, mu=Budget(1.0, 1e-5).mu, slack=0.0)
     (words,) = [sentence for heading, sentence in exact.sections() if heading == "In plain words"]
     assert "more than 2.72 times as likely plus 1e-05." in words
-    assert "with probability 0.000414 at most (0.000162 for a single Gaussian release)" in words
+    assert "in favour of the truth by more than that factor with probability 0.000414" in words
+    assert "(0.000162 for a single Gaussian release)" in words
     assert "except with probability" not in exact.in_words()
 
 

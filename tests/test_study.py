@@ -737,3 +737,22 @@ def test_a_study_without_a_folder_gives_back_what_it_did_not_begin(tmp_path: Pat
     left = {p.purpose.partition(" (")[0]: p.state for p in ledger.state().payments if p.counts}
     assert set(left.values()) == {"started", "committed"}
     assert not any(label.startswith("final run") for label in left)
+
+
+def test_a_reused_search_that_delta_cannot_bear_is_refused_before_anything_is_paid(
+    tmp_path: Path,
+) -> None:
+    address, data = str(tmp_path / "ledger.db"), make_data()
+    opened = {"dataset": "people", "fingerprint": data.fingerprint, "slack": 5e-6}
+    Ledger.create(address, Budget(8.0, 1e-5), **opened)
+    asked = {"ledger": address, "recipe": {"sampling_rate": 0.3}}
+    study(tmp_path / "first", data, **asked)
+    entries = Ledger.open(address).state().entries
+    with pytest.raises(InvalidInput, match="use up delta"):
+        study(
+            tmp_path / "second",
+            data,
+            **{**asked, "budget": Budget(1.5, 1e-8), "reuse": tmp_path / "first"},
+        )
+    assert Ledger.open(address).state().entries == entries
+    assert not (tmp_path / "second").exists()

@@ -31,7 +31,8 @@ from dptune.privacy import (
 )
 from dptune.rounding import cost
 
-FORMAT = 1
+# 1 had no limit on slack of its own: who reads only that would admit too much.
+FORMAT, READABLE = 2, (1, 2)
 
 metadata = sa.MetaData()
 entries = sa.Table(
@@ -165,13 +166,20 @@ class State:
     @property
     def charged(self) -> Price:
         """What was spent, with all of the failure probability that is set aside: which part of it
-        is used may depend on outputs, so the promise counts the whole."""
-        return Price(self.spent.mu_squared, self.slack)
+        is used may depend on outputs, so the promise counts the whole, unless all was fixed."""
+        spent = self.spent
+        return spent if self.fixed else Price(spent.mu_squared, max(self.slack, spent.slack))
 
     def admits(self, events: Sequence[Event], price: Price) -> bool:
         """Whether `events`, which cost `price`, fit in beside everything that counts."""
         together = total([*(payment.price for payment in self.counted), price])
         return accounting.fits([*self.events, *events], together, self.budget, self.slack)
+
+    def fits(self, budget: Budget) -> bool:
+        """Whether everything that counts would be within another budget."""
+        if self.fixed and self.epsilon_at(budget.delta) <= budget.epsilon:
+            return True
+        return accounting.fits(self.events, self.spent, budget, self.slack)
 
     def without(self, payment: Payment) -> "State":
         """The same had `payment` never been made, with as much slack as there is now."""
@@ -188,11 +196,13 @@ class State:
     def spent_epsilon(self) -> float:
         """At the budget's delta. What was granted fits in the budget, so this does not exceed it
         by a rounding either."""
-        delta = self.budget.delta
+        return min(self.epsilon_at(self.budget.delta), self.budget.epsilon)
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon of everything that counts, at another delta."""
         if self.fixed:
-            return min(accounting.direct_epsilon(self.events, delta), self.budget.epsilon)
-        spent = accounting.epsilon_of(self.events, self.charged, delta)
-        return min(spent, self.budget.epsilon)
+            return accounting.direct_epsilon(self.events, delta)
+        return accounting.epsilon_of(self.events, self.charged, delta)
 
     @property
     def remaining(self) -> Price:
@@ -223,10 +233,13 @@ class State:
         )
 
     @property
-    def _limit(self) -> float:
-        """The delta of the budget as a promise. Where mu squared and slack were traded for each
-        other, both may have been used up: delta + (1 - delta) * delta (docs/accounting.md)."""
-        return self.budget.delta * (1.0 if self.opened_slack is not None else 2.0)
+    def _limit(self) -> str:
+        """The budget as a promise: the largest there ever was, because one that is lowered to what
+        was spent is no limit that was fixed beforehand. Where mu squared and slack were traded for
+        each other, both may have been used up: delta + (1 - delta) * delta (docs/accounting.md)."""
+        epsilon = max(change.budget.epsilon for change in self.changes)
+        delta = max(change.budget.delta for change in self.changes)
+        return f"({epsilon:g}, {delta * (1 if self.opened_slack is not None else 2)!r})"
 
     def _caveats(self) -> tuple[str, ...]:
         budget, first = self.budget, self.changes[0].budget
@@ -235,7 +248,7 @@ class State:
             # A sum that stops early because of what was seen is an odometer, not a filter.
             caveats.append(
                 "this is what was spent; if how many runs there were, or how large, depended on "
-                f"outputs, promise the budget instead: ({budget.epsilon:g}, {self._limit!r})"
+                f"outputs, promise the budget instead: {self._limit}"
             )
         if self.opened_slack is None:
             caveats.append(
@@ -358,11 +371,12 @@ class Replay:
             case "open":
                 opened = json.loads(entry["event"])
                 found = opened["format"]
-                _require(found == FORMAT, f"is of format {found}; this dptune reads {FORMAT}")
+                _require(found in READABLE, f"is of format {found}; this dptune reads {FORMAT}")
                 self.key = bytes.fromhex(opened["key"])
-                self.opened_slack = opened.get("slack")  # older ledgers have none
-                sane = 0 <= (self.opened_slack or 0.0) <= 0.5 * entry["delta"]
-                _require(sane, "sets aside more than half of delta")
+                if found > 1:
+                    self.opened_slack = float(opened["slack"])
+                    sane = 0 <= self.opened_slack <= 0.5 * entry["delta"]
+                    _require(sane, "sets aside more than half of delta")
                 self.dataset = entry["text"]
                 self.changes.append(BudgetChange(time, _budget(entry), "opened"))
             case "budget":

@@ -112,9 +112,9 @@ def mu_from_epsilon(epsilon: float, delta: float) -> float:
 
 
 def gaussian_exceedance(mu: float, epsilon: float) -> float:
-    """How likely it is that one Gaussian release of strength mu moves the odds on a row by more
-    than exp(epsilon): its privacy loss is N(mu^2/2, mu^2). Rounded up; well above delta(epsilon),
-    which counts such outputs only by how far they go beyond."""
+    """How likely it is that one Gaussian release of strength mu moves the odds on a row in favour
+    of the truth by more than exp(epsilon): its privacy loss is N(mu^2/2, mu^2). Rounded up; well
+    above delta(epsilon), which counts such outputs only by how far they go beyond."""
     if mu == 0.0:
         return 0.0
     chance = math.exp(float(log_ndtr(mu / 2.0 - epsilon / mu)) + LOG_MARGIN)

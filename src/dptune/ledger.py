@@ -31,7 +31,7 @@ from dptune._chain import State as State
 from dptune._chain import Version as Version
 from dptune._store import Store, open_store
 from dptune.errors import BudgetExceeded, InvalidInput, WrongDataset
-from dptune.privacy import Budget, Event, Price, Receipt, event_to_dict
+from dptune.privacy import Budget, Event, Price, Receipt, event_to_dict, total
 from dptune.rounding import allowance, cost
 
 
@@ -180,8 +180,8 @@ class Ledger:
 
         With `fixed` you promise that all of them will run exactly like this, whatever the first of
         them show. In a ledger that pays for nothing else their privacy losses are then composed
-        directly, which is tighter for sampled runs; none can be exchanged, or given back once one
-        has begun.
+        directly, which is tighter for sampled runs; once one has begun, none can be exchanged or
+        given back.
 
         Guarantees: all of them are stored and fit in the budget together, or this raises and
         nothing was written.
@@ -196,7 +196,7 @@ class Ledger:
             if keyed not in past.fingerprints:
                 raise WrongDataset(_wrong_dataset(past.state(), self.address))
             if fixed:
-                _check_schedule(past.state(), [event for _, event in planned])
+                _check_schedule(past.state(), [event for _, event in planned], total(prices))
                 schedule = json.dumps({"kind": "schedule", "payments": len(planned)})
                 append(kind="schedule", event=schedule, text="fixed before the first of them ran")
             receipts = []
@@ -281,14 +281,16 @@ class Ledger:
         _validate.text(reason=reason)
         with self._writing() as (past, append):
             state = past.state()
-            if 2 * state.slack > budget.delta:
+            if state.opened_slack is not None and 2 * state.slack > budget.delta:
                 raise InvalidInput(
                     f"of delta, {cost(state.slack)} is set aside for failures since this ledger "
                     f"was opened, and that may be at most half of it; got delta {budget.delta:g}. "
                     "Keep a larger delta, or open a new ledger."
                 )
-            if not accounting.fits(state.events, state.spent, budget, state.slack):
-                spent = _epsilon(state.charged, budget.delta)
+            if not state.fits(budget):
+                spent = f"epsilon {cost(state.epsilon_at(budget.delta))}"
+                if state.charged.slack >= budget.delta:
+                    spent = _epsilon(state.charged, budget.delta)
                 raise BudgetExceeded(
                     f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less "
                     f"than {self.address} has spent already ({spent} at "
@@ -338,8 +340,10 @@ def _check_budget(state: State, event: Event, price: Price, purpose: str) -> Non
         raise BudgetExceeded(_exceeded(state, price, purpose))
 
 
-def _check_schedule(state: State, events: Sequence[Event]) -> None:
+def _check_schedule(state: State, events: Sequence[Event], price: Price) -> None:
     budget = state.budget
+    if price.slack > state.slack:
+        raise BudgetExceeded(_exceeded(state, price, f"a schedule of {len(events)} payments"))
     if state.payments:
         raise InvalidInput(
             "a schedule is fixed before the first payment of a ledger, and this one has "

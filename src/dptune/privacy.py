@@ -411,8 +411,8 @@ class Guarantee:
             gaussian = rounding.cost(gdp.gaussian_exceedance(self.mu, self.epsilon), 2)
             exact = f" ({gaussian} for a single Gaussian release)"
         return (
-            ". The odds that the row was in the data move by more than that factor with "
-            f"probability {rounding.cost(at_most, 2)} at most{exact}"
+            ". The odds on whether the row was in the data move in favour of the truth by more "
+            f"than that factor with probability {rounding.cost(at_most, 2)} at most{exact}"
         )
 
     def in_words(self) -> str:

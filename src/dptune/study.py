@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dptune import accounting
 from dptune._course import Course, Progress, Watch, read_census
 from dptune._outline import Outline, is_final
 from dptune._payments import Payments
@@ -327,8 +328,9 @@ def _begin(
     engine = _rehearse(engine, data, planned)
     if config.ledger:
         _must_fit(planned, data)
-    if config.reuse:
-        _Earlier.read(config, data)
+    if config.reuse:  # what cannot be stated later is refused before it is paid for
+        together = total([_Earlier.read(config, data).price, planned.price])
+        accounting.epsilon(together, config.budget.delta)
     with RunFolder.begin(out) as folder:
         made = ["run.toml", "environment.json"]  # in this order, so that half of it is no run
         own = out / _OWN_LEDGER
