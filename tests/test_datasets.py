@@ -1,5 +1,6 @@
 """Reading data sets: the bundled one, files, saved folders, the hub; and what is refused."""
 
+import errno
 import sys
 import zipfile
 import zlib
@@ -14,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from pyarrow import parquet
 
+from dptune._readers import reading
 from dptune.data import Data
 from dptune.datasets import fingerprint_folder, load_data, read_features
 from dptune.engines.rows import MemoryRows
@@ -700,3 +702,11 @@ def test_a_path_called_demo_is_a_path(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     assert load_data(Path("demo")).count == 2
     assert load_data("demo").count == 50_000
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged() -> None:
+    with (
+        pytest.raises(InvalidInput, match=r"Permission denied\. Ask its owner"),
+        reading(Path("x")),
+    ):
+        raise PermissionError(errno.EACCES, "Permission denied")

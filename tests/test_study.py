@@ -756,3 +756,9 @@ def test_a_reused_search_that_delta_cannot_bear_is_refused_before_anything_is_pa
         )
     assert Ledger.open(address).state().entries == entries
     assert not (tmp_path / "second").exists()
+
+
+def test_a_result_is_shown_in_one_line() -> None:
+    shown = repr(study(None))
+    assert shown.startswith("StudyResult('data', epsilon 2.0000 at delta 1e-05, test accuracy 0.")
+    assert len(shown) < 100

@@ -70,10 +70,10 @@ def reading(path: Path) -> Iterator[None]:
     except InvalidInput:
         raise
     except _UNREADABLE as error:
-        raise InvalidInput(
-            f"{str(path)!r} cannot be read: {_reason(error)}. It may be damaged, or of another "
-            "kind than its name says; write it again."
-        ) from None
+        advice = "It may be damaged, or of another kind than its name says; write it again."
+        if isinstance(error, PermissionError):
+            advice = "Ask its owner for the right to read it."
+        raise InvalidInput(f"{str(path)!r} cannot be read: {_reason(error)}. {advice}") from None
 
 
 def _reason(error: Exception) -> str:

@@ -535,8 +535,8 @@ def open_ledger(
     slack: Annotated[
         float | None,
         typer.Option(
-            help="How much of delta is set aside, for good, for failures of sampled runs and "
-            "sealed searches; 2 % of it if not given."
+            help="How much of delta, up to half of it, is set aside, for good, for failures of "
+            "sampled runs and sealed searches; 2 % of it if not given."
         ),
     ] = None,
     as_json: AsJson = False,

@@ -47,7 +47,7 @@ _AS_IT_WAS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class StudyResult:
     """A model, its guarantee, and every trial that may be shown."""
 
@@ -62,6 +62,11 @@ class StudyResult:
     notes: tuple[str, ...]
     folder: Path | None
     set_aside: float = 0.0  # how much of delta its ledger keeps for failures
+
+    def __repr__(self) -> str:
+        promise = f"epsilon {cost(self.guarantee.epsilon)} at delta {self.guarantee.delta!r}"
+        right = "" if self.test_accuracy is None else f", test accuracy {self.test_accuracy:.4f}"
+        return f"StudyResult({self.dataset!r}, {promise}{right})"
 
     @property
     def guarantee(self) -> Guarantee:
