@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from dptune.study import resume as resume
     from dptune.study import tune as tune
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOMES = {
     "config": ("Preparation",),
