@@ -172,6 +172,8 @@ def test_a_ledger_from_before_states_what_its_rule_allowed(tmp_path: Path) -> No
     receipt = ledger.exchange(ledger.receipt(1), sampled)  # what it has, it keeps
     assert receipt.price.slack == 1e-8
     assert "promise the budget instead: (1, 2e-05)" in ledger.state().guarantee().in_words()
+    with pytest.raises(BudgetExceeded, match=r"failure probability of 1\.00e-8"):
+        ledger.change_budget(Budget(1.0, 1e-8), reason="a delta that its slack uses up")
 
 
 def _forget_the_slack(ledger: Ledger) -> None:

@@ -1,4 +1,5 @@
-"""Whether one table holds rows copied from another, in whatever order and whatever type of number.
+"""Whether one table holds rows copied from another, in whatever order and whatever type of number;
+and the hashes of rows by which that, and more, is found.
 
 Two tables drawn from one source share rows by chance too: with few columns of few values, most of
 them. What chance gives is read off a table itself. Take one of its rows away: is exactly one such
@@ -12,6 +13,7 @@ private rows: a refusal tells it to whoever holds them, and nothing that is rele
 """
 
 import secrets
+from hashlib import shake_256
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,8 @@ def has_copies(of: NDArray[Any], among: NDArray[Any]) -> bool:
 
     Numbers are compared as float32.
     """
-    key = np.frombuffer(secrets.token_bytes(16 * of.shape[1]), np.uint64).reshape(-1, 2)
-    hashes = [_hashes(table, key) for table in (of, among)]
+    key = secrets.token_bytes(32)
+    hashes = [row_hashes(table, key) for table in (of, among)]
     distinct, numbers = np.unique(np.concatenate(hashes), return_inverse=True)
     private = np.bincount(numbers[: len(of)], minlength=len(distinct))
     other = np.bincount(numbers[len(of) :], minlength=len(distinct))
@@ -37,16 +39,18 @@ def has_copies(of: NDArray[Any], among: NDArray[Any]) -> bool:
     return min(_luck(other > 0, private), _luck(private == 1, other)) < LUCK
 
 
-def _hashes(table: NDArray[Any], key: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One number a row. Different rows agree with probability 2^-64, whatever they are: the upper
-    halves of two sums of 32-bit words times 64-bit keys (multilinear hashing)."""
+def row_hashes(table: NDArray[Any], key: bytes) -> NDArray[np.uint64]:
+    """One number a row, of its numbers as float32. Different rows agree with probability 2^-64,
+    whatever they are: the upper halves of two sums of 32-bit words times 64-bit numbers drawn from
+    the secret `key` (multilinear hashing)."""
+    factors = np.frombuffer(shake_256(key).digest(16 * table.shape[1]), np.uint64).reshape(-1, 2)
     found = np.empty(len(table), np.uint64)
     step = max(1, _AT_ONCE // table.shape[1])
     for start in range(0, len(table), step):
         with np.errstate(over="ignore"):  # too large for float32: all the same to us
             # Plus zero, because there are two zeros.
             numbers = table[start : start + step].astype(np.float32) + np.float32(0)
-        sums = numbers.view(np.uint32).astype(np.uint64) @ key
+        sums = numbers.view(np.uint32).astype(np.uint64) @ factors
         found[start : start + step] = (sums[:, 0] >> 32 << 32) | (sums[:, 1] >> 32)
     return found
 

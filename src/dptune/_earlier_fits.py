@@ -10,13 +10,14 @@ import secrets
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dptune import accounting, gdp
+from dptune._copies import row_hashes
 from dptune.privacy import Guarantee, Price, total
 from dptune.rounding import cost
 
@@ -33,10 +34,8 @@ class EarlierFits:
 
     def add(self, features: NDArray[Any], price: Price) -> list[Price]:
         """Note a fit of this price; the prices of those before it that share a row with it."""
-        hashes = self._hashes(features)
-        same_rows = blake2b(
-            hashes.tobytes(), key=self._key
-        ).digest()  # kept once, however often fitted
+        hashes = np.unique(row_hashes(features, self._key))
+        same_rows = sha256(hashes.tobytes()).digest()  # kept once, however often fitted
         with self._lock:
             shared = [
                 earlier
@@ -46,13 +45,6 @@ class EarlierFits:
             ]
             self._fits.setdefault(same_rows, (hashes, []))[1].append(price)
         return shared
-
-    def _hashes(self, features: NDArray[Any]) -> _Hashes:
-        """One number for every different row, sorted; 64 bits, so that chance makes none equal."""
-        with np.errstate(over="ignore"):
-            rows = np.ascontiguousarray(features, dtype=np.float32) + np.float32(0)  # -0 is 0
-        digests = (blake2b(row, digest_size=8, key=self._key).digest() for row in rows)
-        return np.unique(np.frombuffer(b"".join(digests), dtype=np.uint64))
 
 
 OF_THIS_PROCESS = EarlierFits()

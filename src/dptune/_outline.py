@@ -241,7 +241,7 @@ class Outline:
 
     def price_of(self, event: Event) -> Price:
         """Of one event, outside the study's failure probability where it needs one."""
-        return accounting.price(event, slack=self.slack if accounting.needs_slack(event) else 0.0)
+        return accounting.price(event, slack=self.slack)
 
     def plan(self, setting: Setting, stage: Stage, rows: int | None = None) -> TrainPlan:
         """A run of `stage` with this setting; `rows` where it sees only a part of them."""

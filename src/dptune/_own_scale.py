@@ -35,7 +35,8 @@ def _is_centred(features: NDArray[Any], varying: NDArray[np.bool_]) -> bool:
     size = np.sqrt(squares[varying] / len(features))
     # A single column has mean 0 by chance more easily, but hardly deviation 1 as well.
     by_chance = len(size) == 1 and abs(size[0] - 1) > _ROUNDING
-    return bool(np.isfinite(size).all() and (np.abs(mean) <= _ROUNDING * size).all()) > by_chance
+    centred = np.isfinite(size).all() and (np.abs(mean) <= _ROUNDING * size).all()
+    return bool(centred) and not by_chance
 
 
 def _has_common_ends(

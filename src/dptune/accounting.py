@@ -63,6 +63,9 @@ _RDP_ORDERS = [1 + x / 10 for x in range(1, 100)] + [
 Sealed = RandomStopping | SubsetSearch
 
 
+_RUNS_OF_A_LEDGER = 20  # sampled runs, as many as usually have room
+
+
 def default_slack(delta: float) -> float:
     """The failure probability of one sampled run or sealed search: ten use a percent of delta."""
     return 1e-3 * delta
@@ -71,12 +74,12 @@ def default_slack(delta: float) -> float:
 def slack_set_aside(delta: float) -> float:
     """How much of delta a ledger keeps for failures unless told otherwise: enough for twenty
     sampled runs, for an eighth of a percent of mu at epsilon 1."""
-    return 20 * default_slack(delta)
+    return _RUNS_OF_A_LEDGER * default_slack(delta)
 
 
 def slack_of_one(set_aside: float) -> float:
     """What one sampled run or sealed search takes of it unless told otherwise."""
-    return set_aside / 20
+    return set_aside / _RUNS_OF_A_LEDGER
 
 
 def needs_slack(event: Event) -> int:
@@ -654,6 +657,7 @@ def _gaussian_mu_squared(event: Event) -> float:
     )
 
 
+@lru_cache(maxsize=1024)  # runs of a study are alike, and planned, reserved and stated in turn
 def _part_price(part: Event, slack: float) -> Price:
     if isinstance(part, SampledRun):
         mu = sampled.trade_off([_step(part)], failure=slack).mu(slack)

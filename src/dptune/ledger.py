@@ -189,14 +189,17 @@ class Ledger:
         _validate.text(fingerprint=fingerprint)
         for purpose, _ in planned:
             _validate.text(purpose=purpose)
+        events = [event for _, event in planned]
+        if slack is None and any(map(accounting.needs_slack, events)):
+            slack = self._usual_slack()
         # May take seconds: not while others wait.
-        prices = [self._price(event, slack) for _, event in planned]
+        prices = [accounting.price(event, slack=slack or 0.0) for event in events]
         with self._writing() as (past, append):
             keyed = past.keyed(fingerprint)
             if keyed not in past.fingerprints:
                 raise WrongDataset(_wrong_dataset(past.state(), self.address))
             if fixed:
-                _check_schedule(past.state(), [event for _, event in planned], total(prices))
+                _check_schedule(past.state(), events, total(prices))
                 schedule = json.dumps({"kind": "schedule", "payments": len(planned)})
                 append(kind="schedule", event=schedule, text="fixed before the first of them ran")
             receipts = []
@@ -207,14 +210,9 @@ class Ledger:
                 receipts.append(paid)
         return receipts
 
-    def _price(self, event: Event, slack: float | None) -> Price:
-        if not accounting.needs_slack(event):
-            slack = 0.0
-        elif slack is None:
-            now = self.state()
-            slack = accounting.slack_of_one(now.slack) or accounting.default_slack(now.budget.delta)
-        slack = _validate.non_negative(slack=slack, at_most=1.0)
-        return accounting.price(event, slack=slack)
+    def _usual_slack(self) -> float:
+        now = self.state()
+        return accounting.slack_of_one(now.slack) or accounting.default_slack(now.budget.delta)
 
     def start(self, receipt: Receipt) -> None:
         """Record that the event may touch rows from now on; its payment can no longer be voided.
@@ -288,9 +286,9 @@ class Ledger:
                     "Keep a larger delta, or open a new ledger."
                 )
             if not state.fits(budget):
-                spent = f"epsilon {cost(state.epsilon_at(budget.delta))}"
-                if state.charged.slack >= budget.delta:
-                    spent = _epsilon(state.charged, budget.delta)
+                spent = _epsilon(state.charged, budget.delta)
+                if state.charged.slack < budget.delta:  # by a bound of its own, where it has one
+                    spent = f"epsilon {cost(state.epsilon_at(budget.delta))}"
                 raise BudgetExceeded(
                     f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less "
                     f"than {self.address} has spent already ({spent} at "
