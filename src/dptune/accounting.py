@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfinv, expit, ndtr, ndtri
 
-from dptune import _validate, gdp, rounding, sampled, sealed, subset
+from dptune import gdp, rounding, sampled, sealed, subset, validate
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Budget,
@@ -100,13 +100,13 @@ def price(event: Event, *, slack: float = 0.0) -> Price:
                 f"a {event.kind} with sampling or random stopping is priced outside a failure "
                 "probability; give a slack above 0, for example 1e-3 * delta."
             )
-        slack = _validate.strictly_between(0, 1, slack=slack) / sharing
+        slack = validate.strictly_between(0, 1, slack=slack) / sharing
     return total(_part_price(part, slack) for part in parts)
 
 
 def epsilon(spent: Price, delta: float) -> float:
     """The epsilon at `delta` of everything that was paid for with `spent`."""
-    delta = _validate.strictly_between(0, 1, delta=delta)
+    delta = validate.strictly_between(0, 1, delta=delta)
     left = delta_beside(spent.slack, delta)
     if left <= 0:
         raise InvalidInput(
@@ -184,7 +184,7 @@ def sealed_bound(search: Sealed, delta: float) -> SealedBound:
     Bounds by privacy profiles (Koskela, Redberg & Wang 2024) are never below the ratio bound, so
     they are not asked.
     """
-    delta = _validate.strictly_between(0, 1, delta=delta)
+    delta = validate.strictly_between(0, 1, delta=delta)
     if isinstance(search, SubsetSearch):
         return _subset_bound(search, delta)
     steps, mu = _steps_and_gaussian(_trial_parts(search))
@@ -371,7 +371,7 @@ def direct_epsilon(events: Iterable[Event], delta: float) -> float:
     Guarantees: an upper bound, provided no event was chosen from the output of another; steps,
     rates and noise of all of them were fixed before the first one ran.
     """
-    delta = _validate.strictly_between(0, 1, delta=delta)
+    delta = validate.strictly_between(0, 1, delta=delta)
     steps, gaussian_mu = _steps_and_gaussian(events)
     if not steps:
         return gdp.epsilon_from_mu(gaussian_mu, delta)
@@ -380,7 +380,7 @@ def direct_epsilon(events: Iterable[Event], delta: float) -> float:
 
 def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
     """Epsilon through dp-accounting's Renyi DP: looser than the other accountants here."""
-    delta = _validate.strictly_between(0, 1, delta=delta)
+    delta = validate.strictly_between(0, 1, delta=delta)
     with _renyi_accountant(events) as accountant:
         return float(accountant.get_epsilon(delta)) * (1 + 1e-12)
 
@@ -422,7 +422,7 @@ def calibrate_full_batch(*, mu: float, steps: int) -> FullBatchRun:
 
 def calibrate_sampled(*, mu: float, slack: float, steps: int, sampling_rate: float) -> SampledRun:
     """The sampled run with the least noise whose price is at most (mu^2, slack)."""
-    mu = _validate.positive(mu=mu, at_most=gdp.LARGEST_MU)
+    mu = validate.positive(mu=mu, at_most=gdp.LARGEST_MU)
     run = _sampled_at(steps, sampling_rate)
     guess = central_limit_noise(mu, steps, sampling_rate)
     return run(_least_noise(lambda noise: price(run(noise), slack=slack).mu, mu, guess))
@@ -478,7 +478,7 @@ def calibrate_direct(
 ) -> SampledRun:
     """The sampled run with the least noise such that `runs` of it and the events `beside` them fit
     in (epsilon, delta) by direct composition."""
-    epsilon = _validate.positive(epsilon=epsilon, at_most=gdp.LARGEST_EPSILON)
+    epsilon = validate.positive(epsilon=epsilon, at_most=gdp.LARGEST_EPSILON)
     run = _sampled_at(steps, sampling_rate)
     others = direct_epsilon(beside, delta) if beside else 0.0
     if others >= epsilon:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import tomli_w
 
-from dptune import _validate
+from dptune import validate
 from dptune._store import is_file, without_secrets
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
@@ -63,11 +63,11 @@ class Preparation:
     ranges: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
-        share = _validate.non_negative(center_share=self.center_share, at_most=0.5)
-        _validate.store(
+        share = validate.non_negative(center_share=self.center_share, at_most=0.5)
+        validate.store(
             self,
-            unit_rows=_validate.flag(unit_rows=self.unit_rows),
-            standardize=_validate.flag(standardize=self.standardize),
+            unit_rows=validate.flag(unit_rows=self.unit_rows),
+            standardize=validate.flag(standardize=self.standardize),
             center_share=share,
             ranges=_ranges(self.ranges),
         )
@@ -119,9 +119,9 @@ class Config:
                 f"{self.search.name} comes with an {name} of its own ({self.search.fixes[name]}), "
                 f"and the recipe asks for {self.recipe[name]}; leave {name} out of the recipe."
             )
-        _validate.store(
+        validate.store(
             self,
-            seed=_validate.whole(0, at_most=2**63, seed=self.seed),
+            seed=validate.whole(0, at_most=2**63, seed=self.seed),
             recipe={name: getattr(plan, name) for name in self.recipe},  # as plain numbers
             ledger=_absolute(ledger=self.ledger),
             reuse=_absolute(reuse=self.reuse),
@@ -218,7 +218,7 @@ def score_from(options: Mapping[str, Any]) -> Score:
 def _one_of(known: Mapping[str, Any], options: Mapping[str, Any], key: str, usual: str) -> Any:
     given = dict(options)
     name = given.pop(key, usual)
-    _validate.one_of(tuple(known), **{key: name})
+    validate.one_of(tuple(known), **{key: name})
     return build(known[name], given, name)
 
 

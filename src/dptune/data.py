@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune import _validate
+from dptune import validate
 from dptune._arrays import as_class_labels, as_table, as_values, names_of, places
 from dptune._copies import has_copies
 from dptune.engines.rows import MemoryRows
@@ -70,15 +70,15 @@ class Data:
         column_names: Sequence[str] = (),
         fingerprint: str | None = None,
     ) -> None:
-        _validate.text(name=name)
-        _validate.one_of(tuple(TASKS), task=task)
+        validate.text(name=name)
+        validate.one_of(tuple(TASKS), task=task)
         self.name, self.loss = name, TASKS[task]
         table = as_table(features, "the features")
         found = (as_class_labels if task == "classes" else as_values)(labels, "the labels")
         _must_fit(found, table, "the labels")
         self.columns = table.shape[1]
         self.column_names = _names(column_names, features, self.columns)
-        self.count = len(table) if rows is None else _validate.whole(1, rows=rows)
+        self.count = len(table) if rows is None else validate.whole(1, rows=rows)
         self.classes: tuple[Any, ...] = ()
         self.target_range: tuple[float, float] | None = None
         facts = [
@@ -103,7 +103,7 @@ class Data:
                 self._parts[which] = self._pair(pair, which)
                 self._must_hold_no_private_rows(which)
         if fingerprint is not None:
-            _validate.text(fingerprint=fingerprint)
+            validate.text(fingerprint=fingerprint)
         self.fingerprint = fingerprint or _fingerprint(table, found, task)
         self.unused_test_rows = False  # of its file; `load_data` knows
         self._built = _Cache()
@@ -215,7 +215,7 @@ class Data:
     def held_out(self, every: int) -> tuple["Data", "Data"]:
         """(the rest, every `every`-th row), by row number alone: one row is in one part only, so
         events on the two parts compose in parallel."""
-        every = _validate.whole(2, every=every)
+        every = validate.whole(2, every=every)
         train = self._parts["train"]
         numbers = np.arange(len(train.targets))
         if self.count < 2 or len(numbers) < 2:

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dptune import _validate
+from dptune import validate
 from dptune._arrays import listed, places
 from dptune._readers import (
     DEFAULT_LABEL,
@@ -98,7 +98,7 @@ def read_features(
     """New rows for a model of `columns`: how many, or their names, which a source that names its
     columns must have, in any order. A column of labels, if there, is left out."""
     names = tuple(columns) if isinstance(columns, Sequence) else ()
-    columns = _validate.whole(1, columns=len(names) or columns)
+    columns = validate.whole(1, columns=len(names) or columns)
     opened = _open(source, label)
     wanted = next((part for part in ("whole", "new", "test", "train") if part in opened.parts), "")
     if not wanted:

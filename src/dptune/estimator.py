@@ -12,7 +12,7 @@ from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dptune import _earlier_fits, _validate
+from dptune import _earlier_fits, validate
 from dptune._own_scale import own_scale
 from dptune.config import default_delta
 from dptune.data import Data
@@ -147,7 +147,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
-            return _validate.whole(0, random_state=self.random_state)
+            return validate.whole(0, random_state=self.random_state)
         try:
             return int(check_random_state(self.random_state).randint(2**31))
         except ValueError:
@@ -157,9 +157,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ) from None
 
     def _must_not_be_scaled_by_itself(self, features: NDArray[Any]) -> None:
-        if not _validate.flag(public_scaling=self.public_scaling) and (
-            found := own_scale(features)
-        ):
+        if not validate.flag(public_scaling=self.public_scaling) and (found := own_scale(features)):
             raise InvalidInput(
                 f"{found} fitted on these very rows: nobody pays for such exact figures of private "
                 "rows, and no guarantee would cover them. Scale by public rows or known ranges "

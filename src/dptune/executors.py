@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
-from dptune import _validate
+from dptune import validate
 from dptune.engines.base import Engine
 from dptune.engines.randomness import Randomness
 from dptune.engines.rows import Rows
@@ -57,7 +57,7 @@ class ProcessExecutor:
     workers: int = 2
 
     def __post_init__(self) -> None:
-        _validate.store(self, workers=_validate.whole(1, at_most=1024, workers=self.workers))
+        validate.store(self, workers=validate.whole(1, at_most=1024, workers=self.workers))
 
     def fit(
         self,

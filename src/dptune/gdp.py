@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
-from dptune import _validate
+from dptune import validate
 
 # Added to log(delta) on the private side. The evaluation error of `log_delta` is below 1e-12 in
 # the range we accept (tests/test_gdp.py measures it against 50-digit arithmetic).
@@ -69,8 +69,8 @@ def _mills(t: Any) -> Any:
 
 def delta_from_mu(mu: float, epsilon: float) -> float:
     """Smallest delta for which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up."""
-    mu = _validate.non_negative(mu=mu, at_most=LARGEST_MU)
-    epsilon = _validate.non_negative(epsilon=epsilon, at_most=LARGEST_EPSILON)
+    mu = validate.non_negative(mu=mu, at_most=LARGEST_MU)
+    epsilon = validate.non_negative(epsilon=epsilon, at_most=LARGEST_EPSILON)
     if mu == 0.0:
         return 0.0
     # A delta too small for a float is still not zero.
@@ -79,8 +79,8 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
 
 def epsilon_from_mu(mu: float, delta: float) -> float:
     """Smallest epsilon for which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up."""
-    mu = _validate.non_negative(mu=mu, at_most=LARGEST_MU)
-    delta = _validate.strictly_between(SMALLEST_DELTA, 1, delta=delta)
+    mu = validate.non_negative(mu=mu, at_most=LARGEST_MU)
+    delta = validate.strictly_between(SMALLEST_DELTA, 1, delta=delta)
     target = math.log(delta) - LOG_MARGIN
     if mu == 0.0 or log_delta(mu, 0.0) <= target:
         return 0.0
@@ -94,8 +94,8 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 
 def mu_from_epsilon(epsilon: float, delta: float) -> float:
     """Largest mu for which every mu-GDP mechanism is (epsilon, delta)-DP, rounded down."""
-    epsilon = _validate.non_negative(epsilon=epsilon, at_most=LARGEST_EPSILON)
-    delta = _validate.strictly_between(SMALLEST_DELTA, 1, delta=delta)
+    epsilon = validate.non_negative(epsilon=epsilon, at_most=LARGEST_EPSILON)
+    delta = validate.strictly_between(SMALLEST_DELTA, 1, delta=delta)
     target = math.log(delta) - LOG_MARGIN
     # delta < Phi(mu/2 - epsilon/mu) and delta < mu/sqrt(2 pi) bound mu from below.
     quantile = float(ndtri(math.exp(target)))
@@ -153,8 +153,8 @@ def full_batch_mu_squared(steps: int, noise_multiplier: float) -> float:
 
 def noise_multiplier(mu: float, steps: int) -> float:
     """Smallest noise for which `steps` full-batch steps together are mu-GDP, rounded up."""
-    mu = _validate.strictly_between(1e-120, LARGEST_MU, mu=mu)
-    steps = _validate.whole(1, steps=steps)
+    mu = validate.strictly_between(1e-120, LARGEST_MU, mu=mu)
+    steps = validate.whole(1, steps=steps)
     noise = math.sqrt(steps) / mu
     while full_batch_mu_squared(steps, noise) > mu * mu:
         noise *= 1.0 + 4e-16

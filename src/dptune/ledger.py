@@ -24,7 +24,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dptune import _chain, _validate, accounting, gdp
+from dptune import _chain, accounting, gdp, validate
 from dptune._chain import BudgetChange as BudgetChange
 from dptune._chain import Payment as Payment
 from dptune._chain import State as State
@@ -58,9 +58,9 @@ class Ledger:
         `slack` is how much of the budget's delta is set aside, now and for good, for failures of
         sampled runs and sealed searches, by default 2 %; with 0 there can be none of those.
         """
-        _validate.text(dataset=dataset)
+        validate.text(dataset=dataset)
         slack = accounting.slack_set_aside(budget.delta) if slack is None else slack
-        slack = _validate.non_negative(slack=slack, at_most=0.5 * budget.delta)
+        slack = validate.non_negative(slack=slack, at_most=0.5 * budget.delta)
         key = secrets.token_hex(32)
         opened = {"kind": "ledger-opened", "format": _chain.FORMAT, "key": key, "slack": slack}
         written = [
@@ -74,7 +74,7 @@ class Ledger:
             )
         ]
         if fingerprint is not None:
-            _validate.text(fingerprint=fingerprint)
+            validate.text(fingerprint=fingerprint)
             keyed = _chain.Replay(key=bytes.fromhex(key)).keyed(fingerprint)
             first_version = {"fingerprint": keyed, "text": "first version"}
             written.append(_chain.chained(written[0], kind="declare", **first_version))
@@ -147,7 +147,7 @@ class Ledger:
 
         False where they are declared already; then nothing is written.
         """
-        _validate.text(fingerprint=fingerprint, reason=reason)
+        validate.text(fingerprint=fingerprint, reason=reason)
         with self._writing() as (past, append):
             keyed = past.keyed(fingerprint)
             new = keyed not in past.fingerprints
@@ -186,9 +186,9 @@ class Ledger:
         Guarantees: all of them are stored and fit in the budget together, or this raises and
         nothing was written.
         """
-        _validate.text(fingerprint=fingerprint)
+        validate.text(fingerprint=fingerprint)
         for purpose, _ in planned:
-            _validate.text(purpose=purpose)
+            validate.text(purpose=purpose)
         events = [event for _, event in planned]
         if slack is None and any(map(accounting.needs_slack, events)):
             slack = self._usual_slack()
@@ -237,7 +237,7 @@ class Ledger:
 
     def void_all(self, receipts: Sequence[Receipt], *, reason: str) -> None:
         """Give several reservations back, all or none of them."""
-        _validate.text(reason=reason)
+        validate.text(reason=reason)
         with self._writing() as (past, append):
             for receipt in receipts:
                 payment = self._payment(past, receipt, to="void")
@@ -250,7 +250,7 @@ class Ledger:
         Guarantees: both happen or neither, and nobody else can take what is freed in between.
         """
         if purpose is not None:
-            _validate.text(purpose=purpose)
+            validate.text(purpose=purpose)
         slack = receipt.price.slack if accounting.needs_slack(event) else 0.0
         if accounting.needs_slack(event) and not slack:
             raise InvalidInput(
@@ -276,7 +276,7 @@ class Ledger:
 
     def change_budget(self, budget: Budget, *, reason: str) -> None:
         """Replace the budget from now on; the old one and the reason stay in the chain."""
-        _validate.text(reason=reason)
+        validate.text(reason=reason)
         with self._writing() as (past, append):
             state = past.state()
             if state.opened_slack is not None and 2 * state.slack > budget.delta:

@@ -13,7 +13,7 @@ FullBatchRun(steps=100, noise_multiplier=37.4)
 import math
 from dataclasses import dataclass
 
-from dptune import _validate
+from dptune import validate
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import FullBatchRun, SampledRun
 
@@ -63,22 +63,22 @@ class TrainPlan:
     augmentations: int = 1
 
     def __post_init__(self) -> None:
-        _validate.one_of(OPTIMIZERS, optimizer=self.optimizer)
-        _validate.one_of(SCHEDULES, schedule=self.schedule)
-        _validate.one_of(INITIALIZATIONS, initialization=self.initialization)
-        _validate.one_of(AVERAGES, averaging=self.averaging)
-        _validate.store(
+        validate.one_of(OPTIMIZERS, optimizer=self.optimizer)
+        validate.one_of(SCHEDULES, schedule=self.schedule)
+        validate.one_of(INITIALIZATIONS, initialization=self.initialization)
+        validate.one_of(AVERAGES, averaging=self.averaging)
+        validate.store(
             self,
-            rows=_validate.whole(1, rows=self.rows),
-            steps=_validate.whole(1, steps=self.steps),
-            augmentations=_validate.whole(1, augmentations=self.augmentations),
-            free_steps=_validate.whole(0, free_steps=self.free_steps),
-            bias=_validate.flag(bias=self.bias),
-            learning_rate=_validate.positive(learning_rate=self.learning_rate),
-            weight_decay=_validate.non_negative(weight_decay=self.weight_decay),
-            momentum=_validate.non_negative(momentum=self.momentum, at_most=1 - 1e-9),
-            ema_decay=_validate.strictly_between(0, 1, ema_decay=self.ema_decay),
-            noise_multiplier=_validate.non_negative(
+            rows=validate.whole(1, rows=self.rows),
+            steps=validate.whole(1, steps=self.steps),
+            augmentations=validate.whole(1, augmentations=self.augmentations),
+            free_steps=validate.whole(0, free_steps=self.free_steps),
+            bias=validate.flag(bias=self.bias),
+            learning_rate=validate.positive(learning_rate=self.learning_rate),
+            weight_decay=validate.non_negative(weight_decay=self.weight_decay),
+            momentum=validate.non_negative(momentum=self.momentum, at_most=1 - 1e-9),
+            ema_decay=validate.strictly_between(0, 1, ema_decay=self.ema_decay),
+            noise_multiplier=validate.non_negative(
                 noise_multiplier=self.noise_multiplier, at_most=1e9
             ),
         )
@@ -88,8 +88,8 @@ class TrainPlan:
             )
         if self.clip_norm is not None:
             # Far from 1, sums overflow or noise vanishes in float32; rescale the features instead.
-            clip_norm = _validate.strictly_between(0.99e-6, 1.01e6, clip_norm=self.clip_norm)
-            _validate.store(self, clip_norm=clip_norm)
+            clip_norm = validate.strictly_between(0.99e-6, 1.01e6, clip_norm=self.clip_norm)
+            validate.store(self, clip_norm=clip_norm)
         elif self.noise_multiplier > 0:
             raise InvalidInput(
                 "noise is measured in clipping norms, so noise_multiplier "
@@ -98,8 +98,8 @@ class TrainPlan:
             )
         if self.sampling_rate is not None:
             # Uniform numbers have 53 bits: a rate far below would not be the one accounted for.
-            rate = _validate.strictly_between(0.99e-9, 1, sampling_rate=self.sampling_rate)
-            _validate.store(self, sampling_rate=rate)
+            rate = validate.strictly_between(0.99e-9, 1, sampling_rate=self.sampling_rate)
+            validate.store(self, sampling_rate=rate)
         if self.free_steps > 10 or (self.free_steps and self.optimizer != "sgd"):
             raise InvalidInput(
                 f"free_steps go along sgd's momentum buffer, at most 10 of them; got "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune import _validate
+from dptune import validate
 from dptune.errors import InvalidInput
 
 _CHUNK = 4096  # rows widened to float64 at a time
@@ -42,13 +42,13 @@ class Preprocessing:
             )
         for name in _ARRAYS:
             if getattr(self, name) is not None:
-                _validate.store(self, **{name: _row_of_numbers(getattr(self, name), name)})
+                validate.store(self, **{name: _row_of_numbers(getattr(self, name), name)})
         if self.scale is not None and not bool((self.scale > 0).all()):
             raise InvalidInput("scale must be above 0 in every column; a constant column takes 1.")
         if len({len(array) for array in self.arrays().values()}) > 1:
             found = ", ".join(f"{name} {len(array)}" for name, array in self.arrays().items())
             raise InvalidInput(f"all of them need the same number of columns; got {found}.")
-        _validate.store(self, unit_rows=_validate.flag(unit_rows=self.unit_rows))
+        validate.store(self, unit_rows=validate.flag(unit_rows=self.unit_rows))
 
     def apply(self, features: NDArray[Any]) -> NDArray[np.float32]:
         """The features an engine trains and predicts on."""
@@ -134,8 +134,8 @@ def private_mean(
     `stream_normal` gives fresh standard normal numbers of a shape.
     """
     features = _table(features)
-    noise_multiplier = _validate.positive(at_most=1e100, noise_multiplier=noise_multiplier)
-    rows = _validate.whole(1, rows=rows)
+    noise_multiplier = validate.positive(at_most=1e100, noise_multiplier=noise_multiplier)
+    rows = validate.whole(1, rows=rows)
     if len(features) > _EXACT_ROWS:
         raise InvalidInput(
             f"sums of up to {_EXACT_ROWS:,} rows are exact; got {len(features):,}. Use fewer."

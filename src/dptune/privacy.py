@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, get_args
 
-from dptune import _validate, gdp, rounding
+from dptune import gdp, rounding, validate
 from dptune.errors import InvalidInput, UnpricedEvent
 
 
@@ -28,9 +28,9 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        epsilon = _validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
-        delta = _validate.strictly_between(gdp.SMALLEST_DELTA, 1, delta=self.delta)
-        _validate.store(self, epsilon=epsilon, delta=delta)
+        epsilon = validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
+        delta = validate.strictly_between(gdp.SMALLEST_DELTA, 1, delta=self.delta)
+        validate.store(self, epsilon=epsilon, delta=delta)
 
     @cached_property
     def mu(self) -> float:
@@ -80,8 +80,8 @@ class FullBatchRun:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        steps = _validate.whole(1, steps=self.steps)
-        _validate.store(
+        steps = validate.whole(1, steps=self.steps)
+        validate.store(
             self, steps=steps, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier)
         )
 
@@ -96,10 +96,10 @@ class SampledRun:
     sampling_rate: float
 
     def __post_init__(self) -> None:
-        steps = _validate.whole(1, steps=self.steps)
-        rate = _validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
+        steps = validate.whole(1, steps=self.steps)
+        rate = validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
         noise = _noise(noise_multiplier=self.noise_multiplier)
-        _validate.store(self, steps=steps, noise_multiplier=noise, sampling_rate=rate)
+        validate.store(self, steps=steps, noise_multiplier=noise, sampling_rate=rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +116,9 @@ class NoisyCount:
     centered: bool = False
 
     def __post_init__(self) -> None:
-        counts = _validate.whole(1, counts=self.counts)
-        centered = _validate.flag(centered=self.centered)
-        _validate.store(self, counts=counts, noise=_noise(noise=self.noise), centered=centered)
+        counts = validate.whole(1, counts=self.counts)
+        centered = validate.flag(centered=self.centered)
+        validate.store(self, counts=counts, noise=_noise(noise=self.noise), centered=centered)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ class PrivateMean:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _validate.store(self, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier))
+        validate.store(self, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class Composition:
             raise InvalidInput("a composition needs at least one part; got none.")
         for part in parts:
             _must_be_event(part)
-        _validate.store(self, parts=parts)
+        validate.store(self, parts=parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,11 +157,11 @@ class Parallel:
     parts: tuple["Event", ...]
 
     def __post_init__(self) -> None:
-        _validate.store(self, parts=Composition(parts=self.parts).parts)
+        validate.store(self, parts=Composition(parts=self.parts).parts)
 
 
 def _noise(**named: object) -> float:
-    return _validate.positive(at_most=1e100, **named)
+    return validate.positive(at_most=1e100, **named)
 
 
 def _must_be_event(value: object) -> None:
@@ -195,11 +195,11 @@ class RandomStopping:
 
     def __post_init__(self) -> None:
         _must_be_event(self.trial)
-        _validate.one_of(STOPPING_DISTRIBUTIONS, distribution=self.distribution)
-        trials = _validate.strictly_between(1, 1e9, expected_trials=self.expected_trials)
+        validate.one_of(STOPPING_DISTRIBUTIONS, distribution=self.distribution)
+        trials = validate.strictly_between(1, 1e9, expected_trials=self.expected_trials)
         shape = self.shape
         if self.distribution == "negative-binomial":
-            shape = _validate.strictly_between(-1, 1000, shape=shape)
+            shape = validate.strictly_between(-1, 1000, shape=shape)
         elif shape is not None:
             raise InvalidInput(
                 f"a {self.distribution} number of trials must have no shape of its own; got "
@@ -207,14 +207,14 @@ class RandomStopping:
             )
         ratio = self.density_ratio
         if ratio is not None:
-            ratio = _validate.positive(density_ratio=ratio, at_most=1e100)
+            ratio = validate.positive(density_ratio=ratio, at_most=1e100)
             if ratio < 1 or self.distribution == "poisson":
                 raise InvalidInput(
                     "trials that learn from earlier ones must have a density_ratio of at least 1 "
                     "and a number that is geometric, logarithmic or negative-binomial; got "
                     f"{ratio:g} and {self.distribution}."
                 )
-        _validate.store(self, expected_trials=trials, shape=shape, density_ratio=ratio)
+        validate.store(self, expected_trials=trials, shape=shape, density_ratio=ratio)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,9 +236,9 @@ class SubsetSearch:
     def __post_init__(self) -> None:
         _must_be_event(self.search)
         _must_be_event(self.final)
-        rate = _validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
-        disjoint = _validate.flag(disjoint=self.disjoint)
-        _validate.store(self, sampling_rate=rate, disjoint=disjoint)
+        rate = validate.strictly_between(0, 1, sampling_rate=self.sampling_rate)
+        disjoint = validate.flag(disjoint=self.disjoint)
+        validate.store(self, sampling_rate=rate, disjoint=disjoint)
 
 
 Event = (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dptune import _validate, accounting
+from dptune import accounting, validate
 from dptune.privacy import NoisyCount
 
 MEASURES = ("correct", "loss")
@@ -31,11 +31,11 @@ class NoisyScore:
     loss_bound: float = 5.0
 
     def __post_init__(self) -> None:
-        _validate.one_of(MEASURES, measure=self.measure)
-        _validate.store(
+        validate.one_of(MEASURES, measure=self.measure)
+        validate.store(
             self,
-            share=_validate.strictly_between(0, 1, share=self.share),
-            loss_bound=_validate.positive(loss_bound=self.loss_bound),
+            share=validate.strictly_between(0, 1, share=self.share),
+            loss_bound=validate.positive(loss_bound=self.loss_bound),
         )
 
     def event(self, trials: int, mu_squared: float) -> NoisyCount | None:
@@ -56,7 +56,7 @@ class HeldOutScore(NoisyScore):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _validate.store(self, every=_validate.whole(2, every=self.every))
+        validate.store(self, every=validate.whole(2, every=self.every))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +70,8 @@ class PublicScore:
     loss_bound: float = 5.0
 
     def __post_init__(self) -> None:
-        _validate.one_of(MEASURES, measure=self.measure)
-        _validate.store(self, loss_bound=_validate.positive(loss_bound=self.loss_bound))
+        validate.one_of(MEASURES, measure=self.measure)
+        validate.store(self, loss_bound=validate.positive(loss_bound=self.loss_bound))
 
     def event(self, trials: int, mu_squared: float) -> None:
         return None

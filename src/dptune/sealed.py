@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
-from dptune import _validate, gdp, sampled
+from dptune import gdp, sampled, validate
 from dptune.errors import InvalidInput
 
 Array = NDArray[np.float64]
@@ -60,12 +60,12 @@ class TrialCount:
     shape: float
 
     def __post_init__(self) -> None:
-        mean = _validate.strictly_between(1, 1e9, mean=self.mean)
+        mean = validate.strictly_between(1, 1e9, mean=self.mean)
         shape = self.shape
         if shape != math.inf:
-            shape = _validate.strictly_between(-1, LARGEST_SHAPE, shape=shape)
+            shape = validate.strictly_between(-1, LARGEST_SHAPE, shape=shape)
             shape = 0.0 if abs(shape) < 1e-15 else shape  # the same to all digits we keep
-        _validate.store(self, mean=mean, shape=shape)
+        validate.store(self, mean=mean, shape=shape)
         if shape != math.inf and self._mean_at(_LARGEST_LOG) < mean:
             raise InvalidInput(
                 f"a mean of {mean:g} trials with shape {shape:g} has too heavy a tail for double "
@@ -122,7 +122,7 @@ class TrialCount:
 
     def probability(self, count: int) -> float:
         """P[K = count]."""
-        count = _validate.whole(0, count=count)
+        count = validate.whole(0, count=count)
         for at, probability in self._probabilities():
             if at >= count:
                 return float(probability) if at == count else 0.0
@@ -262,7 +262,7 @@ def profile_epsilon(trials: TrialCount, trial: Trial, delta: float) -> float:
 
 
 def _one_trial(trials: TrialCount, trial: Trial, delta: float) -> float:
-    delta = _validate.strictly_between(0, 1, delta=delta)
+    delta = validate.strictly_between(0, 1, delta=delta)
     return trial.epsilon(delta / trials.mean * (1 - _MARGIN)) * (1 + _MARGIN)
 
 
@@ -284,7 +284,7 @@ class RenyiCurve:
 
     def epsilon(self, delta: float) -> float:
         """Rounded up."""
-        delta = _validate.strictly_between(0, 1, delta=delta)
+        delta = validate.strictly_between(0, 1, delta=delta)
         orders = self.orders
         epsilons = self.values + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1.0)
         return max(0.0, float(np.min(epsilons))) * (1 + _MARGIN)
@@ -342,7 +342,7 @@ def adaptive_epsilon(
 
 
 def _density_ratio(trials: TrialCount, density_ratio: float) -> float:
-    ratio = _validate.positive(density_ratio=density_ratio)
+    ratio = validate.positive(density_ratio=density_ratio)
     if ratio < 1 or trials.is_poisson:
         raise InvalidInput(
             f"DP-HyPO is accounted for a density_ratio from 1 and a negative binomial number of "
@@ -412,8 +412,8 @@ BOUNDS = ("ratio", "profile", "renyi")
 
 def gaussian_epsilon(trials: TrialCount, mu: float, delta: float, bound: str = "ratio") -> float:
     """Epsilon at `delta` of a search whose trials are mu-GDP, by one of `BOUNDS`."""
-    _validate.one_of(BOUNDS, bound=bound)
-    trial = GaussianTrial(_validate.non_negative(mu=mu, at_most=gdp.LARGEST_MU))
+    validate.one_of(BOUNDS, bound=bound)
+    trial = GaussianTrial(validate.non_negative(mu=mu, at_most=gdp.LARGEST_MU))
     if mu == 0:
         return 0.0
     if bound == "renyi":

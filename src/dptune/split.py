@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dptune import _validate, accounting, gdp
+from dptune import accounting, gdp, validate
 from dptune.errors import BudgetExceeded
 from dptune.privacy import Budget, Guarantee, NoisyCount, Price, total
 from dptune.rounding import cost
@@ -29,9 +29,9 @@ class Sweep:
     epsilon: float
 
     def __post_init__(self) -> None:
-        trials = _validate.whole(1, trials=self.trials)
-        epsilon = _validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
-        _validate.store(self, trials=trials, epsilon=epsilon)
+        trials = validate.whole(1, trials=self.trials)
+        epsilon = validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
+        validate.store(self, trials=trials, epsilon=epsilon)
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ def split_budget(
     sweep, for which `score_share` of the budget's mu^2 is set aside; or on "public" rows, for
     nothing.
     """
-    _validate.one_of(("noisy", "public"), score=score)
-    score_share = _validate.strictly_between(1e-12, 1, score_share=score_share)
+    validate.one_of(("noisy", "public"), score=score)
+    score_share = validate.strictly_between(1e-12, 1, score_share=score_share)
     everything = budget.mu_squared()
     scores = _scores(sweeps, score_share * everything) if score == "noisy" else ()
     slots = []

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp, ndtr
 
-from dptune import _validate, gdp
+from dptune import gdp, validate
 from dptune.sampled import TradeOff
 
 Array = NDArray[np.float64]
@@ -136,8 +136,8 @@ class Pair:
     @staticmethod
     def of(search: Outcomes, final_mu: float, *, sampling_rate: float, disjoint: bool) -> "Pair":
         """`disjoint`: the final run sees the rows that are not in the sample, not all of them."""
-        final_mu = _validate.non_negative(final_mu=final_mu, at_most=gdp.LARGEST_MU)
-        rate = _validate.strictly_between(0, 1, sampling_rate=sampling_rate)
+        final_mu = validate.non_negative(final_mu=final_mu, at_most=gdp.LARGEST_MU)
+        rate = validate.strictly_between(0, 1, sampling_rate=sampling_rate)
         tilt = rate * np.expm1(search.log_ratio)
         flat = rate * np.exp(search.log_ratio) if disjoint else np.zeros_like(tilt)
         steep = np.full_like(tilt, 1.0 - rate) if disjoint else 1.0 + tilt
@@ -149,7 +149,7 @@ class Pair:
 
         Guarantees: an upper bound for every mechanism whose parts have these curves.
         """
-        epsilon = _validate.non_negative(epsilon=epsilon, at_most=_LARGEST_LOSS)
+        epsilon = validate.non_negative(epsilon=epsilon, at_most=_LARGEST_LOSS)
         factor, mu, flat, steep = math.exp(epsilon), self.mu, self.flat, self.steep
         least = self._where_ratio_is(epsilon)  # above it the ratio exceeds e^epsilon
         with_row = steep * ndtr(mu - least) + flat * ndtr(-least)
@@ -161,7 +161,7 @@ class Pair:
 
     def epsilon(self, delta: float) -> float:
         """The least with at most this delta, rounded up; infinite where there is none."""
-        target = math.log(_validate.strictly_between(0, 1, delta=delta))
+        target = math.log(validate.strictly_between(0, 1, delta=delta))
 
         def excess(epsilon: float) -> float:
             return math.log(max(self.delta(epsilon), sys.float_info.min)) - target
@@ -199,7 +199,7 @@ def renyi(
     moments of the mixture and, the other way round, of a mean of inverses; for one on all rows the
     sampled search is Zhu & Wang 2019, Theorem 6, which holds for every mechanism.
     """
-    rate = _validate.strictly_between(0, 1, sampling_rate=sampling_rate)
+    rate = validate.strictly_between(0, 1, sampling_rate=sampling_rate)
     inside, outside = math.log(rate), math.log1p(-rate)
     count = first.size + 2
     # Log of the moments of the ratios: (k - 1) times the divergence of order k.

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dptune import _validate
+from dptune import validate
 from dptune.bench.harness import Report, outline_of, run_method, run_oracle
 from dptune.bench.outcome import ORACLE, Outcome, error_reduction
 from dptune.bench.store import read, write
@@ -95,8 +95,8 @@ def compare(
 
     `workers` processes measure at the same time, each with its share of the cores.
     """
-    repeats = _validate.whole(2, repeats=repeats)
-    workers = _validate.whole(1, at_most=1024, workers=workers)
+    repeats = validate.whole(2, repeats=repeats)
+    workers = validate.whole(1, at_most=1024, workers=workers)
     budgets = [Budget(epsilon, delta) for epsilon in epsilons]
     cells = [
         Cell(source, rows, method, budget, repeats, device)
@@ -145,7 +145,7 @@ def method_from(text: str, budget: Budget) -> SearchMethod:
             options[key] = json.loads(value)
         except json.JSONDecodeError:
             options[key] = value
-    _validate.one_of((*METHODS, ORACLE), method=name)
+    validate.one_of((*METHODS, ORACLE), method=name)
     if name == PaperLine.name:
         options.setdefault("epsilons", [share * budget.epsilon for share in _PAPER_SHARES])
     return search_from({"method": name, **options})

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dptune import _validate
+from dptune import validate
 from dptune.bench.experiment import Experiment, Result
 from dptune.bench.experiments import (
     averaging,
@@ -72,8 +72,8 @@ def reproduce(
 ) -> dict[str, Result]:
     """Run one experiment, or all, and write them down."""
     chosen = choose(name)
-    repeats = _validate.whole(2, repeats=repeats)
-    _validate.one_of(tuple(EFFORTS), effort=effort)
+    repeats = validate.whole(2, repeats=repeats)
+    validate.one_of(tuple(EFFORTS), effort=effort)
     lab = Lab(tuple(sources), repeats, out, device, report, EFFORTS[effort])
     for source in sources:
         lab.task(source)  # a bad source is refused before anything is measured

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dptune import _validate
+from dptune import validate
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.engines.rows import PRECISIONS, DiskRows, MemoryRows, Rows, write_chunks
@@ -70,7 +70,7 @@ _THIS_PROCESS = Path("/proc/self/status")
 
 def measure(report: Report, device: str = "cpu") -> dict[str, Any]:
     """Every figure of the linear engine's speed on this machine's `device`."""
-    _validate.one_of(DEVICES, device=device)
+    validate.one_of(DEVICES, device=device)
     if device == "cpu":
         return _on_cpu(report)
     if not torch.cuda.is_available():

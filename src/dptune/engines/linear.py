@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dptune import _validate
+from dptune import validate
 from dptune.engines import clipping, fused, sums
 from dptune.engines.base import Evaluation
 from dptune.engines.optimizers import KINDS, Optimizer, Sgd, per_trial
@@ -75,8 +75,8 @@ class LinearEngine:
     number of targets for squared loss."""
 
     def __init__(self, *, outputs: int, loss: str = "softmax") -> None:
-        _validate.one_of(LOSSES, loss=loss)
-        self.outputs, self.loss = _validate.whole(1, outputs=outputs), loss
+        validate.one_of(LOSSES, loss=loss)
+        self.outputs, self.loss = validate.whole(1, outputs=outputs), loss
 
     @staticmethod
     def pack(model: LinearModel) -> dict[str, Tensor]:
@@ -326,7 +326,7 @@ class LinearEngine:
         sum of the losses by at most `loss_bound`.
         """
         if loss_bound is not None:
-            loss_bound = _validate.positive(loss_bound=loss_bound)
+            loss_bound = validate.positive(loss_bound=loss_bound)
         if row_weights is not None:
             row_weights = self._checked_weights(row_weights).to(rows.device)
             row_weights = (row_weights / _UNIT).floor() * _UNIT

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dptune import _validate
+from dptune import validate
 
 
 class Stream:
@@ -63,11 +63,11 @@ class Randomness:
     noise_seed: int | None = None
 
     def __post_init__(self) -> None:
-        seed = _validate.whole(0, at_most=2**256, seed=self.seed)
-        _validate.store(self, seed=seed, trial=_validate.whole(0, trial=self.trial))
+        seed = validate.whole(0, at_most=2**256, seed=self.seed)
+        validate.store(self, seed=seed, trial=validate.whole(0, trial=self.trial))
         if self.noise_seed is not None:
-            noise_seed = _validate.whole(0, at_most=2**256, noise_seed=self.noise_seed)
-            _validate.store(self, noise_seed=noise_seed)
+            noise_seed = validate.whole(0, at_most=2**256, noise_seed=self.noise_seed)
+            validate.store(self, noise_seed=noise_seed)
 
     @property
     def is_private(self) -> bool:

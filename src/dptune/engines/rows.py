@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dptune import _validate
+from dptune import validate
 from dptune.errors import InvalidInput
 
 _READERS = 4
@@ -109,7 +109,7 @@ def find_device(name: str) -> torch.device:
 
 def find_precision(name: str) -> torch.dtype:
     """The type of stored features called `name`."""
-    _validate.one_of(tuple(PRECISIONS), precision=name)
+    validate.one_of(tuple(PRECISIONS), precision=name)
     return PRECISIONS[name]
 
 
@@ -180,7 +180,7 @@ class MemoryRows:
         # A CPU wants a chunk's residuals in its cache, a GPU wants few and large kernels.
         if chunk_rows is None:
             chunk_rows = 4096 if self.device.type == "cpu" else 2**16
-        chunk_rows = _validate.whole(1, chunk_rows=chunk_rows)
+        chunk_rows = validate.whole(1, chunk_rows=chunk_rows)
         self.features = _as_tensor(features, "features").to(self.device, self.dtype)
         check_features(self.features)
         if self.features.ndim == 2:

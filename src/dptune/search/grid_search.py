@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dptune import _validate
+from dptune import validate
 from dptune.errors import InvalidInput
 from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.space import Setting, Space
@@ -19,10 +19,10 @@ class GridSearch(SearchMethod):
     steps: int = 2
 
     def __post_init__(self) -> None:
-        _validate.store(
+        validate.store(
             self,
-            rates=_validate.whole(1, at_most=100, rates=self.rates),
-            steps=_validate.whole(1, at_most=100, steps=self.steps),
+            rates=validate.whole(1, at_most=100, rates=self.rates),
+            steps=validate.whole(1, at_most=100, steps=self.steps),
         )
 
     @property

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune import _validate
+from dptune import validate
 from dptune.errors import InvalidInput
 from dptune.search.base import Situation, Stage
 from dptune.search.private_selection import RandomlyStopped
@@ -37,13 +37,13 @@ class Hypo(RandomlyStopped):
     density_ratio: float = 1.1
 
     def __post_init__(self) -> None:
-        ratio = _validate.positive(density_ratio=self.density_ratio)
+        ratio = validate.positive(density_ratio=self.density_ratio)
         if ratio < 1:
             raise InvalidInput(
                 "density_ratio is how much one setting may be preferred to another, 1 or more; "
                 f"got {ratio:g}."
             )
-        _validate.store(self, density_ratio=ratio)
+        validate.store(self, density_ratio=ratio)
         super().__post_init__()
 
     @property

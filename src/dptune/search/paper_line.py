@@ -18,7 +18,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
-from dptune import _validate, gdp
+from dptune import gdp, validate
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
@@ -71,14 +71,14 @@ class PaperLine(SearchMethod):
     clip_norm: Range | None = None
 
     def __post_init__(self) -> None:
-        _validate.one_of(("epsilon", "mu"), axis=self.axis)
-        _validate.one_of(
+        validate.one_of(("epsilon", "mu"), axis=self.axis)
+        validate.one_of(
             ("rejection", "steps-first", "independent"), decomposition=self.decomposition
         )
-        _validate.one_of(("authors", "full"), ranges=self.ranges)
-        degree = _validate.whole(1, degree=self.degree)
+        validate.one_of(("authors", "full"), ranges=self.ranges)
+        degree = validate.whole(1, degree=self.degree)
         epsilons = tuple(
-            _validate.positive(epsilons=epsilon, at_most=gdp.LARGEST_EPSILON)
+            validate.positive(epsilons=epsilon, at_most=gdp.LARGEST_EPSILON)
             for epsilon in self.epsilons
         )
         if any(b < _LEAST_RATIO * a for a, b in itertools.pairwise(epsilons)):
@@ -90,11 +90,11 @@ class PaperLine(SearchMethod):
                 f"a polynomial of degree {degree} needs {degree + 1} sweeps or more; got epsilons "
                 f"for {len(epsilons)}."
             )
-        _validate.store(
+        validate.store(
             self,
             epsilons=epsilons,
             degree=degree,
-            trials=_validate.whole(2, trials=self.trials),  # one alone is the best of nothing
+            trials=validate.whole(2, trials=self.trials),  # one alone is the best of nothing
             sampling_rate=_range("sampling_rate", self.sampling_rate, 0.99e-9, 1),
             clip_norm=_range("clip_norm", self.clip_norm, 0.99e-6, 1.01e6),
         )
@@ -316,7 +316,7 @@ def _range(name: str, given: object, above: float, below: float) -> Range | None
         return None
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise InvalidInput(f"{name} is a range (least, most); got {given!r}.")
-    low, high = (_validate.strictly_between(above, below, **{name: end}) for end in given)
+    low, high = (validate.strictly_between(above, below, **{name: end}) for end in given)
     if low > high:
         raise InvalidInput(
             f"the range of {name} goes from {low:g} to {high:g}; give the lower end first."

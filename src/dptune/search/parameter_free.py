@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dptune import _validate
+from dptune import validate
 from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.space import Setting, Space
 
@@ -24,9 +24,9 @@ class Wosm(SearchMethod):
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        _validate.store(self, learning_rate=_validate.positive(learning_rate=self.learning_rate))
+        validate.store(self, learning_rate=validate.positive(learning_rate=self.learning_rate))
         if self.steps is not None:
-            _validate.store(self, steps=_validate.whole(1, steps=self.steps))
+            validate.store(self, steps=validate.whole(1, steps=self.steps))
 
     def fixed_steps(self, space: Space) -> int:
         least, most = space.steps
@@ -46,7 +46,7 @@ class OneStep(SearchMethod):
     learning_rate: float = 0.001
 
     def __post_init__(self) -> None:
-        _validate.store(self, learning_rate=_validate.positive(learning_rate=self.learning_rate))
+        validate.store(self, learning_rate=validate.positive(learning_rate=self.learning_rate))
 
     def fixed_steps(self, space: Space) -> int:
         return 1

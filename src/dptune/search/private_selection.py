@@ -8,7 +8,7 @@ return nothing but the winner may be learned from.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dptune import _validate
+from dptune import validate
 from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.sealing import Sealing, Subset
 from dptune.search.space import Setting
@@ -47,7 +47,7 @@ class PrivateSelection(RandomlyStopped):
     accounting: str = "tightest"
 
     def __post_init__(self) -> None:
-        _validate.one_of(ACCOUNTINGS, accounting=self.accounting)
+        validate.one_of(ACCOUNTINGS, accounting=self.accounting)
         super().__post_init__()
 
     @property
@@ -75,8 +75,8 @@ class SubsetSelection(PrivateSelection):
     final_rows: str = "rest"
 
     def __post_init__(self) -> None:
-        _validate.one_of(("rest", "all"), final_rows=self.final_rows)
-        _validate.store(self, share=_validate.strictly_between(0, 1, share=self.share))
+        validate.one_of(("rest", "all"), final_rows=self.final_rows)
+        validate.store(self, share=validate.strictly_between(0, 1, share=self.share))
         super().__post_init__()
 
     @property

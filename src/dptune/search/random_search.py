@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dptune import _validate
+from dptune import validate
 from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.space import Setting
 
@@ -17,7 +17,7 @@ class RandomSearch(SearchMethod):
     trials: int = 1
 
     def __post_init__(self) -> None:
-        _validate.store(self, trials=_validate.whole(1, at_most=10_000, trials=self.trials))
+        validate.store(self, trials=validate.whole(1, at_most=10_000, trials=self.trials))
 
     @property
     def finalists(self) -> int:

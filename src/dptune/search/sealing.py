@@ -10,7 +10,7 @@ number of steps, all take the same number of them.
 import math
 from dataclasses import dataclass
 
-from dptune import _validate, accounting
+from dptune import accounting, validate
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import (
@@ -58,8 +58,8 @@ class Sealing:
     published: bool = False
 
     def __post_init__(self) -> None:
-        _validate.one_of(STOPPING_DISTRIBUTIONS, distribution=self.distribution)
-        _validate.strictly_between(1, 1e9, expected_trials=self.expected_trials)
+        validate.one_of(STOPPING_DISTRIBUTIONS, distribution=self.distribution)
+        validate.strictly_between(1, 1e9, expected_trials=self.expected_trials)
         if self.density_ratio is not None and self.distribution == "poisson":
             raise InvalidInput(
                 "trials that learn from each other are accounted for with a geometric, logarithmic "

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune import _validate
+from dptune import validate
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 
@@ -39,14 +39,14 @@ class Space:
         low, high = _ends("learning_rate", self.learning_rate)
         rates = (_rate(low), _rate(high))
         low, high = _ends("steps", self.steps)
-        steps = (_validate.whole(1, steps=low), _validate.whole(1, steps=high))
+        steps = (validate.whole(1, steps=low), validate.whole(1, steps=high))
         for name, (least, most) in (("learning_rate", rates), ("steps", steps)):
             if least > most:
                 raise InvalidInput(
                     f"the range of {name} goes from {least:g} to {most:g}; give the lower end "
                     "first."
                 )
-        _validate.store(self, learning_rate=rates, steps=steps)
+        validate.store(self, learning_rate=rates, steps=steps)
 
     @property
     def total_step_size(self) -> tuple[float, float]:
@@ -112,7 +112,7 @@ def log_uniform(
 
 def _rate(end: object) -> float:
     """Far from 1, products of rates and steps would overflow or vanish."""
-    return _validate.strictly_between(0.99e-100, 1.01e100, learning_rate=end)
+    return validate.strictly_between(0.99e-100, 1.01e100, learning_rate=end)
 
 
 def _even(ends: tuple[float, float], count: int) -> list[float]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dptune import _validate
+from dptune import validate
 from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.law import displacement
 from dptune.search.space import Setting, Space
@@ -17,7 +17,7 @@ class UnitNoise(SearchMethod):
     noise: float = 1.0
 
     def __post_init__(self) -> None:
-        _validate.store(self, noise=_validate.positive(noise=self.noise))
+        validate.store(self, noise=validate.positive(noise=self.noise))
 
     def fixed_steps(self, space: Space) -> int:
         """The most: a total step size is given, and fewer steps seldom help."""
