@@ -25,7 +25,7 @@ from dptune import (
     gdp,
 )
 from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.privacy import Event, total
+from dptune.privacy import Event, Guarantee, total
 
 DELTA = 1e-5
 SAMPLED = SampledRun(steps=1000, noise_multiplier=1.0, sampling_rate=0.01)
@@ -315,7 +315,7 @@ def test_calibration_returns_the_side_that_satisfies_the_budget(
 # --- Statements -------------------------------------------------------------------------------
 
 
-def say(events: list[Event], **options: bool) -> accounting.Guarantee:
+def say(events: list[Event], **options: bool) -> Guarantee:
     return accounting.guarantee(
         events,
         DELTA,

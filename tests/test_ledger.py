@@ -11,7 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import ROWS, new_ledger
-from dptune import Budget, FullBatchRun, Ledger, RandomStopping, SampledRun, _screen, accounting
+from dptune import (
+    Budget,
+    FullBatchRun,
+    Ledger,
+    RandomStopping,
+    SampledRun,
+    _screen,
+    accounting,
+    gdp,
+)
 from dptune._store import open_store
 from dptune.errors import (
     BudgetExceeded,
@@ -568,6 +577,6 @@ def test_what_one_sampled_run_takes_follows_what_was_set_aside(ledger: Ledger) -
 
 def test_what_is_left_is_enough_for_a_run_of_that_epsilon(ledger: Ledger) -> None:
     left = ledger.state().remaining_epsilon
-    mu = accounting.gdp.mu_from_epsilon(left * (1 - 1e-9), 1e-5)
+    mu = gdp.mu_from_epsilon(left * (1 - 1e-9), 1e-5)
     pay(ledger, accounting.calibrate_full_batch(mu=mu, steps=100))
     assert ledger.state().remaining_epsilon < 1e-3

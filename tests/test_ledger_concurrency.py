@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROWS, new_ledger
-from dptune import Budget, FullBatchRun, Ledger, accounting
+from dptune import Budget, FullBatchRun, Ledger, accounting, gdp
 from dptune.errors import BudgetExceeded, InvalidInput, LedgerExists
 
 PROCESSES = 16
@@ -96,7 +96,7 @@ def run_together(work: "object", address: str) -> list[object]:
 
 def test_never_a_unit_more_than_the_budget_is_granted(address: str) -> None:
     price = accounting.price(EVENT).mu_squared
-    epsilon = accounting.gdp.epsilon_from_mu(math.sqrt(price * (FITS + 0.5)), 1e-5)
+    epsilon = gdp.epsilon_from_mu(math.sqrt(price * (FITS + 0.5)), 1e-5)
     ledger = new_ledger(address, Budget(epsilon, 1e-5))
     outcomes = run_together(pay_until_refused, address)
     granted = [receipt for outcome in outcomes for receipt in outcome]  # type: ignore[attr-defined]
@@ -125,7 +125,7 @@ def test_a_payment_is_started_by_one_process_only(address: str) -> None:
 def test_nobody_takes_what_an_exchange_frees(address: str) -> None:
     """The budget is full, so there would be something only between a payment and the next."""
     price = accounting.price(EVENT).mu_squared
-    epsilon = accounting.gdp.epsilon_from_mu(math.sqrt(price * (LEGS + 0.5)), 1e-5)
+    epsilon = gdp.epsilon_from_mu(math.sqrt(price * (LEGS + 0.5)), 1e-5)
     ledger = new_ledger(address, Budget(epsilon, 1e-5))
     for _ in range(LEGS):
         ledger.reserve(EVENT, purpose="leg", fingerprint=ROWS)

@@ -11,8 +11,8 @@ from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 from scipy.stats import norm
 
 from dptune import gdp
+from dptune.accounting.sampled import Step, trade_off
 from dptune.errors import UnpricedEvent
-from dptune.sampled import Step, trade_off
 
 DELTA = 1e-5
 

@@ -26,11 +26,11 @@ from dptune import (
     SubsetSearch,
     accounting,
     gdp,
-    sealed,
 )
+from dptune.accounting import sealed
+from dptune.accounting.sealed import GaussianTrial, RenyiCurve, TrialCount
 from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.privacy import Parallel, event_from_dict, event_to_dict, total
-from dptune.sealed import GaussianTrial, RenyiCurve, TrialCount
+from dptune.privacy import Guarantee, Parallel, event_from_dict, event_to_dict, total
 
 DELTA = 1e-5
 POISSON = math.inf
@@ -619,7 +619,7 @@ def test_learning_is_bounded_for_sampled_trials_too() -> None:
     """By the curve of one trial, and the formula once more."""
     event = RandomStopping(trial=SAMPLED, expected_trials=10, density_ratio=1.1)
     found = accounting.sealed_bound(event, DELTA)
-    orders = np.array(accounting._RDP_ORDERS)
+    orders = np.array(accounting.pricing._RDP_ORDERS)
     step = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0))
     values = np.array(rdp.RdpAccountant(list(orders)).compose(step, 1000).rdp)
     extra = 2 * np.min((1 - 1 / orders) * values + math.log(10) / orders)
@@ -809,7 +809,7 @@ def test_the_tighter_bound_decides_what_fits() -> None:
 
 
 def test_the_statement_names_the_bound_and_the_published_one() -> None:
-    def say(event: RandomStopping) -> accounting.Guarantee:
+    def say(event: RandomStopping) -> Guarantee:
         return accounting.guarantee(
             [event], DELTA, covers_search=True, covers_selection=True, releases=("a model",)
         )

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from dptune import accounting
 from dptune._course import Progress
 from dptune._outline import Outline
+from dptune.accounting.sealed import TrialCount
 from dptune.cli import Method, app
 from dptune.config import Config, Preparation
 from dptune.data import Data
@@ -43,7 +44,6 @@ from dptune.privacy import (
 from dptune.report.card import model_card
 from dptune.report.plots import search_picture
 from dptune.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
-from dptune.sealed import TrialCount
 from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.grid_search import GridSearch
 from dptune.search.hypo import Hypo

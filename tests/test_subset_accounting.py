@@ -25,11 +25,11 @@ from dptune import (
     SampledRun,
     accounting,
     gdp,
-    subset,
 )
+from dptune.accounting import subset
+from dptune.accounting.sealed import GaussianSearch, RenyiCurve, TrialCount
 from dptune.errors import BudgetExceeded, InvalidInput, UnpricedEvent
-from dptune.privacy import Event, SubsetSearch, event_from_dict, event_to_dict
-from dptune.sealed import GaussianSearch, RenyiCurve, TrialCount
+from dptune.privacy import Event, Guarantee, SubsetSearch, event_from_dict, event_to_dict
 from test_sealed import Adversary, cells_of
 
 DELTA = 1e-5
@@ -662,7 +662,7 @@ def test_a_subset_search_alone_counts_by_its_own_bound(tmp_path: Path) -> None:
 
 
 def test_the_statement_says_what_must_stay_secret() -> None:
-    def say(*events: Event) -> accounting.Guarantee:
+    def say(*events: Event) -> Guarantee:
         return accounting.guarantee(
             events, DELTA, covers_search=True, covers_selection=True, releases=("a model",)
         )

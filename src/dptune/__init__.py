@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dptune.accounting.split import Sweep as Sweep
+    from dptune.accounting.split import split_budget as split_budget
     from dptune.config import Preparation as Preparation
     from dptune.data import Data as Data
     from dptune.datasets import load_data as load_data
@@ -58,8 +60,6 @@ if TYPE_CHECKING:
     from dptune.search.random_search import RandomSearch as RandomSearch
     from dptune.search.space import Space as Space
     from dptune.search.unit_noise import UnitNoise as UnitNoise
-    from dptune.split import Sweep as Sweep
-    from dptune.split import split_budget as split_budget
     from dptune.study import StudyResult as StudyResult
     from dptune.study import resume as resume
     from dptune.study import tune as tune
@@ -107,7 +107,7 @@ _HOMES = {
     "search.random_search": ("RandomSearch",),
     "search.space": ("Space",),
     "search.unit_noise": ("UnitNoise",),
-    "split": ("Sweep", "split_budget"),
+    "accounting.split": ("Sweep", "split_budget"),
     "study": ("StudyResult", "resume", "tune"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

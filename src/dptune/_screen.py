@@ -12,6 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from dptune.accounting.split import BudgetSplit, Slot
 from dptune.privacy import (
     Budget,
     Composition,
@@ -26,7 +27,6 @@ from dptune.privacy import (
     SubsetSearch,
 )
 from dptune.rounding import allowance, cost
-from dptune.split import BudgetSplit, Slot
 
 if TYPE_CHECKING:
     from dptune.ledger import State

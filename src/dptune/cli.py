@@ -21,10 +21,10 @@ import typer
 
 import dptune
 from dptune import _screen, accounting
+from dptune.accounting.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
 from dptune.errors import DptuneError, InvalidInput, LedgerCorrupt
 from dptune.fingerprint import fingerprint_file
 from dptune.privacy import Budget, FullBatchRun, Price, Receipt, SampledRun
-from dptune.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
 
 if TYPE_CHECKING:
     from dptune.ledger import Ledger

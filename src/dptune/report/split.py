@@ -2,8 +2,8 @@
 
 from dptune import accounting
 from dptune._outline import Outline
+from dptune.accounting.split import Slot
 from dptune.privacy import Event, Price
-from dptune.split import Slot
 
 
 def slots(planned: Outline) -> tuple[Slot, ...]:

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from dptune import accounting, validate
+from dptune.accounting.sealed import TrialCount
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import (
@@ -25,7 +26,6 @@ from dptune.privacy import (
     SubsetSearch,
 )
 from dptune.score import HeldOutScore, Score
-from dptune.sealed import TrialCount
 
 Run = FullBatchRun | SampledRun
 

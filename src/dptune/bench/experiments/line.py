@@ -4,6 +4,7 @@ searched, and how r becomes a learning rate and steps."""
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dptune.accounting.split import Sweep, split_budget
 from dptune.bench import paper
 from dptune.bench.charts import Dots, Picture, Plot, Series
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
@@ -15,7 +16,6 @@ from dptune.search.base import SearchMethod
 from dptune.search.paper_line import PaperLine
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
-from dptune.split import Sweep, split_budget
 
 _BUDGET = Budget(1.0, DELTA)
 _TRIALS = 3

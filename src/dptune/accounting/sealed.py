@@ -34,7 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
-from dptune import gdp, sampled, validate
+from dptune import gdp, validate
+from dptune.accounting import sampled
 from dptune.errors import InvalidInput
 
 Array = NDArray[np.float64]

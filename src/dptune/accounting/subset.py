@@ -44,7 +44,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp, ndtr
 
 from dptune import gdp, validate
-from dptune.sampled import TradeOff
+from dptune.accounting.sampled import TradeOff
 
 Array = NDArray[np.float64]
 

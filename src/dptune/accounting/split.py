@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dptune import accounting, gdp, validate
+from dptune import gdp, validate
+from dptune.accounting import pricing
 from dptune.errors import BudgetExceeded
 from dptune.privacy import Budget, Guarantee, NoisyCount, Price, total
 from dptune.rounding import cost
@@ -78,7 +79,7 @@ class BudgetSplit:
 
     def guarantee(self) -> Guarantee:
         """What a study that follows this plan may promise."""
-        one_step = [accounting.calibrate_full_batch(mu=slot.mu, steps=1) for slot in self.slots]
+        one_step = [pricing.calibrate_full_batch(mu=slot.mu, steps=1) for slot in self.slots]
         releases, public = ["the final model"], ["the number of rows"]
         caveats = [
             "a plan: true of a study that is run exactly like this",
@@ -93,7 +94,7 @@ class BudgetSplit:
             releases.append("their noisy scores")
         elif self.score == "public":
             public.append("the rows that score the trials")
-        promise = accounting.guarantee(
+        promise = pricing.guarantee(
             one_step,
             self.budget.delta,
             spent=self.spent,
@@ -143,8 +144,8 @@ def split_budget(
         slots.append(Slot(f"sweep {number}", sweep.trials, sweep.epsilon, mu * mu))
     compared = [number for number, sweep in enumerate(sweeps, start=1) if sweep.trials > 1]
     for number, counts in zip(compared, scores, strict=False):
-        paid = accounting.price(counts)
-        epsilon = accounting.epsilon(paid, budget.delta)
+        paid = pricing.price(counts)
+        epsilon = pricing.epsilon(paid, budget.delta)
         slots.append(Slot(f"scores of sweep {number}", 1, epsilon, paid.mu_squared))
     search = _together(slots)
     left = everything - search.mu_squared
@@ -155,7 +156,7 @@ def split_budget(
             return split
         left = math.nextafter(left, 0.0)  # the sum may not exceed the budget by a rounding either
     raise BudgetExceeded(
-        f"the search alone costs epsilon {cost(accounting.epsilon(search, budget.delta))} of "
+        f"the search alone costs epsilon {cost(pricing.epsilon(search, budget.delta))} of "
         f"{budget.epsilon:g} at delta {budget.delta:g} and leaves nothing for the final run; use "
         "fewer or cheaper trials, or a larger budget."
     )
@@ -170,7 +171,7 @@ def _scores(sweeps: Sequence[Sweep], mu_squared: float) -> tuple[NoisyCount, ...
     ]
     if not at_unit_noise:
         return ()
-    noise = math.sqrt(total(map(accounting.price, at_unit_noise)).mu_squared / mu_squared)
+    noise = math.sqrt(total(map(pricing.price, at_unit_noise)).mu_squared / mu_squared)
     return tuple(replace(score, noise=noise) for score in at_unit_noise)
 
 

@@ -9,7 +9,7 @@ Such prices add, also when later events are chosen from earlier outputs, as long
 fixed before its event ran (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023). Where nothing
 at all was chosen from outputs, `direct_epsilon` composes privacy loss distributions, which is
 tighter for sampled runs. Renyi DP is here for comparison, and for sealed searches where it is
-tighter than our own bounds (`dptune.sealed`, `dptune.subset`), or the only one.
+tighter than our own bounds (`sealed`, `subset`), or the only one.
 
 >>> round(price(FullBatchRun(steps=100, noise_multiplier=37.3063)).mu, 6)
 0.268051
@@ -26,7 +26,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfinv, expit, ndtr, ndtri
 
-from dptune import gdp, rounding, sampled, sealed, subset, validate
+from dptune import gdp, rounding, validate
+from dptune.accounting import sampled, sealed, subset
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Budget,
