@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from conftest import ROWS, new_ledger
-from dptune import Budget, FullBatchRun, Ledger, SampledRun, _chain, accounting
+from dptune import Budget, FullBatchRun, Ledger, SampledRun, accounting
 from dptune.errors import BudgetExceeded
+from dptune.ledger import chain
 
 Array = NDArray[np.float64]
 Profile = Callable[[Array], Array]  # delta at every epsilon, negative ones included
@@ -178,8 +179,8 @@ def test_a_ledger_from_before_states_what_its_rule_allowed(tmp_path: Path) -> No
 
 def _forget_the_slack(ledger: Ledger) -> None:
     """Write the chain again as a ledger without the entry would have it."""
-    with ledger._store.writing(_chain.entries) as connection:
-        rows = connection.execute(sa.select(_chain.entries).order_by(_chain.entries.c.number))
+    with ledger._store.writing(chain.entries) as connection:
+        rows = connection.execute(sa.select(chain.entries).order_by(chain.entries.c.number))
         last, written = None, []
         for row in rows.all():
             values = {k: v for k, v in row._asdict().items() if k not in ("previous", "hash")}
@@ -188,12 +189,12 @@ def _forget_the_slack(ledger: Ledger) -> None:
                 del opened["slack"]
                 opened["format"] = 1
                 values["event"] = json.dumps(opened)
-            last = _chain.chained(last, **values)
+            last = chain.chained(last, **values)
             written.append(last)
         assert last is not None
-        connection.execute(sa.delete(_chain.entries))
-        connection.execute(sa.insert(_chain.entries), written)
-        connection.execute(sa.update(_chain.head), _chain.end(last))
+        connection.execute(sa.delete(chain.entries))
+        connection.execute(sa.insert(chain.entries), written)
+        connection.execute(sa.update(chain.head), chain.end(last))
 
 
 def test_a_budget_lowered_to_what_was_spent_is_no_promise(tmp_path: Path) -> None:
@@ -207,5 +208,5 @@ def test_a_budget_lowered_to_what_was_spent_is_no_promise(tmp_path: Path) -> Non
 def test_older_versions_do_not_open_a_ledger_whose_rule_they_do_not_know(ledger: Ledger) -> None:
     """They knew format 1 alone."""
     with ledger._store.reading() as connection:
-        (first,) = connection.execute(sa.select(_chain.entries.c.event).limit(1)).one()
+        (first,) = connection.execute(sa.select(chain.entries.c.event).limit(1)).one()
     assert json.loads(first)["format"] == 2

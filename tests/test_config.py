@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dptune._store import are_one, open_store
 from dptune.artifacts import RunFolder
 from dptune.config import SCORES, Config, Preparation, build, parse, score_from, seal, search_from
 from dptune.errors import FolderProblem, InvalidInput
+from dptune.ledger.store import are_one, open_store
 from dptune.privacy import Budget
 from dptune.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore
 from dptune.search.linear_scaling import LinearScaling

@@ -21,7 +21,6 @@ from dptune import (
     accounting,
     gdp,
 )
-from dptune._store import open_store
 from dptune.errors import (
     BudgetExceeded,
     InvalidInput,
@@ -32,6 +31,7 @@ from dptune.errors import (
     UnpricedEvent,
     WrongDataset,
 )
+from dptune.ledger.store import open_store
 
 SMALL = FullBatchRun(steps=100, noise_multiplier=200.0)
 SAME_PRICE = FullBatchRun(steps=25, noise_multiplier=100.0)

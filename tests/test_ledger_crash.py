@@ -113,7 +113,7 @@ def test_whoever_resumes_never_touches_rows_twice_for_one_payment(tmp_path: Path
 
 def die_at_line(number: int) -> None:
     """Kill this process at the `number`-th line of ledger code that it is about to run."""
-    files = {"ledger.py", "_chain.py", "_store.py"}
+    files = {"ledger.py", "chain.py", "store.py"}
     lines = 0
 
     def trace(frame: FrameType, event: str, _: object) -> object:
@@ -207,8 +207,8 @@ def test_drafts_of_ledgers_that_earlier_versions_left_are_removed(tmp_path: Path
 def test_a_process_that_stops_inside_a_transaction_does_not_block_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dptune import _store
     from dptune.errors import LedgerLocked
+    from dptune.ledger import store
 
     address = str(tmp_path / "ledger.db")
     ledger = new_ledger(address, Budget(8.0, 1e-5))
@@ -221,7 +221,7 @@ def test_a_process_that_stops_inside_a_transaction_does_not_block_for_ever(
 
     pid = fork(hold)
     assert select.select([reading], [], [], 20)[0]
-    monkeypatch.setattr(_store, "LOCK_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(store, "LOCK_TIMEOUT_SECONDS", 0.2)
     try:
         with pytest.raises(LedgerLocked, match="nothing was written"):
             ledger.reserve(TINY, purpose="trial", fingerprint=ROWS)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROWS
-from dptune import FullBatchRun, Ledger, _store
-from dptune._queue import queue_of, turn
+from dptune import FullBatchRun, Ledger
+from dptune.ledger import store
+from dptune.ledger.queue import queue_of, turn
 
 EVENT = FullBatchRun(steps=1, noise_multiplier=1000.0)
 WRITERS, EACH = 12, 4
@@ -86,7 +87,7 @@ def test_whoever_dies_in_the_queue_does_not_hold_it_up(ledger: Ledger) -> None:
 def test_whoever_sleeps_in_the_queue_is_passed_after_a_while(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_store, "LOCK_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(store, "LOCK_TIMEOUT_SECONDS", 0.05)
     with turn(Path(ledger.address), LONG):  # holds a place, not the ledger
         pay(ledger.address, "trial", 1)
     assert len(ledger.state().payments) == 1
@@ -103,7 +104,7 @@ def test_without_a_queue_the_ledger_is_written_all_the_same(
     if problem == "a file in its place":
         queue_of(Path(ledger.address)).touch()
     if problem == "another's folder":
-        monkeypatch.setattr("dptune._queue._user", lambda: os.getuid() + 1)
+        monkeypatch.setattr("dptune.ledger.queue._user", lambda: os.getuid() + 1)
         queue_of(Path(ledger.address)).mkdir()
     pay(ledger.address, "trial", 1)
     assert len(ledger.state().payments) == 1
@@ -119,10 +120,10 @@ def test_all_names_of_a_file_have_one_queue(ledger: Ledger, tmp_path: Path) -> N
 def test_a_writer_that_does_not_queue_is_kept_apart_by_sqlite(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_store, "LOCK_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(store, "LOCK_TIMEOUT_SECONDS", 0.05)
     other = sqlite3.connect(ledger.address, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(_store.LedgerLocked, match="nothing was written"):
+    with pytest.raises(store.LedgerLocked, match="nothing was written"):
         pay(ledger.address, "trial", 1)
     other.close()
     pay(ledger.address, "trial", 1)

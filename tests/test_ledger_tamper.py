@@ -11,9 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from conftest import ROWS
-from dptune import Budget, FullBatchRun, Ledger, _chain
-from dptune._chain import State
+from dptune import Budget, FullBatchRun, Ledger
 from dptune.errors import LedgerCorrupt, LedgerUnavailable
+from dptune.ledger import chain
+from dptune.ledger.chain import State
 
 EVENT = FullBatchRun(steps=100, noise_multiplier=400.0)
 
@@ -121,10 +122,10 @@ def test_a_chain_that_tells_no_possible_story_is_refused(
 ) -> None:
     ledger = Ledger.open(str(written))
     ledger.start(ledger.receipt(4))
-    with ledger._store.writing(_chain.entries) as connection:
-        past = _chain.replay(connection, ledger.address)
+    with ledger._store.writing(chain.entries) as connection:
+        past = chain.replay(connection, ledger.address)
         last = past.last
-        paid = sa.select(_chain.entries).where(_chain.entries.c.payment == 3)
+        paid = sa.select(chain.entries).where(chain.entries.c.payment == 3)
         (old,) = (row._asdict() for row in connection.execute(paid))
         columns = ("event", "mu_squared", "slack", "fingerprint")
         for entry in forged:
@@ -132,9 +133,9 @@ def test_a_chain_that_tells_no_possible_story_is_refused(
             if entry["kind"] == "reserve":
                 same = {name: old[name] for name in columns}
                 values = {"payment": past.next_payment, **same, **values}
-            last = _chain.chained(last, **values)
-            connection.execute(sa.insert(_chain.entries), last)
-        connection.execute(sa.update(_chain.head), _chain.end(last))
+            last = chain.chained(last, **values)
+            connection.execute(sa.insert(chain.entries), last)
+        connection.execute(sa.update(chain.head), chain.end(last))
     with pytest.raises(LedgerCorrupt, match=problem):
         Ledger.open(str(written))
 
@@ -167,7 +168,7 @@ def test_a_server_s_view_that_does_not_tell_what_the_entries_say_is_refused(
         ledger.reserve(EVENT, purpose=purpose, fingerprint=ROWS)
     columns = "payment, time, purpose, event, mu_squared, slack, fingerprint, previous, hash"
     Ledger.open(postgres_address)
-    with ledger._store.writing(_chain.entries) as connection:
+    with ledger._store.writing(chain.entries) as connection:
         connection.execute(sa.text("ALTER VIEW payments RENAME TO truth"))
         connection.execute(sa.text(lie.format(columns=columns)))
     with pytest.raises(LedgerCorrupt, match="its view payments is not the one it was made with"):

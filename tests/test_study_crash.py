@@ -21,12 +21,12 @@ from typing import Any
 import pytest
 import torch
 
-from dptune import ledger as ledger_module
 from dptune._course import Progress
 from dptune._payments import Payments
 from dptune.artifacts import RunFolder
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerUnavailable
 from dptune.ledger import Ledger
+from dptune.ledger import ledger as ledger_module
 from dptune.predictor import load
 from dptune.privacy import Budget, FullBatchRun
 from dptune.search.paper_line import PaperLine

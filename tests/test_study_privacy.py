@@ -20,7 +20,6 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dptune import _measure, accounting
-from dptune import ledger as ledger_module
 from dptune._course import Progress
 from dptune._payments import Payments
 from dptune._statement import state
@@ -29,6 +28,7 @@ from dptune.config import SCORES, Config, Preparation, parse, seal
 from dptune.data import Data
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
 from dptune.ledger import Ledger
+from dptune.ledger import ledger as ledger_module
 from dptune.preprocess import Preprocessing
 from dptune.privacy import Budget, FullBatchRun, Price, PrivateMean, total
 from dptune.report.plots import search_picture

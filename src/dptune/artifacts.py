@@ -29,8 +29,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from dptune._lock import FileLock
 from dptune.errors import FolderProblem, InvalidInput
+from dptune.ledger.lock import FileLock
 from dptune.privacy import Guarantee
 from dptune.trial import Trial
 

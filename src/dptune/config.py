@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import tomli_w
 
 from dptune import validate
-from dptune._store import is_file, without_secrets
 from dptune.errors import InvalidInput
+from dptune.ledger.store import is_file, without_secrets
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
 from dptune.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore

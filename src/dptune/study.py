@@ -22,7 +22,6 @@ from dptune._course import Course, Progress, Watch, read_census
 from dptune._outline import Outline, is_final
 from dptune._payments import Payments
 from dptune._statement import hopelessness, state
-from dptune._store import are_one
 from dptune.artifacts import RunFolder
 from dptune.config import Config, Preparation, build, parse, score_from, seal, search_from
 from dptune.data import Data
@@ -32,6 +31,7 @@ from dptune.engines.rows import MemoryRows, find_device, find_precision
 from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput, LedgerExists
 from dptune.executors import Executor, SerialExecutor
 from dptune.ledger import Ledger
+from dptune.ledger.store import are_one
 from dptune.predictor import TrainedModel
 from dptune.privacy import Budget, Event, Guarantee, Price, total
 from dptune.rounding import allowance, cost

@@ -6,9 +6,9 @@ from typing import Any
 
 from dptune._course import read_census
 from dptune._outline import Outline
-from dptune._store import open_store
 from dptune.artifacts import RunFolder
 from dptune.errors import DptuneError, FolderProblem
+from dptune.ledger.store import open_store
 from dptune.predictor import TrainedModel, load
 from dptune.search.base import Situation
 from dptune.study import read_config

@@ -24,13 +24,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dptune import _chain, accounting, gdp, validate
-from dptune._chain import BudgetChange as BudgetChange
-from dptune._chain import Payment as Payment
-from dptune._chain import State as State
-from dptune._chain import Version as Version
-from dptune._store import Store, open_store
+from dptune import accounting, gdp, validate
 from dptune.errors import BudgetExceeded, InvalidInput, WrongDataset
+from dptune.ledger import chain
+from dptune.ledger.chain import Payment, State
+from dptune.ledger.store import Store, open_store
 from dptune.privacy import Budget, Event, Price, Receipt, event_to_dict, total
 from dptune.rounding import allowance, cost
 
@@ -62,9 +60,9 @@ class Ledger:
         slack = accounting.slack_set_aside(budget.delta) if slack is None else slack
         slack = validate.non_negative(slack=slack, at_most=0.5 * budget.delta)
         key = secrets.token_hex(32)
-        opened = {"kind": "ledger-opened", "format": _chain.FORMAT, "key": key, "slack": slack}
+        opened = {"kind": "ledger-opened", "format": chain.FORMAT, "key": key, "slack": slack}
         written = [
-            _chain.chained(
+            chain.chained(
                 None,
                 kind="open",
                 event=json.dumps(opened),
@@ -75,15 +73,15 @@ class Ledger:
         ]
         if fingerprint is not None:
             validate.text(fingerprint=fingerprint)
-            keyed = _chain.Replay(key=bytes.fromhex(key)).keyed(fingerprint)
+            keyed = chain.Replay(key=bytes.fromhex(key)).keyed(fingerprint)
             first_version = {"fingerprint": keyed, "text": "first version"}
-            written.append(_chain.chained(written[0], kind="declare", **first_version))
+            written.append(chain.chained(written[0], kind="declare", **first_version))
         ledger = cls(open_store(address))
         with ledger._store.creation() as connection:
-            _chain.metadata.create_all(connection, checkfirst=False)
-            connection.execute(sa.text(_chain.PAYMENTS_VIEW))
-            connection.execute(sa.insert(_chain.entries), written)
-            connection.execute(sa.insert(_chain.head), _chain.end(written[-1]))
+            chain.metadata.create_all(connection, checkfirst=False)
+            connection.execute(sa.text(chain.PAYMENTS_VIEW))
+            connection.execute(sa.insert(chain.entries), written)
+            connection.execute(sa.insert(chain.head), chain.end(written[-1]))
         return ledger
 
     @classmethod
@@ -92,8 +90,8 @@ class Ledger:
         ledger = cls(open_store(address))
         ledger._store.check()
         with ledger._store.reading() as connection:
-            past = _chain.replay(connection, ledger.address)
-            _chain.verify_view(connection, past.state(), ledger.address)
+            past = chain.replay(connection, ledger.address)
+            chain.verify_view(connection, past.state(), ledger.address)
         return ledger
 
     @property
@@ -104,7 +102,7 @@ class Ledger:
     def state(self) -> State:
         """Everything the ledger says, verified now."""
         with self._store.reading() as connection:
-            return _chain.replay(connection, self.address).state()
+            return chain.replay(connection, self.address).state()
 
     def spent(self) -> Price:
         """Everything reserved, started or committed so far."""
@@ -127,7 +125,7 @@ class Ledger:
     def must_be_for(self, payment: int, fingerprint: str) -> None:
         """Refuse rows other than those that `payment` was made for."""
         with self._store.reading() as connection:
-            past = _chain.replay(connection, self.address)
+            past = chain.replay(connection, self.address)
         if past.paid_for.get(payment) != past.keyed(fingerprint):
             raise WrongDataset(
                 f"these rows are not those that payment {payment} of {self.address} was made for; "
@@ -138,7 +136,7 @@ class Ledger:
     def must_know(self, fingerprint: str) -> None:
         """Refuse rows that are not a declared version of the data set."""
         with self._store.reading() as connection:
-            past = _chain.replay(connection, self.address)
+            past = chain.replay(connection, self.address)
         if past.keyed(fingerprint) not in past.fingerprints:
             raise WrongDataset(_wrong_dataset(past.state(), self.address))
 
@@ -260,7 +258,7 @@ class Ledger:
         price = accounting.price(event, slack=slack)  # may take a second: not while others wait
         with self._writing() as (past, append):
             old = self._payment(past, receipt, to="exchange")
-            if not _chain.no_dearer(price, old.price):
+            if not chain.no_dearer(price, old.price):
                 raise InvalidInput(
                     f"payment {old.number} can be exchanged for what costs no more than mu squared "
                     f"{old.price.mu_squared!r} and slack {old.price.slack!r}; this event costs "
@@ -296,7 +294,7 @@ class Ledger:
                 )
             append(kind="budget", epsilon=budget.epsilon, delta=budget.delta, text=reason)
 
-    def _payment(self, past: _chain.Replay, receipt: Receipt, *, to: str) -> Payment:
+    def _payment(self, past: chain.Replay, receipt: Receipt, *, to: str) -> Payment:
         """The payment behind a receipt, if an entry of kind `to` may follow."""
         payment = past.payments.get(receipt.payment)
         if payment is None or payment.entry != receipt.entry:
@@ -304,7 +302,7 @@ class Ledger:
                 f"payment {receipt.payment} of this receipt is not in {self.address}; it was "
                 "paid from another ledger."
             )
-        allowed, _ = _chain.MOVES[to]
+        allowed, _ = chain.MOVES[to]
         if payment.state not in allowed:
             raise InvalidInput(_cannot_move(payment, to, allowed))
         if to in ("void", "exchange") and past.must_stay(payment):
@@ -315,16 +313,16 @@ class Ledger:
         return payment
 
     @contextmanager
-    def _writing(self) -> Iterator[tuple[_chain.Replay, "_Append"]]:
+    def _writing(self) -> Iterator[tuple[chain.Replay, "_Append"]]:
         """The verified past and a way to add entries to it, in one exclusive transaction."""
-        with self._store.writing(_chain.entries) as connection:
-            past = _chain.replay(connection, self.address)
+        with self._store.writing(chain.entries) as connection:
+            past = chain.replay(connection, self.address)
 
             def append(**values: Any) -> dict[str, Any]:
-                entry = _chain.chained(past.last, **values)
+                entry = chain.chained(past.last, **values)
                 past.take(entry)  # what could not be read back is never written
-                connection.execute(sa.insert(_chain.entries), entry)
-                connection.execute(sa.update(_chain.head), _chain.end(entry))
+                connection.execute(sa.insert(chain.entries), entry)
+                connection.execute(sa.update(chain.head), chain.end(entry))
                 return entry
 
             yield past, append
@@ -357,7 +355,7 @@ def _check_schedule(state: State, events: Sequence[Event], price: Price) -> None
 
 
 def _reserve(
-    past: _chain.Replay, append: _Append, event: Event, price: Price, **values: str
+    past: chain.Replay, append: _Append, event: Event, price: Price, **values: str
 ) -> Receipt:
     entry = append(
         kind="reserve",
@@ -381,7 +379,7 @@ def _cannot_move(payment: Payment, to: str, allowed: tuple[str, ...]) -> str:
             f"payment {payment.number} is started already: it may have read rows, so it counts "
             f"and cannot be {never[to]}."
         )
-    _, state = _chain.MOVES[to]
+    _, state = chain.MOVES[to]
     return (
         f"payment {payment.number} is {payment.state} already; only one that is "
         f"{' or '.join(allowed)} can be {state}."

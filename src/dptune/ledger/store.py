@@ -18,7 +18,6 @@ from urllib.parse import parse_qsl, quote, unquote
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from dptune._queue import turn
 from dptune.errors import (
     DptuneError,
     InvalidInput,
@@ -29,6 +28,7 @@ from dptune.errors import (
     LedgerUnavailable,
     MissingExtra,
 )
+from dptune.ledger.queue import turn
 
 LOCK_TIMEOUT_SECONDS = 60
 
