@@ -18,7 +18,7 @@ import pytest
 
 import dptune
 from dptune import cli, config
-from dptune.datasets import load_data
+from dptune.data.sources import load_data
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dptune.data.rows import Chunk, MemoryRows
 from dptune.engines import clipping
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import Chunk, MemoryRows
 from dptune.plan import TrainPlan
 
 pytestmark = pytest.mark.usefixtures("one_thread")

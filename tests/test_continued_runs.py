@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from dptune.data.rows import Chunk, MemoryRows
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import Chunk, MemoryRows
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptune import _copies
-from dptune._copies import has_copies
-from dptune.data import Data
+from dptune.data import Data, copies
+from dptune.data.copies import has_copies
 from dptune.errors import InvalidInput
 
 # Fixed draws: what is found depends on nothing but the key, and so by luck below 1e-12.
@@ -97,19 +96,19 @@ def test_what_is_called_luck_is_no_rarer_than_it_says(
         for _ in range(100):
             tables = [(kinds * draw(draws.random(size))).astype(int) for size in sizes]
             private, other = (np.bincount(table, minlength=kinds) for table in tables)
-            found += [_copies._luck(other > 0, private), _copies._luck(private == 1, other)]
+            found += [copies._luck(other > 0, private), copies._luck(private == 1, other)]
     # 600 draws: six below 0.01 on average.
-    assert sum(luck < 0.01 for luck in found) < 20 and min(found) > _copies.LUCK
+    assert sum(luck < 0.01 for luck in found) < 20 and min(found) > copies.LUCK
 
 
 def test_copies_are_found_whatever_is_hashed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_copies, "_AT_ONCE", 10)
+    monkeypatch.setattr(copies, "_AT_ONCE", 10)
     assert has_copies(PRIVATE, PRIVATE[500:530]) and not has_copies(PRIVATE, OTHER)
 
 
 def test_rows_that_differ_in_one_bit_are_different() -> None:
     signs = np.array([[1 - 2 * (row >> bit & 1) for bit in range(16)] for row in range(1 << 16)])
-    assert len(np.unique(_copies.row_hashes(signs, b"any key"))) == 1 << 16
+    assert len(np.unique(copies.row_hashes(signs, b"any key"))) == 1 << 16
 
 
 def test_trials_are_not_compared_on_some_of_the_test_rows() -> None:

@@ -17,12 +17,12 @@ import sklearn.datasets
 import torch
 
 from dptune.data import Data
+from dptune.data.fingerprint import fingerprint_arrays
+from dptune.data.preprocess import Preprocessing
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
-from dptune.fingerprint import fingerprint_arrays
 from dptune.plan import TrainPlan
-from dptune.preprocess import Preprocessing
 from dptune.privacy import FullBatchRun, Price, Receipt
 
 pytestmark = pytest.mark.usefixtures("one_thread")

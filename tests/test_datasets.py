@@ -15,13 +15,13 @@ import pytest
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from dptune._readers import reading
 from dptune.data import Data
-from dptune.datasets import fingerprint_folder, load_data, read_features
-from dptune.engines.rows import MemoryRows
+from dptune.data.fingerprint import fingerprint_arrays, fingerprint_file
+from dptune.data.preprocess import Preprocessing
+from dptune.data.readers import reading
+from dptune.data.rows import MemoryRows
+from dptune.data.sources import fingerprint_folder, load_data, read_features
 from dptune.errors import InvalidInput, MissingExtra
-from dptune.fingerprint import fingerprint_arrays, fingerprint_file
-from dptune.preprocess import Preprocessing
 from dptune.privacy import FullBatchRun, Price, Receipt
 
 PAID = Receipt(1, "data", FullBatchRun(steps=1, noise_multiplier=1.0), Price(1.0), "ab")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import MemoryRows
 from dptune.errors import InvalidInput
 from dptune.executors import ProcessExecutor, SerialExecutor
 from dptune.ledger import Ledger

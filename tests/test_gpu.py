@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from dptune.data.rows import Chunk, DiskRows, MemoryRows, norms_rounded_up, write_chunks
 from dptune.engines import clipping, fused, fused_sums, sums
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import Chunk, DiskRows, MemoryRows, norms_rounded_up, write_chunks
 from dptune.plan import TrainPlan
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")

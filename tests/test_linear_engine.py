@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from dptune import gdp
+from dptune.data.rows import PRECISIONS, Chunk, MemoryRows
 from dptune.engines import sums
 from dptune.engines.base import Evaluation
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import PRECISIONS, Chunk, MemoryRows
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 

@@ -16,7 +16,7 @@ from safetensors import safe_open
 import dptune
 from dptune import cli
 from dptune.data import Data
-from dptune.datasets import load_data
+from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from dptune.estimator import DPLinearClassifier
 from dptune.predictor import TrainedModel

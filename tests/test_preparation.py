@@ -9,8 +9,8 @@ import pytest
 
 from dptune import Budget, Data, Ledger, Preparation, load, model_card, resume, tune
 from dptune.config import build, parse
+from dptune.data.preprocess import from_ranges
 from dptune.errors import InvalidInput
-from dptune.preprocess import from_ranges
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,8 +12,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from dptune.data.preprocess import Preprocessing, private_mean, standardization
 from dptune.errors import InvalidInput
-from dptune.preprocess import Preprocessing, private_mean, standardization
 
 # Zeros, denormals and the largest numbers among them.
 TABLES = arrays(

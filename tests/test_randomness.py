@@ -9,9 +9,9 @@ import pytest
 import torch
 from scipy import stats
 
+from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness, Stream
-from dptune.engines.rows import MemoryRows
 from dptune.plan import TrainPlan
 
 CPU = torch.device("cpu")

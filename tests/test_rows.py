@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dptune.data.rows import DiskRows, MemoryRows, Rows, write_chunks
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import DiskRows, MemoryRows, Rows, write_chunks
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 

@@ -26,9 +26,9 @@ from dptune.accounting.sealed import TrialCount
 from dptune.cli import Method, app
 from dptune.config import Config, Preparation
 from dptune.data import Data
+from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import MemoryRows
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.plan import TrainPlan

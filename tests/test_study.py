@@ -17,6 +17,7 @@ from dptune._course import Progress
 from dptune.cli import Method
 from dptune.config import SCORES, Preparation
 from dptune.data import Data
+from dptune.data.preprocess import Preprocessing
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import (
     BudgetExceeded,
@@ -29,7 +30,6 @@ from dptune.errors import (
 from dptune.ledger import Ledger
 from dptune.plan import TrainPlan
 from dptune.predictor import load
-from dptune.preprocess import Preprocessing
 from dptune.privacy import Budget, FullBatchRun, NoisyCount, Parallel, PrivateMean, SampledRun
 from dptune.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore
 from dptune.search.methods import METHODS

@@ -26,10 +26,10 @@ from dptune._statement import state
 from dptune.cli import Method
 from dptune.config import SCORES, Config, Preparation, parse, seal
 from dptune.data import Data
+from dptune.data.preprocess import Preprocessing
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
 from dptune.ledger import Ledger
 from dptune.ledger import ledger as ledger_module
-from dptune.preprocess import Preprocessing
 from dptune.privacy import Budget, FullBatchRun, Price, PrivateMean, total
 from dptune.report.plots import search_picture
 from dptune.score import UnpaidScore

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from dptune.data.rows import PRECISIONS, Chunk, DiskRows, MemoryRows, Rows, write_chunks
 from dptune.engines import sums
 from dptune.engines.linear import LinearEngine, LinearModel, Release
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import PRECISIONS, Chunk, DiskRows, MemoryRows, Rows, write_chunks
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 

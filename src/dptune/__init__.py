@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from dptune.accounting.split import split_budget as split_budget
     from dptune.config import Preparation as Preparation
     from dptune.data import Data as Data
-    from dptune.datasets import load_data as load_data
+    from dptune.data.fingerprint import fingerprint_arrays as fingerprint_arrays
+    from dptune.data.fingerprint import fingerprint_file as fingerprint_file
+    from dptune.data.preprocess import Preprocessing as Preprocessing
+    from dptune.data.rows import DiskRows as DiskRows
+    from dptune.data.rows import MemoryRows as MemoryRows
+    from dptune.data.rows import write_chunks as write_chunks
+    from dptune.data.sources import load_data as load_data
     from dptune.engines.linear import LinearEngine as LinearEngine
     from dptune.engines.linear import LinearModel as LinearModel
     from dptune.engines.randomness import Randomness as Randomness
-    from dptune.engines.rows import DiskRows as DiskRows
-    from dptune.engines.rows import MemoryRows as MemoryRows
-    from dptune.engines.rows import write_chunks as write_chunks
     from dptune.errors import BudgetExceeded as BudgetExceeded
     from dptune.errors import DptuneError as DptuneError
     from dptune.estimator import DPLinearClassifier as DPLinearClassifier
     from dptune.executors import ProcessExecutor as ProcessExecutor
     from dptune.executors import SerialExecutor as SerialExecutor
-    from dptune.fingerprint import fingerprint_arrays as fingerprint_arrays
-    from dptune.fingerprint import fingerprint_file as fingerprint_file
     from dptune.ledger import Ledger as Ledger
     from dptune.plan import TrainPlan as TrainPlan
     from dptune.predictor import TrainedModel as TrainedModel
     from dptune.predictor import load as load
-    from dptune.preprocess import Preprocessing as Preprocessing
     from dptune.privacy import Budget as Budget
     from dptune.privacy import Composition as Composition
     from dptune.privacy import FullBatchRun as FullBatchRun
@@ -69,18 +69,18 @@ __version__ = "0.2.0.dev0"
 _HOMES = {
     "config": ("Preparation",),
     "data": ("Data",),
-    "datasets": ("load_data",),
+    "data.sources": ("load_data",),
     "engines.linear": ("LinearEngine", "LinearModel"),
     "engines.randomness": ("Randomness",),
-    "engines.rows": ("DiskRows", "MemoryRows", "write_chunks"),
+    "data.rows": ("DiskRows", "MemoryRows", "write_chunks"),
     "errors": ("BudgetExceeded", "DptuneError"),
     "estimator": ("DPLinearClassifier",),
     "executors": ("ProcessExecutor", "SerialExecutor"),
-    "fingerprint": ("fingerprint_arrays", "fingerprint_file"),
+    "data.fingerprint": ("fingerprint_arrays", "fingerprint_file"),
     "ledger": ("Ledger",),
     "plan": ("TrainPlan",),
     "predictor": ("TrainedModel", "load"),
-    "preprocess": ("Preprocessing",),
+    "data.preprocess": ("Preprocessing",),
     "privacy": (
         "Budget",
         "Composition",

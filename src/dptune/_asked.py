@@ -7,7 +7,7 @@ from typing import Any
 
 from dptune.config import Config, Preparation, build, default_delta, parse, score_from, search_from
 from dptune.data import Data
-from dptune.datasets import load_data
+from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.privacy import Budget

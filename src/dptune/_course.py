@@ -19,13 +19,13 @@ from dptune._payments import Payments
 from dptune._sealed_run import SealedRun
 from dptune.artifacts import RunFolder
 from dptune.data import Data
+from dptune.data.preprocess import Preprocessing, from_ranges, private_mean, standardization
+from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import MemoryRows
 from dptune.errors import FolderProblem
 from dptune.executors import Executor
 from dptune.plan import TrainPlan
-from dptune.preprocess import Preprocessing, from_ranges, private_mean, standardization
 from dptune.privacy import Receipt
 from dptune.score import PublicScore, UnpaidScore
 from dptune.search.base import Census, Schedule, Situation, Stage

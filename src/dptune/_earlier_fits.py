@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import accounting, gdp
-from dptune._copies import row_hashes
+from dptune.data.copies import row_hashes
 from dptune.privacy import Guarantee, Price, total
 from dptune.rounding import cost
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dptune.data.rows import Rows
 from dptune.engines.base import Evaluation
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import Rows
 from dptune.privacy import NoisyCount
 from dptune.score import Score, released
 from dptune.search.base import Census

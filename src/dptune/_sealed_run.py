@@ -12,9 +12,9 @@ import torch
 from dptune import accounting
 from dptune._measure import score_alone
 from dptune._outline import Outline
+from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import MemoryRows
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.executors import Executor
 from dptune.plan import TrainPlan

@@ -22,8 +22,8 @@ import typer
 import dptune
 from dptune import _screen, accounting
 from dptune.accounting.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
+from dptune.data.fingerprint import fingerprint_file
 from dptune.errors import DptuneError, InvalidInput, LedgerCorrupt
-from dptune.fingerprint import fingerprint_file
 from dptune.privacy import Budget, FullBatchRun, Price, Receipt, SampledRun
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def predict(
     """
     from dptune import study
     from dptune.artifacts import RunFolder
-    from dptune.datasets import read_features
+    from dptune.data.sources import read_features
 
     model = dptune.load(folder)
     label = study.read_config(RunFolder.open(folder)).source.get("label")
@@ -814,7 +814,7 @@ def _write_column(path: str, head: str, values: list[Any], *, beside: str) -> No
 def _fingerprint(source: str) -> str:
     """As a study of these data has it. A file needs none of the packages that read rows."""
     if source == "demo" or source.startswith("hub:") or Path(source).is_dir():
-        from dptune.datasets import fingerprint_source
+        from dptune.data.sources import fingerprint_source
 
         return fingerprint_source(source)
     return fingerprint_file(source)

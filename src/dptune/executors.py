@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import torch
 
 from dptune import validate
+from dptune.data.rows import Rows
 from dptune.engines.base import Engine
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import Rows
 from dptune.plan import TrainPlan
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dptune._arrays import names_of, places
 from dptune.artifacts import RunFolder
+from dptune.data.arrays import names_of, places
+from dptune.data.preprocess import Preprocessing
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import InvalidInput
-from dptune.preprocess import Preprocessing
 from dptune.privacy import Guarantee
 from dptune.trial import Trial
 

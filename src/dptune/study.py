@@ -25,9 +25,9 @@ from dptune._statement import hopelessness, state
 from dptune.artifacts import RunFolder
 from dptune.config import Config, Preparation, build, parse, score_from, seal, search_from
 from dptune.data import Data
+from dptune.data.rows import MemoryRows, find_device, find_precision
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import MemoryRows, find_device, find_precision
 from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput, LedgerExists
 from dptune.executors import Executor, SerialExecutor
 from dptune.ledger import Ledger
@@ -570,7 +570,7 @@ def _payments(config: Config, folder: RunFolder, data: Data) -> Payments:
 
 
 def _load_again(config: Config) -> Data:
-    from dptune.datasets import load_data
+    from dptune.data.sources import load_data
 
     if not config.source:
         raise InvalidInput(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from dptune.bench.tasks import Task, load_task
-from dptune.engines.rows import MemoryRows
+from dptune.data.rows import MemoryRows
 from dptune.errors import InvalidInput
 
 ARRAY = "X_train_augmented"

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from dptune import validate
+from dptune.data.rows import PRECISIONS, DiskRows, MemoryRows, Rows, write_chunks
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import PRECISIONS, DiskRows, MemoryRows, Rows, write_chunks
 from dptune.errors import InvalidInput, MissingExtra
 from dptune.plan import TrainPlan
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dptune.config import Preparation
-from dptune.datasets import fingerprint_source, load_data
-from dptune.engines.rows import MemoryRows
+from dptune.data.preprocess import Preprocessing
+from dptune.data.rows import MemoryRows
+from dptune.data.sources import fingerprint_source, load_data
 from dptune.errors import InvalidInput
-from dptune.preprocess import Preprocessing
 from dptune.privacy import NoisyCount, Price, Receipt
 
 _CHANGES = ("rows", "unbalanced", "unscaled")

@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
+from dptune.data.rows import Rows
 from dptune.engines.randomness import Randomness
-from dptune.engines.rows import Rows
 from dptune.plan import TrainPlan
 
 Model = TypeVar("Model")

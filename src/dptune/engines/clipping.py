@@ -21,8 +21,8 @@ vector operation over rows.
 import torch
 from torch import Tensor
 
+from dptune.data.rows import Chunk
 from dptune.engines import sums
-from dptune.engines.rows import Chunk
 
 # A residual smaller than this contributes nothing: its square would underflow and its norm come
 # out too small. A scaled one below the second limit neither: rounding a denormal can double it.

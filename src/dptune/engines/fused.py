@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dptune.data.rows import Chunk
 from dptune.engines import clipping
-from dptune.engines.rows import Chunk
 
 try:
     import triton

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from dptune import validate
+from dptune.data.rows import Chunk, Rows, TargetFacts
 from dptune.engines import clipping, fused, sums
 from dptune.engines.base import Evaluation
 from dptune.engines.optimizers import KINDS, Optimizer, Sgd, per_trial
 from dptune.engines.randomness import Randomness, Stream
-from dptune.engines.rows import Chunk, Rows, TargetFacts
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 

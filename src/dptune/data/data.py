@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import validate
-from dptune._arrays import as_class_labels, as_table, as_values, names_of, places
-from dptune._copies import has_copies
-from dptune.engines.rows import MemoryRows
+from dptune.data.arrays import as_class_labels, as_table, as_values, names_of, places
+from dptune.data.copies import has_copies
+from dptune.data.fingerprint import fingerprint_arrays
+from dptune.data.preprocess import Preprocessing
+from dptune.data.rows import MemoryRows
 from dptune.errors import InvalidInput
-from dptune.fingerprint import fingerprint_arrays
-from dptune.preprocess import Preprocessing
 from dptune.privacy import Receipt
 
 TASKS = {"classes": "softmax", "values": "squared"}

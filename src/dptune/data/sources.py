@@ -13,8 +13,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dptune import validate
-from dptune._arrays import listed, places
-from dptune._readers import (
+from dptune.data.arrays import listed, places
+from dptune.data.data import Data, name_classes
+from dptune.data.fingerprint import fingerprint_file
+from dptune.data.readers import (
     DEFAULT_LABEL,
     NPZ_ARRAYS,
     READERS,
@@ -25,9 +27,7 @@ from dptune._readers import (
     from_hub,
     reading,
 )
-from dptune.data import Data, name_classes
 from dptune.errors import InvalidInput
-from dptune.fingerprint import fingerprint_file
 
 _DEMO, _HUB = "demo", "hub:"
 
@@ -162,7 +162,7 @@ def _is_npz(source: str | Path) -> bool:
 
 def _path(source: str | Path) -> Path:
     if source == _DEMO:
-        return Path(str(resources.files("dptune") / "demo" / "cifar10_resnet20.npz"))
+        return Path(str(resources.files("dptune.data") / "demo" / "cifar10_resnet20.npz"))
     return Path(source)
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
-from dptune._arrays import listed
+from dptune.data.arrays import listed
 from dptune.errors import InvalidInput, MissingExtra
 
 DEFAULT_LABEL = "label"
