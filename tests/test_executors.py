@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from dptune.data.rows import MemoryRows
+from dptune.engines.executors import ProcessExecutor, SerialExecutor
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
-from dptune.executors import ProcessExecutor, SerialExecutor
 from dptune.ledger import Ledger
 from dptune.plan import TrainPlan
 from dptune.study import resume

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from dptune.data.rows import MemoryRows as MemoryRows
     from dptune.data.rows import write_chunks as write_chunks
     from dptune.data.sources import load_data as load_data
+    from dptune.engines.executors import ProcessExecutor as ProcessExecutor
+    from dptune.engines.executors import SerialExecutor as SerialExecutor
     from dptune.engines.linear import LinearEngine as LinearEngine
     from dptune.engines.linear import LinearModel as LinearModel
     from dptune.engines.randomness import Randomness as Randomness
     from dptune.errors import BudgetExceeded as BudgetExceeded
     from dptune.errors import DptuneError as DptuneError
     from dptune.estimator import DPLinearClassifier as DPLinearClassifier
-    from dptune.executors import ProcessExecutor as ProcessExecutor
-    from dptune.executors import SerialExecutor as SerialExecutor
     from dptune.ledger import Ledger as Ledger
     from dptune.plan import TrainPlan as TrainPlan
     from dptune.predictor import TrainedModel as TrainedModel
@@ -75,7 +75,7 @@ _HOMES = {
     "data.rows": ("DiskRows", "MemoryRows", "write_chunks"),
     "errors": ("BudgetExceeded", "DptuneError"),
     "estimator": ("DPLinearClassifier",),
-    "executors": ("ProcessExecutor", "SerialExecutor"),
+    "engines.executors": ("ProcessExecutor", "SerialExecutor"),
     "data.fingerprint": ("fingerprint_arrays", "fingerprint_file"),
     "ledger": ("Ledger",),
     "plan": ("TrainPlan",),

@@ -21,10 +21,10 @@ from dptune.artifacts import RunFolder
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing, from_ranges, private_mean, standardization
 from dptune.data.rows import MemoryRows
+from dptune.engines.executors import Executor
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.errors import FolderProblem
-from dptune.executors import Executor
 from dptune.plan import TrainPlan
 from dptune.privacy import Receipt
 from dptune.score import PublicScore, UnpaidScore

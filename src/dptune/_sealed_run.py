@@ -13,10 +13,10 @@ from dptune import accounting
 from dptune._measure import score_alone
 from dptune._outline import Outline
 from dptune.data.rows import MemoryRows
+from dptune.engines.executors import Executor
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.errors import FolderProblem, InvalidInput
-from dptune.executors import Executor
 from dptune.plan import TrainPlan
 from dptune.privacy import Event, FullBatchRun, SampledRun, SubsetSearch
 from dptune.search.sealing import SealedSearch, Subset

@@ -26,10 +26,10 @@ from dptune.artifacts import RunFolder
 from dptune.config import Config, Preparation, build, parse, score_from, seal, search_from
 from dptune.data import Data
 from dptune.data.rows import MemoryRows, find_device, find_precision
+from dptune.engines.executors import Executor, SerialExecutor
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput, LedgerExists
-from dptune.executors import Executor, SerialExecutor
 from dptune.ledger import Ledger
 from dptune.ledger.store import are_one
 from dptune.predictor import TrainedModel

@@ -18,9 +18,9 @@ from dptune._sealed_run import SealedRun
 from dptune.bench.outcome import ORACLE, Outcome
 from dptune.bench.tasks import Task
 from dptune.config import Config
+from dptune.engines.executors import SerialExecutor
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
-from dptune.executors import SerialExecutor
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
 from dptune.score import NoisyScore

@@ -1,1 +1,10 @@
-"""Engines: they clip and sum rows, add the noise a plan names, and never see the ledger."""
+"""What trains: engines, their randomness, and where their jobs run."""
+
+from dptune.engines.base import Engine as Engine
+from dptune.engines.base import Evaluation as Evaluation
+from dptune.engines.executors import Executor as Executor
+from dptune.engines.executors import ProcessExecutor as ProcessExecutor
+from dptune.engines.executors import SerialExecutor as SerialExecutor
+from dptune.engines.linear import LinearEngine as LinearEngine
+from dptune.engines.linear import LinearModel as LinearModel
+from dptune.engines.randomness import Randomness as Randomness
