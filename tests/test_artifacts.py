@@ -12,7 +12,7 @@ import dptune
 from dptune.artifacts import RunFolder
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.plan import TrainPlan
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 
 @pytest.fixture

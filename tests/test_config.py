@@ -15,11 +15,11 @@ from dptune.config import SCORES, Config, Preparation, build, parse, score_from,
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.ledger.store import are_one, open_store
 from dptune.privacy import Budget
-from dptune.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
 from dptune.search.random_search import RandomSearch
+from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
 from dptune.study import read_config

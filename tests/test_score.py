@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dptune import NoisyCount, accounting
 from dptune.errors import InvalidInput
-from dptune.score import (
+from dptune.search.score import (
     HeldOutScore,
     NoisyScore,
     PublicScore,

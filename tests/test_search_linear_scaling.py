@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptune import Budget, TrainPlan
-from dptune.score import NoisyScore
 from dptune.search.base import Census, Facts, Schedule, Situation, calibrated, draft, schedule
 from dptune.search.law import best_noise
 from dptune.search.linear_scaling import (
@@ -19,8 +18,9 @@ from dptune.search.linear_scaling import (
     offset_of,
     setting_at,
 )
+from dptune.search.score import NoisyScore
 from dptune.search.space import Space
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 RECIPE = TrainPlan(rows=50_000, steps=100, learning_rate=1.0, noise_multiplier=30.0)
 FACTS = Facts(columns=512, outputs=10, unit_rows=True)

@@ -43,7 +43,6 @@ from dptune.privacy import (
 )
 from dptune.report.card import model_card
 from dptune.report.plots import search_picture
-from dptune.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.grid_search import GridSearch
 from dptune.search.hypo import Hypo
@@ -53,6 +52,7 @@ from dptune.search.paper_line import PaperLine
 from dptune.search.parameter_free import OneStep, Wosm
 from dptune.search.private_selection import PrivateSelection, SubsetSelection
 from dptune.search.random_search import RandomSearch
+from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.space import Setting, Space
 from dptune.search.unit_noise import UnitNoise
 from dptune.study import StudyResult, outline, resume, tune
@@ -592,7 +592,7 @@ class TestProposals:
 
     def test_prefer_what_scored_well(self) -> None:
         from dptune.search.hypo import promise
-        from dptune.trial import Trial
+        from dptune.search.trial import Trial
 
         space = Space((0.01, 100.0), (5, 200))
         cells = space.grid(16, 10)

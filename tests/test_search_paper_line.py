@@ -14,7 +14,7 @@ from dptune.errors import InvalidInput
 from dptune.search.base import Facts, Situation, Stage
 from dptune.search.paper_line import PaperLine
 from dptune.search.space import Setting, Space
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 DELTA = 1e-5
 FACTS = Facts(columns=100, outputs=10, unit_rows=True)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dptune import Budget, Composition, NoisyCount, TrainPlan, accounting, gdp
 from dptune.errors import BudgetExceeded
 from dptune.privacy import Event, Parallel, total
-from dptune.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.base import (
     Facts,
     Schedule,
@@ -26,6 +25,7 @@ from dptune.search.base import (
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.paper_line import PaperLine
 from dptune.search.random_search import RandomSearch
+from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.space import Setting
 from dptune.search.unit_noise import UnitNoise
 

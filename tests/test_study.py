@@ -31,9 +31,9 @@ from dptune.ledger import Ledger
 from dptune.plan import TrainPlan
 from dptune.predictor import load
 from dptune.privacy import Budget, FullBatchRun, NoisyCount, Parallel, PrivateMean, SampledRun
-from dptune.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
+from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
 from dptune.study import StudyResult, resume, tune

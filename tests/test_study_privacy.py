@@ -32,8 +32,8 @@ from dptune.ledger import Ledger
 from dptune.ledger import ledger as ledger_module
 from dptune.privacy import Budget, FullBatchRun, Price, PrivateMean, total
 from dptune.report.plots import search_picture
-from dptune.score import UnpaidScore
 from dptune.search.methods import METHODS
+from dptune.search.score import UnpaidScore
 from dptune.search.space import Setting, Space
 from dptune.study import outline, resume, tune
 from test_study import (

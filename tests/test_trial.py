@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dptune import TrainPlan
 from dptune.errors import InvalidInput
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 PLAN = TrainPlan(rows=50_000, steps=40, learning_rate=2.5, noise_multiplier=30.0, sampling_rate=0.1)
 TRIAL = Trial(number=3, stage="sweep 1", plan=PLAN, mu=0.2, notes=("the space ended",))

@@ -44,10 +44,6 @@ if TYPE_CHECKING:
     from dptune.privacy import SubsetSearch as SubsetSearch
     from dptune.report.card import model_card as model_card
     from dptune.report.plots import search_picture as search_picture
-    from dptune.score import HeldOutScore as HeldOutScore
-    from dptune.score import NoisyScore as NoisyScore
-    from dptune.score import PublicScore as PublicScore
-    from dptune.score import UnpaidScore as UnpaidScore
     from dptune.search.base import SearchMethod as SearchMethod
     from dptune.search.grid_search import GridSearch as GridSearch
     from dptune.search.hypo import Hypo as Hypo
@@ -58,6 +54,10 @@ if TYPE_CHECKING:
     from dptune.search.private_selection import PrivateSelection as PrivateSelection
     from dptune.search.private_selection import SubsetSelection as SubsetSelection
     from dptune.search.random_search import RandomSearch as RandomSearch
+    from dptune.search.score import HeldOutScore as HeldOutScore
+    from dptune.search.score import NoisyScore as NoisyScore
+    from dptune.search.score import PublicScore as PublicScore
+    from dptune.search.score import UnpaidScore as UnpaidScore
     from dptune.search.space import Space as Space
     from dptune.search.unit_noise import UnitNoise as UnitNoise
     from dptune.study import StudyResult as StudyResult
@@ -96,7 +96,7 @@ _HOMES = {
     ),
     "report.card": ("model_card",),
     "report.plots": ("search_picture",),
-    "score": ("HeldOutScore", "NoisyScore", "PublicScore", "UnpaidScore"),
+    "search.score": ("HeldOutScore", "NoisyScore", "PublicScore", "UnpaidScore"),
     "search.base": ("SearchMethod",),
     "search.grid_search": ("GridSearch",),
     "search.hypo": ("Hypo",),

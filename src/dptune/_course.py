@@ -27,10 +27,10 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import FolderProblem
 from dptune.plan import TrainPlan
 from dptune.privacy import Receipt
-from dptune.score import PublicScore, UnpaidScore
 from dptune.search.base import Census, Schedule, Situation, Stage
+from dptune.search.score import PublicScore, UnpaidScore
 from dptune.search.sealing import SealedSearch
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 _MEAN, _CENSUS, _FINAL = "models/mean.safetensors", "census.json", "models/final.safetensors"
 _WINNER = "models/winner.safetensors"

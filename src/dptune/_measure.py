@@ -14,8 +14,8 @@ from dptune.engines.base import Evaluation
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.privacy import NoisyCount
-from dptune.score import Score, released
 from dptune.search.base import Census
+from dptune.search.score import Score, released
 
 _NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
 

@@ -24,7 +24,6 @@ from dptune.privacy import (
     SubsetSearch,
     total,
 )
-from dptune.score import HeldOutScore
 from dptune.search.base import (
     Census,
     Facts,
@@ -35,9 +34,10 @@ from dptune.search.base import (
     draft,
     schedule,
 )
+from dptune.search.score import HeldOutScore
 from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 LEGS = 5
 _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by

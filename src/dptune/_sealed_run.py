@@ -21,7 +21,7 @@ from dptune.plan import TrainPlan
 from dptune.privacy import Event, FullBatchRun, SampledRun, SubsetSearch
 from dptune.search.sealing import SealedSearch, Subset
 from dptune.search.space import Setting
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 _AT_ONCE = 16  # trials that are trained together
 

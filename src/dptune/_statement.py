@@ -8,7 +8,7 @@ from dptune import accounting, rounding
 from dptune._outline import Outline
 from dptune.data import Data
 from dptune.privacy import Event, Guarantee, Price, total
-from dptune.score import PublicScore, UnpaidScore
+from dptune.search.score import PublicScore, UnpaidScore
 
 _FLOATING_POINT = (
     "noise is drawn in floating point: the promise is about real numbers, and an attacker who "

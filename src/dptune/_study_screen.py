@@ -38,7 +38,7 @@ from dptune.report.verdict import verdict
 from dptune.rounding import cost
 from dptune.search.base import SearchMethod
 from dptune.search.linear_scaling import LinearScaling
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 _WIDTH = 79  # of a remark in the live view
 

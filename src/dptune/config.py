@@ -22,9 +22,9 @@ from dptune.errors import InvalidInput
 from dptune.ledger.store import is_file, without_secrets
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
-from dptune.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
+from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.space import Space
 
 SCORES: dict[str, Any] = {

@@ -18,8 +18,8 @@ from dptune.config import default_delta
 from dptune.data import Data
 from dptune.errors import InvalidInput
 from dptune.privacy import Budget, Guarantee, Price
+from dptune.search.trial import Trial
 from dptune.study import StudyResult, tune
-from dptune.trial import Trial
 
 _FRESH = "it compares the predictions of two fits, and noise is fresh in every fit"
 EXPECTED_FAILED_CHECKS = {

@@ -15,7 +15,7 @@ from dptune.data.preprocess import Preprocessing
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import InvalidInput
 from dptune.privacy import Guarantee
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 _FILE = "model.safetensors"
 _AT_ONCE = 8192

@@ -35,11 +35,11 @@ from dptune.ledger.store import are_one
 from dptune.predictor import TrainedModel
 from dptune.privacy import Budget, Event, Guarantee, Price, total
 from dptune.rounding import allowance, cost
-from dptune.score import NoisyScore, PublicScore, Score
 from dptune.search.base import Census, SearchMethod
 from dptune.search.linear_scaling import LinearScaling
+from dptune.search.score import NoisyScore, PublicScore, Score
 from dptune.search.space import Space
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 _OWN_LEDGER = "ledger.db"
 _AS_IT_WAS = (

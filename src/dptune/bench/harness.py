@@ -23,10 +23,10 @@ from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
-from dptune.score import NoisyScore
 from dptune.search.base import Census, SearchMethod, Stage, calibrated, draft
+from dptune.search.score import NoisyScore
 from dptune.search.space import Setting, Space
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 SPACE = Space(learning_rate=(0.1, 100.0), steps=(5, 200))
 _LOGITS_A_ROW = {"cpu": 500, "cuda": 6400}

@@ -8,7 +8,7 @@ from dptune import gdp
 from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.rounding import cost
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 _SHOWN = 12  # ranges; run.toml has all of them
 

@@ -15,7 +15,7 @@ from dptune.search.linear_scaling import (
     score_error,
     setting_at,
 )
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.verdict import verdict
 from dptune.rounding import cost
-from dptune.score import NoisyScore
 from dptune.search.linear_scaling import LinearScaling, space_of
 from dptune.search.paper_line import PaperLine
+from dptune.search.score import NoisyScore
 
 FILE = "search.png"
 # Okabe and Ito's colours, which the colour-blind can tell apart.

@@ -11,8 +11,8 @@ from dptune.errors import DptuneError, FolderProblem
 from dptune.ledger.store import open_store
 from dptune.predictor import TrainedModel, load
 from dptune.search.base import Situation
+from dptune.search.trial import Trial
 from dptune.study import read_config
-from dptune.trial import Trial
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from itertools import combinations, groupby
 from dptune.report.landscape import r_at, readable, scored
 from dptune.search.base import SearchMethod, Situation
 from dptune.search.linear_scaling import LinearScaling, score_error
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 
 def verdict(search: SearchMethod, situation: Situation, mu: float) -> str:

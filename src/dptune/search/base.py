@@ -17,10 +17,10 @@ from dptune.errors import BudgetExceeded
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget, NoisyCount
 from dptune.rounding import cost
-from dptune.score import HeldOutScore, Score
+from dptune.search.score import HeldOutScore, Score
 from dptune.search.sealing import SealedSearch, Sealing
 from dptune.search.space import Setting, Space
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 CENSUS_SHARE = 0.001
 

@@ -19,7 +19,7 @@ from dptune.search.base import Situation, Stage
 from dptune.search.private_selection import RandomlyStopped
 from dptune.search.sealing import Sealing
 from dptune.search.space import Setting, Space
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 _RATES, _STEPS = 16, 10  # of the grid
 _CURIOSITY, _EAGERNESS = 0.1, 1.0  # tau and beta of the paper

@@ -15,7 +15,7 @@ from dptune.search import curve
 from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import best_noise, displacement
 from dptune.search.space import Setting, Space
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 OFFSETS = (-1.4, 0.0, 1.4)  # of log c from the law
 TRIAL_SHARE = 0.005  # of mu^2, each

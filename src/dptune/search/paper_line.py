@@ -25,7 +25,7 @@ from dptune.privacy import Budget
 from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import displacement
 from dptune.search.space import Setting, log_uniform
-from dptune.trial import Trial
+from dptune.search.trial import Trial
 
 ATTEMPTS = 1000  # of a decomposition by rejection, as in the authors' code
 TOLERANCE = 0.05  # by which the product of such a pair may miss r, relative

@@ -25,7 +25,7 @@ from dptune.privacy import (
     SampledRun,
     SubsetSearch,
 )
-from dptune.score import HeldOutScore, Score
+from dptune.search.score import HeldOutScore, Score
 
 Run = FullBatchRun | SampledRun
 
