@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import dptune
-from dptune.artifacts import RunFolder
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.plan import TrainPlan
 from dptune.search.trial import Trial
+from dptune.study.run_folder import RunFolder
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 import dptune
-from dptune import cli, config
+from dptune import cli
 from dptune.data.sources import load_data
+from dptune.study import config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -402,7 +403,7 @@ def test_a_full_disk_in_the_beginning_costs_nothing(
 
 
 def test_an_interrupted_study_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dptune._course import Course
+    from dptune.study.runner import Course
 
     def interrupted(self: Course, *_: Any) -> None:
         raise KeyboardInterrupt

@@ -10,8 +10,6 @@ import sqlalchemy as sa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dptune.artifacts import RunFolder
-from dptune.config import SCORES, Config, Preparation, build, parse, score_from, seal, search_from
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.ledger.store import are_one, open_store
 from dptune.privacy import Budget
@@ -22,7 +20,18 @@ from dptune.search.random_search import RandomSearch
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
-from dptune.study import read_config
+from dptune.study.config import (
+    SCORES,
+    Config,
+    Preparation,
+    build,
+    parse,
+    score_from,
+    seal,
+    search_from,
+)
+from dptune.study.run_folder import RunFolder
+from dptune.study.study import read_config
 
 
 def make_config(**asked: Any) -> Config:

@@ -44,7 +44,7 @@ def fitted(one_thread: None) -> DPLinearClassifier:
 @pytest.fixture
 def one_leg(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of fits on few rows, entries in the ledger are most of the time, and each leg makes four."""
-    monkeypatch.setattr("dptune._outline.LEGS", 1)
+    monkeypatch.setattr("dptune.study.outline.LEGS", 1)
 
 
 @pytest.mark.usefixtures("one_leg", "same_noise")

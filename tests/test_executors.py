@@ -17,7 +17,7 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.plan import TrainPlan
-from dptune.study import resume
+from dptune.study.study import resume
 from test_study import BUDGET, make_data, make_rows, study
 
 pytestmark = pytest.mark.usefixtures("one_thread")

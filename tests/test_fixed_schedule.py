@@ -27,11 +27,11 @@ from dptune import (
     resume,
     tune,
 )
-from dptune._outline import Outline
-from dptune.config import Config, Preparation
 from dptune.errors import BudgetExceeded, InvalidInput
 from dptune.privacy import Event, NoisyCount
 from dptune.search.base import SearchMethod
+from dptune.study.config import Config, Preparation
+from dptune.study.outline import Outline
 from test_study import make_data
 
 BUDGET = Budget(8.0, 1e-5)

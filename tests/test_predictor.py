@@ -19,11 +19,11 @@ from dptune.data import Data
 from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from dptune.estimator import DPLinearClassifier
-from dptune.predictor import TrainedModel
 from dptune.privacy import Budget
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
-from dptune.study import tune
+from dptune.study.study import tune
+from dptune.study.trained_model import TrainedModel
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dptune import Budget, Data, Ledger, Preparation, load, model_card, resume, tune
-from dptune.config import build, parse
 from dptune.data.preprocess import from_ranges
 from dptune.errors import InvalidInput
+from dptune.study.config import build, parse
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -30,7 +30,6 @@ from dptune import (
     model_card,
     search_picture,
 )
-from dptune._course import Progress
 from dptune._text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.report.landscape import landscape, r_at, readable, scored
@@ -39,6 +38,7 @@ from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.verdict import verdict
 from dptune.search.base import Situation
+from dptune.study.runner import Progress
 from test_study import make_data
 
 pytestmark = pytest.mark.usefixtures("one_thread", "same_noise")

@@ -20,11 +20,8 @@ from scipy.special import ndtr
 from typer.testing import CliRunner
 
 from dptune import accounting
-from dptune._course import Progress
-from dptune._outline import Outline
 from dptune.accounting.sealed import TrialCount
 from dptune.cli import Method, app
-from dptune.config import Config, Preparation
 from dptune.data import Data
 from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine
@@ -55,7 +52,10 @@ from dptune.search.random_search import RandomSearch
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.space import Setting, Space
 from dptune.search.unit_noise import UnitNoise
-from dptune.study import StudyResult, outline, resume, tune
+from dptune.study.config import Config, Preparation
+from dptune.study.outline import Outline
+from dptune.study.runner import Progress
+from dptune.study.study import StudyResult, outline, resume, tune
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -243,8 +243,8 @@ class TestEveryMethod:
     def test_it_survives_a_round_trip_through_its_file(
         self, method: SearchMethod, tmp_path: Path
     ) -> None:
-        from dptune.artifacts import RunFolder
-        from dptune.study import read_config
+        from dptune.study.run_folder import RunFolder
+        from dptune.study.study import read_config
 
         study(method, tmp_path / "run")
         assert read_config(RunFolder.open(tmp_path / "run")).search == method
@@ -424,7 +424,7 @@ class TestSealedSearches:
         trials_drawn(21)
         monkeypatch.setattr(LinearEngine, "fit_many", fit)
         monkeypatch.setattr(LinearEngine, "evaluate_many", evaluate)
-        monkeypatch.setattr("dptune._measure.fresh_normal", lambda shape: np.zeros(shape))
+        monkeypatch.setattr("dptune.study.measure.fresh_normal", lambda shape: np.zeros(shape))
         result = study(sealed)
         subset = sealed.sealing.subset if sealed.sealing else None
         rehearsed = 1
@@ -544,7 +544,7 @@ def test_the_steps_of_wosm_are_a_hundred_or_what_the_space_has() -> None:
 
 
 def test_a_grid_is_even_and_its_best_cell_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dptune._measure.fresh_normal", lambda shape: np.zeros(shape))
+    monkeypatch.setattr("dptune.study.measure.fresh_normal", lambda shape: np.zeros(shape))
     result = study(GridSearch(rates=3, steps=2), space=Space((0.1, 10.0), (5, 20)))
     found = [(round(t.plan.learning_rate, 6), t.plan.steps) for t in result.trials]
     assert found == [(rate, steps) for rate in (0.1, 1.0, 10.0) for steps in (5, 20)]

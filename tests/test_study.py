@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from dptune import _measure, accounting
-from dptune._course import Progress
+from dptune import accounting
 from dptune.cli import Method
-from dptune.config import SCORES, Preparation
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.engines.linear import LinearEngine, LinearModel
@@ -29,14 +27,17 @@ from dptune.errors import (
 )
 from dptune.ledger import Ledger
 from dptune.plan import TrainPlan
-from dptune.predictor import load
 from dptune.privacy import Budget, FullBatchRun, NoisyCount, Parallel, PrivateMean, SampledRun
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
-from dptune.study import StudyResult, resume, tune
+from dptune.study import measure
+from dptune.study.config import SCORES, Preparation
+from dptune.study.runner import Progress
+from dptune.study.study import StudyResult, resume, tune
+from dptune.study.trained_model import load
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -410,11 +411,11 @@ def test_a_row_moves_weighted_scores_by_no_more_than_was_paid_for() -> None:
         LinearModel(torch.tensor(rng.normal(size=(2, 4)), dtype=torch.float32), None, "softmax")
         for _ in range(3)
     ]
-    census = _measure.Census((55.0, 5.0), 1.0)
+    census = measure.Census((55.0, 5.0), 1.0)
     assert census.weights is not None
     bound = math.sqrt(2 / 3) * (1 + 1e-12)  # of three centred counts that a row moves by at most 1
-    for measure in ("correct", "loss"):
-        score = NoisyScore(measure=measure, loss_bound=2.0)
+    for kind in ("correct", "loss"):
+        score = NoisyScore(measure=kind, loss_bound=2.0)
         everything = exact_scores(engine, models, features, labels, score, census)
         for row in range(60):
             kept = np.arange(60) != row
@@ -431,7 +432,7 @@ def exact_scores(
     data = Data(features, labels, classes=[0, 1])
     rows = data._rows("train", Preprocessing(), "cpu", "float32")
     found = engine.evaluate_many(models, rows, loss_bound=bound, row_weights=weights)
-    return np.array([_measure._worth(evaluation, score) for evaluation in found])
+    return np.array([measure._worth(evaluation, score) for evaluation in found])
 
 
 def test_whoever_watches_is_told_only_what_was_paid_for(tmp_path: Path) -> None:

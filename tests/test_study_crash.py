@@ -21,16 +21,16 @@ from typing import Any
 import pytest
 import torch
 
-from dptune._course import Progress
-from dptune._payments import Payments
-from dptune.artifacts import RunFolder
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerUnavailable
 from dptune.ledger import Ledger
 from dptune.ledger import ledger as ledger_module
-from dptune.predictor import load
 from dptune.privacy import Budget, FullBatchRun
 from dptune.search.paper_line import PaperLine
-from dptune.study import resume
+from dptune.study.payments import Payments
+from dptune.study.run_folder import RunFolder
+from dptune.study.runner import Progress
+from dptune.study.study import resume
+from dptune.study.trained_model import load
 from test_study import BUDGET, contents, make_data, stop_after, study
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -50,7 +50,7 @@ torch.set_num_threads(1)
 from dptune.data import Data
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Stream
-from dptune.study import resume
+from dptune.study.study import resume
 from test_study import make_data, study
 
 data = make_data()

@@ -19,12 +19,8 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dptune import _measure, accounting
-from dptune._course import Progress
-from dptune._payments import Payments
-from dptune._statement import state
+from dptune import accounting
 from dptune.cli import Method
-from dptune.config import SCORES, Config, Preparation, parse, seal
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
@@ -35,7 +31,12 @@ from dptune.report.plots import search_picture
 from dptune.search.methods import METHODS
 from dptune.search.score import UnpaidScore
 from dptune.search.space import Setting, Space
-from dptune.study import outline, resume, tune
+from dptune.study import measure
+from dptune.study.config import SCORES, Config, Preparation, parse, seal
+from dptune.study.payments import Payments
+from dptune.study.runner import Progress
+from dptune.study.statement import state
+from dptune.study.study import outline, resume, tune
 from test_study import (
     BUDGET,
     SPACE,
@@ -55,7 +56,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """The noise that counts really got, and what they were before."""
     seen: dict[str, list[Any]] = {"scores": [], "census": [], "exact": []}
-    released, histograms, normal = _measure.released, _measure.histograms, _measure.fresh_normal
+    released, histograms, normal = measure.released, measure.histograms, measure.fresh_normal
 
     def scores(exact: Any, noise: float, *more: Any) -> Any:
         seen["scores"].append((len(exact), noise))
@@ -73,9 +74,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         seen["census"].append(numbers)
         return numbers
 
-    monkeypatch.setattr(_measure, "released", scores)
-    monkeypatch.setattr(_measure, "histograms", count)
-    monkeypatch.setattr(_measure, "fresh_normal", drawn)
+    monkeypatch.setattr(measure, "released", scores)
+    monkeypatch.setattr(measure, "histograms", count)
+    monkeypatch.setattr(measure, "fresh_normal", drawn)
     return seen
 
 
@@ -305,7 +306,7 @@ def test_one_row_is_in_one_cell_of_each_histogram() -> None:
     def histograms(kept: Any) -> Any:
         data = Data(scaled[kept], labels[kept], classes=[0, 1])
         rows = data._rows("train", Preprocessing(unit_rows=False), "cpu", "float32")
-        return np.concatenate(_measure.histograms(rows, 2))
+        return np.concatenate(measure.histograms(rows, 2))
 
     everything = histograms(slice(None))
     assert everything.sum() == 2 * 40

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dptune import study as study_module
-from dptune.artifacts import RunFolder
 from dptune.errors import DptuneError, LedgerLocked
 from dptune.ledger import Ledger
 from dptune.search.unit_noise import UnitNoise
-from dptune.study import read_config, resume
+from dptune.study.run_folder import RunFolder
+from dptune.study.study import read_config, resume
 from test_study import make_data, study
 
 pytestmark = pytest.mark.usefixtures("one_thread")

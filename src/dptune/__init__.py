@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dptune.accounting.split import Sweep as Sweep
     from dptune.accounting.split import split_budget as split_budget
-    from dptune.config import Preparation as Preparation
     from dptune.data import Data as Data
     from dptune.data.fingerprint import fingerprint_arrays as fingerprint_arrays
     from dptune.data.fingerprint import fingerprint_file as fingerprint_file
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from dptune.estimator import DPLinearClassifier as DPLinearClassifier
     from dptune.ledger import Ledger as Ledger
     from dptune.plan import TrainPlan as TrainPlan
-    from dptune.predictor import TrainedModel as TrainedModel
-    from dptune.predictor import load as load
     from dptune.privacy import Budget as Budget
     from dptune.privacy import Composition as Composition
     from dptune.privacy import FullBatchRun as FullBatchRun
@@ -60,14 +57,17 @@ if TYPE_CHECKING:
     from dptune.search.score import UnpaidScore as UnpaidScore
     from dptune.search.space import Space as Space
     from dptune.search.unit_noise import UnitNoise as UnitNoise
-    from dptune.study import StudyResult as StudyResult
-    from dptune.study import resume as resume
-    from dptune.study import tune as tune
+    from dptune.study.config import Preparation as Preparation
+    from dptune.study.study import StudyResult as StudyResult
+    from dptune.study.study import resume as resume
+    from dptune.study.study import tune as tune
+    from dptune.study.trained_model import TrainedModel as TrainedModel
+    from dptune.study.trained_model import load as load
 
 __version__ = "0.2.0.dev0"
 
 _HOMES = {
-    "config": ("Preparation",),
+    "study.config": ("Preparation",),
     "data": ("Data",),
     "data.sources": ("load_data",),
     "engines.linear": ("LinearEngine", "LinearModel"),
@@ -79,7 +79,7 @@ _HOMES = {
     "data.fingerprint": ("fingerprint_arrays", "fingerprint_file"),
     "ledger": ("Ledger",),
     "plan": ("TrainPlan",),
-    "predictor": ("TrainedModel", "load"),
+    "study.trained_model": ("TrainedModel", "load"),
     "data.preprocess": ("Preprocessing",),
     "privacy": (
         "Budget",
@@ -108,7 +108,7 @@ _HOMES = {
     "search.space": ("Space",),
     "search.unit_noise": ("UnitNoise",),
     "accounting.split": ("Sweep", "split_budget"),
-    "study": ("StudyResult", "resume", "tune"),
+    "study.study": ("StudyResult", "resume", "tune"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605

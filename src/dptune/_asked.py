@@ -5,13 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dptune.config import Config, Preparation, build, default_delta, parse, score_from, search_from
 from dptune.data import Data
 from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.privacy import Budget
 from dptune.search.space import Space
+from dptune.study.config import (
+    Config,
+    Preparation,
+    build,
+    default_delta,
+    parse,
+    score_from,
+    search_from,
+)
 
 DEFAULT_EPSILON = 1.0
 

@@ -18,8 +18,6 @@ from rich.table import Table
 from rich.text import Text
 
 from dptune import accounting, gdp
-from dptune._course import Progress
-from dptune._outline import Outline
 from dptune._screen import (
     bar,
     duration,
@@ -39,6 +37,8 @@ from dptune.rounding import cost
 from dptune.search.base import SearchMethod
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.trial import Trial
+from dptune.study.outline import Outline
+from dptune.study.runner import Progress
 
 _WIDTH = 79  # of a remark in the live view
 

@@ -28,7 +28,7 @@ from dptune.privacy import Budget, FullBatchRun, Price, Receipt, SampledRun
 
 if TYPE_CHECKING:
     from dptune.ledger import Ledger
-    from dptune.study import StudyResult
+    from dptune.study.study import StudyResult
 
 # Typer may carry its own copy of click, so its errors are found through the one it exports.
 _UsageError: Any = typer.BadParameter.__base__
@@ -300,7 +300,8 @@ def tune(
 
     Example: dptune tune --data patients.csv --label ill --epsilon 1
     """
-    from dptune import _asked, _study_screen, study
+    from dptune import _asked, _study_screen
+    from dptune.study import study
 
     asked = _asked.read(
         config,
@@ -343,8 +344,9 @@ def resume(folder: Folder, as_json: AsJson = False) -> None:
 
     Example: dptune resume runs/patients-1
     """
-    from dptune import _study_screen, study
-    from dptune.artifacts import RunFolder
+    from dptune import _study_screen
+    from dptune.study import study
+    from dptune.study.run_folder import RunFolder
 
     search = study.read_config(RunFolder.open(folder)).search
     with _resumable(folder), _study_screen.watching(search) as watch:
@@ -368,9 +370,9 @@ def predict(
 
     Example: dptune predict runs/patients-1 --data new.csv -o predictions.csv
     """
-    from dptune import study
-    from dptune.artifacts import RunFolder
     from dptune.data.sources import read_features
+    from dptune.study import study
+    from dptune.study.run_folder import RunFolder
 
     model = dptune.load(folder)
     label = study.read_config(RunFolder.open(folder)).source.get("label")

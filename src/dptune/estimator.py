@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dptune import _earlier_fits, validate
 from dptune._own_scale import own_scale
-from dptune.config import default_delta
 from dptune.data import Data
 from dptune.errors import InvalidInput
 from dptune.privacy import Budget, Guarantee, Price
 from dptune.search.trial import Trial
-from dptune.study import StudyResult, tune
+from dptune.study.config import default_delta
+from dptune.study.study import StudyResult, tune
 
 _FRESH = "it compares the predictions of two fits, and noise is fresh in every fit"
 EXPECTED_FAILED_CHECKS = {

@@ -19,13 +19,13 @@ from dptune.bench.outcome import ORACLE, Outcome, error_reduction
 from dptune.bench.store import read, write
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task, identity, load_task
-from dptune.config import search_from
 from dptune.errors import DptuneError, InvalidInput
 from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
 from dptune.search.random_search import RandomSearch
+from dptune.study.config import search_from
 
 DEFAULT_METHODS = (*METHODS, ORACLE)
 # The authors' trials for a total of epsilon 1; for other totals in proportion.

@@ -12,12 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dptune._measure import compare, take_census
-from dptune._outline import Outline
-from dptune._sealed_run import SealedRun
 from dptune.bench.outcome import ORACLE, Outcome
 from dptune.bench.tasks import Task
-from dptune.config import Config
 from dptune.engines.executors import SerialExecutor
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
@@ -27,6 +23,10 @@ from dptune.search.base import Census, SearchMethod, Stage, calibrated, draft
 from dptune.search.score import NoisyScore
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
+from dptune.study.config import Config
+from dptune.study.measure import compare, take_census
+from dptune.study.outline import Outline
+from dptune.study.sealed_run import SealedRun
 
 SPACE = Space(learning_rate=(0.1, 100.0), steps=(5, 200))
 _LOGITS_A_ROW = {"cpu": 500, "cuda": 6400}

@@ -19,12 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dptune.config import Preparation
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import MemoryRows
 from dptune.data.sources import fingerprint_source, load_data
 from dptune.errors import InvalidInput
 from dptune.privacy import NoisyCount, Price, Receipt
+from dptune.study.config import Preparation
 
 _CHANGES = ("rows", "unbalanced", "unscaled")
 # Nobody paid for this: the rows of a benchmark are public.

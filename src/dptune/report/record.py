@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dptune._course import read_census
-from dptune._outline import Outline
-from dptune.artifacts import RunFolder
 from dptune.errors import DptuneError, FolderProblem
 from dptune.ledger.store import open_store
-from dptune.predictor import TrainedModel, load
 from dptune.search.base import Situation
 from dptune.search.trial import Trial
-from dptune.study import read_config
+from dptune.study.outline import Outline
+from dptune.study.run_folder import RunFolder
+from dptune.study.runner import read_census
+from dptune.study.study import read_config
+from dptune.study.trained_model import TrainedModel, load
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """How a study's budget is split, for people: one line a kind of payment, the final run last."""
 
 from dptune import accounting
-from dptune._outline import Outline
 from dptune.accounting.split import Slot
 from dptune.privacy import Event, Price
+from dptune.study.outline import Outline
 
 
 def slots(planned: Outline) -> tuple[Slot, ...]:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dptune import accounting, rounding
-from dptune._outline import Outline
 from dptune.data import Data
 from dptune.privacy import Event, Guarantee, Price, total
 from dptune.search.score import PublicScore, UnpaidScore
+from dptune.study.outline import Outline
 
 _FLOATING_POINT = (
     "noise is drawn in floating point: the promise is about real numbers, and an attacker who "

@@ -1,9 +1,9 @@
 """tune() and resume(): the one place where ledger, data, search and engine meet.
 
-    outline   what everything will cost, before a row is read          _outline.py
-    reserve   all of it, in the ledger                                 _payments.py
-    course    census, sweeps, scores, the final run                    _course.py
-    state     one guarantee for all of it                              _statement.py
+    outline   what everything will cost, before a row is read          outline.py
+    reserve   all of it, in the ledger                                 payments.py
+    run       census, sweeps, scores, the final run                    runner.py
+    state     one guarantee for all of it                              statement.py
 
 Killed at any moment, a study can be resumed without spending anything twice.
 """
@@ -18,12 +18,6 @@ from typing import Any
 import numpy as np
 
 from dptune import accounting
-from dptune._course import Course, Progress, Watch, read_census
-from dptune._outline import Outline, is_final
-from dptune._payments import Payments
-from dptune._statement import hopelessness, state
-from dptune.artifacts import RunFolder
-from dptune.config import Config, Preparation, build, parse, score_from, seal, search_from
 from dptune.data import Data
 from dptune.data.rows import MemoryRows, find_device, find_precision
 from dptune.engines.executors import Executor, SerialExecutor
@@ -32,7 +26,6 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
 from dptune.ledger.store import are_one
-from dptune.predictor import TrainedModel
 from dptune.privacy import Budget, Event, Guarantee, Price, total
 from dptune.rounding import allowance, cost
 from dptune.search.base import Census, SearchMethod
@@ -40,6 +33,13 @@ from dptune.search.linear_scaling import LinearScaling
 from dptune.search.score import NoisyScore, PublicScore, Score
 from dptune.search.space import Space
 from dptune.search.trial import Trial
+from dptune.study.config import Config, Preparation, build, parse, score_from, seal, search_from
+from dptune.study.outline import Outline, is_final
+from dptune.study.payments import Payments
+from dptune.study.run_folder import RunFolder
+from dptune.study.runner import Course, Progress, Watch, read_census
+from dptune.study.statement import hopelessness, state
+from dptune.study.trained_model import TrainedModel
 
 _OWN_LEDGER = "ledger.db"
 _AS_IT_WAS = (

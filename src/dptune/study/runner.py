@@ -13,11 +13,6 @@ from typing import Any
 
 import torch
 
-from dptune._measure import compare, fresh_normal, take_census
-from dptune._outline import Outline, leg_label, scores_label, side_by_side, trial_label
-from dptune._payments import Payments
-from dptune._sealed_run import SealedRun
-from dptune.artifacts import RunFolder
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing, from_ranges, private_mean, standardization
 from dptune.data.rows import MemoryRows
@@ -31,6 +26,11 @@ from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.search.score import PublicScore, UnpaidScore
 from dptune.search.sealing import SealedSearch
 from dptune.search.trial import Trial
+from dptune.study.measure import compare, fresh_normal, take_census
+from dptune.study.outline import Outline, leg_label, scores_label, side_by_side, trial_label
+from dptune.study.payments import Payments
+from dptune.study.run_folder import RunFolder
+from dptune.study.sealed_run import SealedRun
 
 _MEAN, _CENSUS, _FINAL = "models/mean.safetensors", "census.json", "models/final.safetensors"
 _WINNER = "models/winner.safetensors"

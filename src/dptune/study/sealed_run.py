@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from dptune import accounting
-from dptune._measure import score_alone
-from dptune._outline import Outline
 from dptune.data.rows import MemoryRows
 from dptune.engines.executors import Executor
 from dptune.engines.linear import LinearEngine, LinearModel
@@ -22,6 +20,8 @@ from dptune.privacy import Event, FullBatchRun, SampledRun, SubsetSearch
 from dptune.search.sealing import SealedSearch, Subset
 from dptune.search.space import Setting
 from dptune.search.trial import Trial
+from dptune.study.measure import score_alone
+from dptune.study.outline import Outline
 
 _AT_ONCE = 16  # trials that are trained together
 

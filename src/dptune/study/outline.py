@@ -10,7 +10,6 @@ from functools import cached_property
 import numpy as np
 
 from dptune import accounting
-from dptune.config import Config
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import (
@@ -38,6 +37,7 @@ from dptune.search.score import HeldOutScore
 from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
+from dptune.study.config import Config
 
 LEGS = 5
 _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by
