@@ -19,11 +19,11 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from conftest import repeated_noise
 from dptune import Budget, BudgetExceeded, Ledger, Price, gdp, rounding
-from dptune._earlier_fits import beside
-from dptune._own_scale import own_scale
 from dptune.data import Data
 from dptune.errors import InvalidInput, WrongDataset
 from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier
+from dptune.estimator.earlier_fits import beside
+from dptune.estimator.own_scale import own_scale
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,10 +12,11 @@ from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dptune import _earlier_fits, validate
-from dptune._own_scale import own_scale
+from dptune import validate
 from dptune.data import Data
 from dptune.errors import InvalidInput
+from dptune.estimator import earlier_fits
+from dptune.estimator.own_scale import own_scale
 from dptune.privacy import Budget, Guarantee, Price
 from dptune.search.trial import Trial
 from dptune.study.config import default_delta
@@ -170,7 +171,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             public = (*promise.public_facts, "the numbers that scale the columns, as declared")
             promise = replace(promise, public_facts=public)
         price = Price(promise.mu**2, promise.slack)
-        return _earlier_fits.beside(promise, _earlier_fits.OF_THIS_PROCESS.add(features, price))
+        return earlier_fits.beside(promise, earlier_fits.OF_THIS_PROCESS.add(features, price))
 
     def _rows(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self)
