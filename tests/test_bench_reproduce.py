@@ -408,7 +408,7 @@ def test_it_runs_without_the_packages_of_the_command_line(file: Path, tmp_path: 
 def test_the_command_line_lists_measures_and_refuses(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dptune import cli
+    from dptune.cli import app as cli
 
     def dptune(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["dptune", "bench", "reproduce", *words])

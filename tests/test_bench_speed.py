@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from dptune import cli
 from dptune.bench import speed
+from dptune.cli import app as cli
 from dptune.errors import InvalidInput, MissingExtra
 
 

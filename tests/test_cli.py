@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dptune import accounting, cli
+from dptune import accounting
+from dptune.cli import app as cli
 from dptune.privacy import Budget, FullBatchRun, Price, SampledRun
 
 Run = Callable[..., tuple[int, str, str]]

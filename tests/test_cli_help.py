@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from dptune import cli
+from dptune.cli import app as cli
 
 
 def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -34,7 +34,7 @@ def complete(line: str) -> list[str]:
     """What bash is told to offer for the last word of `line`."""
     asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     done = subprocess.run(
-        [sys.executable, "-c", "from dptune import cli; cli.main()"],
+        [sys.executable, "-c", "from dptune.cli.app import main; main()"],
         env={**os.environ, **asked, "_DPTUNE_COMPLETE": "complete_bash"},
         capture_output=True,
         text=True,

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import dptune
-from dptune import cli
+from dptune.cli import app as cli
 from dptune.data.sources import load_data
 from dptune.study import config
 

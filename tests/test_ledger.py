@@ -11,16 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import ROWS, new_ledger
-from dptune import (
-    Budget,
-    FullBatchRun,
-    Ledger,
-    RandomStopping,
-    SampledRun,
-    _screen,
-    accounting,
-    gdp,
-)
+from dptune import Budget, FullBatchRun, Ledger, RandomStopping, SampledRun, accounting, gdp
+from dptune.cli import screen
 from dptune.errors import (
     BudgetExceeded,
     InvalidInput,
@@ -355,7 +347,7 @@ def test_the_screen_shows_every_state(ledger: Ledger, capsys: pytest.CaptureFixt
     ledger.commit(committed)
     ledger.void(voided, reason="typo")
     ledger.exchange(exchanged, SAME_PRICE)
-    _screen.budget(ledger.address, ledger.state())
+    screen.budget(ledger.address, ledger.state())
     shown = capsys.readouterr().out
     for state in ("reserved", "started", "committed", "voided", "exchanged"):
         assert state in shown

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 import dptune
-from dptune import cli
+from dptune.cli import app as cli
 from dptune.data import Data
 from dptune.data.sources import load_data
 from dptune.errors import InvalidInput

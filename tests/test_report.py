@@ -26,11 +26,11 @@ from dptune import (
     RandomSearch,
     Space,
     UnitNoise,
-    _study_screen,
     model_card,
     search_picture,
 )
-from dptune._text_plot import text_plot
+from dptune.cli import study_screen
+from dptune.cli.text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.report.landscape import landscape, r_at, readable, scored
 from dptune.report.plots import draw
@@ -300,7 +300,7 @@ def test_the_live_view_shows_budget_trials_and_scores(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    with _study_screen.watching(LinearScaling()) as watch:
+    with study_screen.watching(LinearScaling()) as watch:
         for progress in seen:
             watch(progress)
     out, err = capsys.readouterr()
@@ -317,7 +317,7 @@ def test_elsewhere_progress_is_one_line_a_change(
     folders: dict[str, Path], seen: list[Progress], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ticks = itertools.count(0, 20)
-    with _study_screen.watching(LinearScaling(), lambda: float(next(ticks))) as watch:
+    with study_screen.watching(LinearScaling(), lambda: float(next(ticks))) as watch:
         for progress in seen:
             watch(progress)
     lines = capsys.readouterr().err.splitlines()
@@ -329,7 +329,7 @@ def test_elsewhere_progress_is_one_line_a_change(
 def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What is said when the legs of a final run begin at these moments."""
     now = [0.0]
-    with _study_screen.watching(search, lambda: now[0]) as watch:
+    with study_screen.watching(search, lambda: now[0]) as watch:
         for number, at in enumerate(seconds, start=2):
             now[0] = at
             watch(FakeProgress(f"final run: leg {number} of 5"))  # type: ignore[arg-type]
@@ -388,9 +388,9 @@ def test_screen_live_view_and_picture_say_that_scores_decided_little(
     record = replace(record, situation=situation)
     said = "the scores differ by no more than their noise"
     assert said in texts(draw(record)).replace("\n", " ")
-    _study_screen.result(record, Path("search.png"), delta_chosen=False)
+    study_screen.result(record, Path("search.png"), delta_chosen=False)
     assert said[1:] in " ".join(capsys.readouterr().out.split())
-    shown = _study_screen._view(replace(seen[-1], situation=situation), LinearScaling())
+    shown = study_screen._view(replace(seen[-1], situation=situation), LinearScaling())
     assert said in str(shown[-1]) and max(map(len, str(shown[-1]).splitlines())) < 80
 
 

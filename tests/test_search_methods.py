@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from dptune import accounting
 from dptune.accounting.sealed import TrialCount
-from dptune.cli import Method, app
+from dptune.cli.app import Method, app
 from dptune.data import Data
 from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine
@@ -704,12 +704,12 @@ def test_plans_that_cannot_be_run_are_refused_before_they_are_paid(tmp_path: Pat
 def test_the_clock_of_a_sealed_search_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
-    from dptune import _study_screen
+    from dptune.cli import study_screen
 
     for method, shown in ((UnitNoise(), True), (PrivateSelection(), False)):
         screen = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
-        monkeypatch.setattr(_study_screen, "Console", lambda *_, screen=screen, **__: screen)
-        with _study_screen.watching(method) as show:
+        monkeypatch.setattr(study_screen, "Console", lambda *_, screen=screen, **__: screen)
+        with study_screen.watching(method) as show:
             study(method, watch=show)
         assert bool(re.search(r"\d:\d\d:\d\d", screen.export_text())) is shown
 

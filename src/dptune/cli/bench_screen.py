@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dptune._screen import facts_table, out, plain_table
+from dptune.cli.screen import facts_table, out, plain_table
 from dptune.rounding import cost
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dptune import accounting, gdp
-from dptune._screen import (
+from dptune.cli.screen import (
     bar,
     duration,
     facts_table,
@@ -27,7 +27,7 @@ from dptune._screen import (
     slots_table,
     statement,
 )
-from dptune._text_plot import points_of, text_plot
+from dptune.cli.text_plot import points_of, text_plot
 from dptune.privacy import Guarantee
 from dptune.report.landscape import landscape, readable, scored
 from dptune.report.record import Record

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import dptune
-from dptune import _screen, accounting
+from dptune import accounting
 from dptune.accounting.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
+from dptune.cli import screen
 from dptune.data.fingerprint import fingerprint_file
 from dptune.errors import DptuneError, InvalidInput, LedgerCorrupt
 from dptune.privacy import Budget, FullBatchRun, Price, Receipt, SampledRun
@@ -167,7 +168,7 @@ def main() -> None:
 def _fail(kind: str, message: str, exit_code: int) -> int:
     if "--json" in sys.argv:
         print(json.dumps({"error": {"kind": kind, "message": message}}))
-    _screen.error(message)
+    screen.error(message)
     return exit_code
 
 
@@ -300,10 +301,10 @@ def tune(
 
     Example: dptune tune --data patients.csv --label ill --epsilon 1
     """
-    from dptune import _asked, _study_screen
+    from dptune.cli import options, study_screen
     from dptune.study import study
 
-    asked = _asked.read(
+    asked = options.read(
         config,
         {
             "data": {"source": data, "label": label, "test": test, "public": public},
@@ -319,21 +320,21 @@ def tune(
         },
     )
     if asked.data.unused_test_rows:
-        _study_screen.about_unused_test_rows(asked.settings["source"]["source"])
+        study_screen.about_unused_test_rows(asked.settings["source"]["source"])
     if dry_run:
         planned, guarantee = study.foresee(asked.data, asked.config)
-        plain = _study_screen.foreseen_plain(planned, guarantee)
+        plain = study_screen.foreseen_plain(planned, guarantee)
         plain["delta_chosen"] = asked.delta_chosen
         _show(
             as_json,
             plain,
-            lambda: _study_screen.foreseen(
+            lambda: study_screen.foreseen(
                 planned, guarantee, asked.delta_chosen, asked.data.column_names
             ),
         )
         return
     folder = out if out is not None else _free_folder(asked.data.name)
-    with _resumable(folder), _study_screen.watching(asked.config.search) as watch:
+    with _resumable(folder), study_screen.watching(asked.config.search) as watch:
         result = study.tune(None, asked.data, out=folder, watch=watch, **asked.settings)
     _show_study(result, as_json, asked.delta_chosen)
 
@@ -344,12 +345,12 @@ def resume(folder: Folder, as_json: AsJson = False) -> None:
 
     Example: dptune resume runs/patients-1
     """
-    from dptune import _study_screen
+    from dptune.cli import study_screen
     from dptune.study import study
     from dptune.study.run_folder import RunFolder
 
     search = study.read_config(RunFolder.open(folder)).search
-    with _resumable(folder), _study_screen.watching(search) as watch:
+    with _resumable(folder), study_screen.watching(search) as watch:
         result = study.resume(folder, watch=watch)
     _show_study(result, as_json, delta_chosen=False)
 
@@ -454,7 +455,7 @@ def account(
         "rdp_epsilon": accounting.rdp_epsilon([run], delta),
         "guarantee": guarantee.to_dict(),
     }
-    _show(as_json, plain, lambda: _screen.account(plain, guarantee))
+    _show(as_json, plain, lambda: screen.account(plain, guarantee))
 
 
 @app.command()
@@ -497,7 +498,7 @@ def plan(
         )
     share = DEFAULT_SCORE_SHARE if score_share is None else score_share
     split = split_budget(Budget(epsilon, delta), sweeps, score=score.value, score_share=share)
-    _show(as_json, split.to_dict(), lambda: _screen.plan(split))
+    _show(as_json, split.to_dict(), lambda: screen.plan(split))
 
 
 @app.command()
@@ -522,7 +523,7 @@ def budget(
             "older copy was put in its place. Count what was spent since as spent."
         )
     plain = {"ledger": ledger.address, **state.to_dict()}
-    _show(as_json, plain, lambda: _screen.budget(ledger.address, state))
+    _show(as_json, plain, lambda: screen.budget(ledger.address, state))
 
 
 @ledger_app.command("open")
@@ -621,12 +622,12 @@ def void(where: Where, payment: Number, reason: Reason, as_json: AsJson = False)
 @bench_app.command("accounting")
 def bench_accounting(as_json: AsJson = False) -> None:
     """Time dptune's prices against dp-accounting and prv-accountant (under a minute)."""
-    from dptune import _bench_screen
     from dptune.bench import accounting as bench
+    from dptune.cli import bench_screen
 
-    with _screen.progress() as report:
+    with screen.progress() as report:
         results = bench.measure(report)
-    _show(as_json, results, lambda: _bench_screen.bench_accounting(results))
+    _show(as_json, results, lambda: bench_screen.bench_accounting(results))
 
 
 @bench_app.command("speed")
@@ -635,12 +636,12 @@ def bench_speed(
     as_json: AsJson = False,
 ) -> None:
     """Time the linear engine against Opacus and bare matrix products (about a minute)."""
-    from dptune import _bench_screen
     from dptune.bench import speed as bench
+    from dptune.cli import bench_screen
 
-    with _screen.progress() as report:
+    with screen.progress() as report:
         results = bench.measure(report, device.value)
-    _show(as_json, results, lambda: _bench_screen.bench_speed(results))
+    _show(as_json, results, lambda: bench_screen.bench_speed(results))
 
 
 @bench_app.command("compare")
@@ -685,11 +686,11 @@ def bench_compare(
 
     Example: dptune bench compare --data demo --epsilon 0.3,1,3 --repeats 20
     """
-    from dptune import _bench_screen
     from dptune.bench import compare as bench
+    from dptune.cli import bench_screen
 
     usual = (os.cpu_count() or 1) if device is Device.cpu else 1
-    with _screen.progress() as report:
+    with screen.progress() as report:
         table = bench.compare(
             data.split(","),
             bench.DEFAULT_METHODS if methods is None else methods.split(","),
@@ -701,7 +702,7 @@ def bench_compare(
             report=report,
             workers=usual if workers is None else workers,
         )
-    _show(as_json, {"rows": table}, lambda: _bench_screen.bench_compare(table, folder))
+    _show(as_json, {"rows": table}, lambda: bench_screen.bench_compare(table, folder))
 
 
 @bench_app.command("reproduce")
@@ -744,14 +745,14 @@ def bench_reproduce(
 
     Example: dptune bench reproduce methods --data demo --repeats 20
     """
-    from dptune import _bench_screen
     from dptune.bench import reproduce as bench
+    from dptune.cli import bench_screen
 
     if name is None or only_list:
         names = {one.name: one.title for one in bench.EXPERIMENTS.values()}
-        _show(as_json, names, lambda: _bench_screen.bench_names(names))
+        _show(as_json, names, lambda: bench_screen.bench_names(names))
         return
-    with _screen.progress() as report:
+    with screen.progress() as report:
         results = bench.reproduce(
             name,
             data.split(","),
@@ -762,7 +763,7 @@ def bench_reproduce(
             effort=effort.value,
         )
     plain = {called: result.table.plain() for called, result in results.items()}
-    _show(as_json, plain, lambda: _bench_screen.bench_results(results, folder))
+    _show(as_json, plain, lambda: bench_screen.bench_results(results, folder))
 
 
 def _number(text: str) -> float:
@@ -773,7 +774,7 @@ def _number(text: str) -> float:
 
 
 def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> None:
-    from dptune import _study_screen
+    from dptune.cli import study_screen
     from dptune.report import plots
     from dptune.report.record import Record
 
@@ -781,7 +782,7 @@ def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> Non
     record = Record.read(result.folder)
     picture = plots.save(record)
     plain = {**result.to_dict(), "picture": str(picture), "delta_chosen": delta_chosen}
-    _show(as_json, plain, lambda: _study_screen.result(record, picture, delta_chosen))
+    _show(as_json, plain, lambda: study_screen.result(record, picture, delta_chosen))
 
 
 @contextmanager
@@ -791,7 +792,7 @@ def _resumable(folder: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if (Path(folder) / "run.toml").exists():
-            _screen.error(f"interrupted; go on with: dptune resume {shlex.quote(folder)}")
+            screen.error(f"interrupted; go on with: dptune resume {shlex.quote(folder)}")
         raise
 
 
@@ -825,7 +826,7 @@ def _fingerprint(source: str) -> str:
 def _show_ledger(ledger: "Ledger", as_json: bool, done: str) -> None:
     state = ledger.state()
     plain = {"ledger": ledger.address, **state.to_dict()}
-    _show(as_json, plain, lambda: _screen.note(done, state))
+    _show(as_json, plain, lambda: screen.note(done, state))
 
 
 def _show_payment(ledger: "Ledger", receipt: Receipt, state: str, as_json: bool) -> None:
@@ -843,7 +844,7 @@ def _show_payment(ledger: "Ledger", receipt: Receipt, state: str, as_json: bool)
     done = f"payment {receipt.payment} is {state}"
     command = f"dptune ledger commit {shlex.quote(ledger.address)} {receipt.payment}"
     then = f"When the run has ended: {command}" if state == "reserved" else ""
-    _show(as_json, plain, lambda: _screen.note(done, now, then))
+    _show(as_json, plain, lambda: screen.note(done, now, then))
 
 
 def _run(

@@ -1,0 +1,5 @@
+"""`python -m dptune` is the command line."""
+
+from dptune.cli.app import main
+
+main()

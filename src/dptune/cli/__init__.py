@@ -1,0 +1,1 @@
+"""The command line: verbs over the public API."""
