@@ -82,7 +82,7 @@ def test_an_honest_split_of_a_table_with_a_few_twins_is_accepted() -> None:
         for _ in range(25):
             dealt = table[draws.permutation(len(table))]
             cut = int(share * len(table))
-            assert not has_copies(dealt[cut:], dealt[:cut])
+            assert not has_copies([dealt[cut:]], [dealt[:cut]])
 
 
 @pytest.mark.parametrize("kinds", [30, 300, 3000, 100_000])
@@ -103,7 +103,8 @@ def test_what_is_called_luck_is_no_rarer_than_it_says(
 
 def test_copies_are_found_whatever_is_hashed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "_AT_ONCE", 10)
-    assert has_copies(PRIVATE, PRIVATE[500:530]) and not has_copies(PRIVATE, OTHER)
+    assert has_copies([PRIVATE], [PRIVATE[500:530]])
+    assert not has_copies([PRIVATE], [OTHER])
 
 
 def test_rows_that_differ_in_one_bit_are_different() -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from dptune.data.rows import Chunk, DiskRows, MemoryRows, norms_rounded_up, write_chunks
+from dptune.data.disk import DiskRows, write_chunks
+from dptune.data.rows import Chunk, MemoryRows, norms_rounded_up
 from dptune.engines import clipping, fused, fused_sums, sums
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness

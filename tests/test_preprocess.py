@@ -26,6 +26,10 @@ TABLES = arrays(
 )
 
 
+def mean_of(features: Any, *arguments: Any) -> Any:
+    return private_mean([features], np.asarray(features).shape[-1], *arguments)
+
+
 def no_noise(shape: tuple[int, ...]) -> NDArray[np.float64]:
     return np.zeros(shape)
 
@@ -188,7 +192,7 @@ def test_features_that_do_not_fit_are_refused(features: NDArray[Any], message: s
         FULL.apply(features)
     if "columns" not in message:
         with pytest.raises(InvalidInput, match=message):
-            private_mean(features, 1.0, 3, no_noise)
+            mean_of(features, 1.0, 3, no_noise)
         with pytest.raises(InvalidInput, match=message):
             standardization(features)
 
@@ -201,7 +205,7 @@ def test_removing_a_row_moves_the_sum_by_at_most_1(
     row = data.draw(st.integers(0, len(table) - 1))
     other = table.copy()
     other[row] = 0  # a row that contributes nothing
-    moved = private_mean(table, 1.0, 1, no_noise) - private_mean(other, 1.0, 1, no_noise)
+    moved = mean_of(table, 1.0, 1, no_noise) - mean_of(other, 1.0, 1, no_noise)
     assert np.linalg.norm(moved) <= 1
 
 
@@ -210,13 +214,13 @@ def test_removing_a_row_moves_the_sum_by_at_most_1(
 def test_rows_said_to_be_of_unit_length_never_exceed_it(seed: int, columns: int) -> None:
     """Rows rounded to float32 may be a little longer than 1; what is summed is not."""
     row = Preprocessing().apply(np.random.default_rng(seed).normal(size=(1, columns)))
-    mean = private_mean(row, 1.0, 1, no_noise)
+    mean = mean_of(row, 1.0, 1, no_noise)
     assert 1 - 1e-6 < float(np.linalg.norm(mean)) <= 1
 
 
 def test_the_mean_is_divided_by_the_public_number_of_rows() -> None:
     table = np.array([[0.5, 0.0], [0.0, 0.5], [3.0, 4.0]])
-    mean = private_mean(table, 1.0, 10, no_noise)
+    mean = mean_of(table, 1.0, 10, no_noise)
     np.testing.assert_allclose(mean, [0.11, 0.13], rtol=1e-7)  # the last row counts (0.6, 0.8)
 
 
@@ -224,9 +228,9 @@ def test_a_sum_is_exact_so_that_a_row_moves_it_by_no_more_than_itself() -> None:
     """In whatever order and with whatever company, to the last bit."""
     rng = np.random.default_rng(8)
     table = rng.normal(size=(9000, 3)) * rng.choice([1.0, 0.1, 1e-5], size=(9000, 1))
-    mean = private_mean(table, 1.0, 1, no_noise)
-    np.testing.assert_array_equal(private_mean(rng.permutation(table), 1.0, 1, no_noise), mean)
-    rest, alone = (private_mean(part, 1.0, 1, no_noise) for part in (table[1:], table[:1]))
+    mean = mean_of(table, 1.0, 1, no_noise)
+    np.testing.assert_array_equal(mean_of(rng.permutation(table), 1.0, 1, no_noise), mean)
+    rest, alone = (mean_of(part, 1.0, 1, no_noise) for part in (table[1:], table[:1]))
     np.testing.assert_array_equal(mean - rest, alone)
 
 
@@ -236,12 +240,12 @@ def test_noise_is_the_multiplier_times_the_stream() -> None:
         return np.array([1.0, -2.0])
 
     table = np.zeros((5000, 2))
-    np.testing.assert_array_equal(private_mean(table, 3.0, 6, stream), [0.5, -1.0])
+    np.testing.assert_array_equal(mean_of(table, 3.0, 6, stream), [0.5, -1.0])
 
 
 def test_the_mean_covers_rows_of_every_chunk() -> None:
     table = np.full((5000, 1), 0.5)
-    np.testing.assert_allclose(private_mean(table, 1.0, 5000, no_noise), [0.5])
+    np.testing.assert_allclose(mean_of(table, 1.0, 5000, no_noise), [0.5])
 
 
 @pytest.mark.parametrize(
@@ -249,10 +253,10 @@ def test_the_mean_covers_rows_of_every_chunk() -> None:
 )
 def test_one_number_for_all_columns_or_coarse_noise_is_refused(drawn: NDArray[Any]) -> None:
     with pytest.raises(InvalidInput, match="stream_normal"):
-        private_mean(a_table(), 1.0, 20, lambda shape: drawn)
+        mean_of(a_table(), 1.0, 20, lambda shape: drawn)
 
 
 @pytest.mark.parametrize(("noise", "rows"), [(0.0, 20), (-1.0, 20), (np.inf, 20), (1.0, 0)])
 def test_a_mean_without_noise_or_rows_is_refused(noise: float, rows: int) -> None:
     with pytest.raises(InvalidInput):
-        private_mean(a_table(), noise, rows, no_noise)
+        mean_of(a_table(), noise, rows, no_noise)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dptune.data.rows import DiskRows, MemoryRows, Rows, write_chunks
+from dptune.data.disk import DiskRows, write_chunks
+from dptune.data.rows import MemoryRows, Rows
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
@@ -191,7 +192,7 @@ def test_features_too_large_for_the_precision_are_refused(value: float, precisio
         MemoryRows(np.array([[1.0, value]]), np.array([0]), precision=precision)
 
 
-@pytest.mark.parametrize("shape", [(3,), (3, 0), (0, 3), (3, 2, 0), (3, 0, 2), (3, 1, 2, 2)])
+@pytest.mark.parametrize("shape", [(3,), (3, 0), (0, 3), (3, 2, 0), (3, 0, 2), (3, 1, 0, 2)])
 def test_features_that_are_no_table_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidInput, match="shape"):
         MemoryRows(np.zeros(shape), np.zeros(3, dtype=int))

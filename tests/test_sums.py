@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dptune.data.rows import PRECISIONS, Chunk, DiskRows, MemoryRows, Rows, write_chunks
+from dptune.data.disk import DiskRows, write_chunks
+from dptune.data.rows import PRECISIONS, Chunk, MemoryRows, Rows
 from dptune.engines import sums
 from dptune.engines.linear import LinearEngine, LinearModel, Release
 from dptune.engines.randomness import Randomness

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from dptune.accounting.split import Sweep as Sweep
     from dptune.accounting.split import split_budget as split_budget
     from dptune.data import Data as Data
+    from dptune.data.disk import DiskRows as DiskRows
+    from dptune.data.disk import write_chunks as write_chunks
     from dptune.data.fingerprint import fingerprint_arrays as fingerprint_arrays
     from dptune.data.fingerprint import fingerprint_file as fingerprint_file
     from dptune.data.preprocess import Preprocessing as Preprocessing
-    from dptune.data.rows import DiskRows as DiskRows
     from dptune.data.rows import MemoryRows as MemoryRows
-    from dptune.data.rows import write_chunks as write_chunks
     from dptune.data.sources import load_data as load_data
     from dptune.engines.executors import ProcessExecutor as ProcessExecutor
     from dptune.engines.executors import SerialExecutor as SerialExecutor
@@ -72,7 +72,8 @@ _HOMES = {
     "data.sources": ("load_data",),
     "engines.linear": ("LinearEngine", "LinearModel"),
     "engines.randomness": ("Randomness",),
-    "data.rows": ("DiskRows", "MemoryRows", "write_chunks"),
+    "data.disk": ("DiskRows", "write_chunks"),
+    "data.rows": ("MemoryRows",),
     "errors": ("BudgetExceeded", "DptuneError"),
     "estimator": ("DPLinearClassifier",),
     "engines.executors": ("ProcessExecutor", "SerialExecutor"),

@@ -19,17 +19,17 @@ from dptune.privacy import FullBatchRun, SampledRun
 
 OPTIMIZERS = ("sgd", "adam", "lamb", "wosm")
 SCHEDULES = ("constant", "linear", "cosine")
-INITIALIZATIONS = ("zero", "random")
 AVERAGES = ("none", "ema", "swa")
 _LEAST = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainPlan:
-    """Everything that decides a training run.
+    """Everything that decides a training run and that all engines share; what is an engine's own
+    is in its record.
 
     The defaults are the recipe of the linear scaling paper: full batch, unit clipping, momentum
-    0.9, zero initialisation, no bias, no weight decay.
+    0.9, no weight decay.
 
     Attributes:
         rows: public row count; sums are divided by `rows * sampling_rate`.
@@ -55,8 +55,6 @@ class TrainPlan:
     momentum: float = 0.9
     weight_decay: float = 0.0
     schedule: str = "constant"
-    bias: bool = False
-    initialization: str = "zero"
     averaging: str = "none"
     ema_decay: float = 0.9999
     free_steps: int = 0
@@ -65,7 +63,6 @@ class TrainPlan:
     def __post_init__(self) -> None:
         validate.one_of(OPTIMIZERS, optimizer=self.optimizer)
         validate.one_of(SCHEDULES, schedule=self.schedule)
-        validate.one_of(INITIALIZATIONS, initialization=self.initialization)
         validate.one_of(AVERAGES, averaging=self.averaging)
         validate.store(
             self,
@@ -73,7 +70,6 @@ class TrainPlan:
             steps=validate.whole(1, steps=self.steps),
             augmentations=validate.whole(1, augmentations=self.augmentations),
             free_steps=validate.whole(0, free_steps=self.free_steps),
-            bias=validate.flag(bias=self.bias),
             learning_rate=validate.positive(learning_rate=self.learning_rate),
             weight_decay=validate.non_negative(weight_decay=self.weight_decay),
             momentum=validate.non_negative(momentum=self.momentum, at_most=1 - 1e-9),

@@ -1,11 +1,12 @@
 """Many repeats of one search method, in lockstep.
 
 All repeats train their trials in the same passes over the rows, which on the linear engine costs
-little more than one repeat. Prices, plans, scores and noise are those of a real study
-(`_outline`, `_measure`); only the ledger and the folder are missing, because the rows are public.
+little more than one repeat. Every repeat is the search of a real study (`study.loop`), with its
+prices, plans, scores and noise; only the ledger and the folder are missing, because the rows are
+public.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any
@@ -14,15 +15,17 @@ import numpy as np
 
 from dptune.bench.outcome import ORACLE, Outcome
 from dptune.bench.tasks import Task
+from dptune.data.rows import DataFacts
+from dptune.engines.base import Engine
 from dptune.engines.executors import SerialExecutor
-from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
-from dptune.search.base import Census, SearchMethod, Stage, calibrated, draft
+from dptune.search.base import Census, SearchMethod, calibrated, draft
 from dptune.search.score import NoisyScore
 from dptune.search.space import Setting, Space
-from dptune.search.trial import Trial
+from dptune.study import loop
 from dptune.study.config import Config
 from dptune.study.measure import compare, take_census
 from dptune.study.outline import Outline
@@ -33,7 +36,7 @@ _LOGITS_A_ROW = {"cpu": 500, "cuda": 6400}
 _GRID_RATES, _GRID_STEPS, _GRID_RUNS = 25, (10, 25, 50, 100, 200), 5
 
 Report = Callable[[str], None]
-Ended = tuple[LinearModel, TrainPlan]
+Ended = tuple[Any, TrainPlan]
 
 
 def run_method(
@@ -54,10 +57,8 @@ def run_method(
     def tell(doing: str) -> None:
         report(f"{task.name}, {name}, epsilon {budget.epsilon:g}: {doing}")
 
-    if outlines[0].schedule.sealed:
-        ended = _sealed(engine, task, outlines, tell)
-    else:
-        ended = _open(engine, task, outlines, tell)
+    run = _sealed if outlines[0].schedule.sealed else _open
+    ended = run(task, outlines, tell)
     models, plans = zip(*ended, strict=True)
     right = tested(engine, task, models)
     seconds = perf_counter() - began
@@ -75,48 +76,74 @@ def run_method(
     )
 
 
-def _open(
-    engine: LinearEngine, task: Task, outlines: Sequence[Outline], tell: Report
-) -> list[Ended]:
+def _open(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:
     """Methods whose trials may all be seen: every repeat's sweeps, then its final run or the best
     of its final runs."""
-    censuses = [_census(task, outline) for outline in outlines]
-    histories: list[list[Trial]] = [[] for _ in outlines]
-    final = outlines[0].schedule.final
-    ended: list[Ended] = []
-    for sweep, numbers in outlines[0].sweeps():
-        tell(sweep.name)
-        settings = _ask(outlines, sweep, histories, censuses)
-        plans = [
-            outline.plan(setting, sweep)
-            for outline, chosen in zip(outlines, settings, strict=True)
-            for setting in chosen
-        ]
-        models = fit(engine, task, plans)
-        for index, outline in enumerate(outlines):
-            own = slice(index * sweep.trials, (index + 1) * sweep.trials)
-            score, rows = outline.config.score, task.train
-            values, noise = compare(
-                engine, models[own], rows, score, sweep.score, censuses[index], rows.count
-            )
-            histories[index] += [
-                Trial(number=number, stage=sweep.name, plan=plan, mu=sweep.mu).scored(value, noise)
-                for number, plan, value in zip(numbers, plans[own], values, strict=True)
-            ]
-            if sweep == final:
-                best = own.start + int(np.argmax(values))
-                ended.append((models[best], plans[best]))
-    if ended:
-        return ended
-    tell(final.name)
-    chosen = [settings[0] for settings in _ask(outlines, final, histories, censuses)]
-    plans = [o.plan(setting, final) for o, setting in zip(outlines, chosen, strict=True)]
-    return list(zip(fit(engine, task, plans), plans, strict=True))
+    desk = _Desk(task, outlines, tell)
+    results = loop.drive([loop.search(outline) for outline in outlines], desk.answer)
+    return [
+        (desk.trials[index][result.final.number] if result.is_trial else final, result.final.plan)
+        for index, (result, final) in enumerate(zip(results, desk.finals, strict=True))
+    ]
 
 
-def _sealed(
-    engine: LinearEngine, task: Task, outlines: Sequence[Outline], tell: Report
-) -> list[Ended]:
+class _Desk:
+    """Answers what the searches of all repeats ask at one moment, in as few passes over the rows as
+    can be."""
+
+    def __init__(self, task: Task, outlines: Sequence[Outline], tell: Report) -> None:
+        self.task, self.outlines, self.tell = task, outlines, tell
+        self.engine = outlines[0].engine
+        self.trials: list[dict[int, Any]] = [{} for _ in outlines]  # models by number
+        self.finals: list[Any] = [None] * len(outlines)
+
+    def answer(self, requests: Sequence[loop.Request]) -> Sequence[loop.Answer]:
+        match requests[0]:
+            case loop.Count():
+                return [_census(self.task, outline) for outline in self.outlines]
+            case loop.Fit():
+                return self._fit(requests)
+            case loop.Compare():
+                return [self._compare(*pair) for pair in zip(requests, self.trials, strict=True)]
+            case loop.Leg():
+                return self._leg(requests)
+
+    def _fit(self, requests: Sequence[loop.Request]) -> Sequence[loop.Answer]:
+        asked = [request.trials for request in requests if isinstance(request, loop.Fit)]
+        stage = asked[0][0].stage
+        self.tell(stage)
+        models = iter(fit(self.engine, self.task, [t.plan for trials in asked for t in trials]))
+        for kept, trials in zip(self.trials, asked, strict=True):
+            # Only the final stage's models may be released; older ones are compared by now.
+            kept.clear()
+            kept |= {trial.number: next(models) for trial in trials}
+        return asked
+
+    def _compare(self, request: loop.Request, models: Mapping[int, Any]) -> loop.Answer:
+        assert isinstance(request, loop.Compare)
+        values, noise = compare(
+            self.engine,
+            [models[trial.number] for trial in request.trials],
+            self.task.train,
+            self.outlines[0].config.score,
+            request.stage.score,
+            request.census,
+            self.task.train.count,
+        )
+        pairs = zip(request.trials, values, strict=True)
+        return [trial.scored(value, noise) for trial, value in pairs]
+
+    def _leg(self, requests: Sequence[loop.Request]) -> Sequence[loop.Answer]:
+        legs = [request for request in requests if isinstance(request, loop.Leg)]
+        self.tell(f"final run, leg {legs[0].number} of {legs[0].legs}")
+        last = legs[0].number == legs[0].legs
+        self.finals = fit(
+            self.engine, self.task, [leg.plan for leg in legs], self.finals, continued=not last
+        )
+        return [True] * len(legs)
+
+
+def _sealed(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:
     """Sealed searches, one after another. Benchmarks are on public data, so how far they are may
     be seen."""
     ended = []
@@ -124,7 +151,7 @@ def _sealed(
         tell(f"search {number} of {len(outlines)}")
         sealed = outline.schedule.sealed
         assert sealed is not None
-        model, winner = SealedRun(outline, sealed, engine, SerialExecutor()).on(task.train)
+        model, winner = SealedRun(outline, sealed, SerialExecutor()).on(task.train)
         ended.append((model, winner.plan))
     return ended
 
@@ -175,14 +202,9 @@ def outline_of(
         seed=seed,
         source={},
     )
-    return Outline(
-        config=config,
-        count=task.train.count,
-        columns=task.train.columns,
-        outputs=task.outputs,
-        has_classes=True,
-        reused=False,
-    )
+    train = task.train
+    facts = DataFacts(train.count, train.shape, train.copies, task.outputs, "softmax")
+    return Outline(config=config, data=facts, reused=False)
 
 
 def _census(task: Task, outline: Outline) -> Census | None:
@@ -193,33 +215,34 @@ def _census(task: Task, outline: Outline) -> Census | None:
     return take_census(task.train, event, classes=task.outputs, unit_rows=unit_rows)
 
 
-def _ask(
-    outlines: Sequence[Outline],
-    stage: Stage,
-    histories: Sequence[list[Trial]],
-    censuses: Sequence[Census | None],
-) -> list[list[Setting]]:
-    asked = zip(outlines, histories, censuses, strict=True)
-    return [outline.suggest(stage, history, census) for outline, history, census in asked]
-
-
-def fit(engine: LinearEngine, task: Task, plans: Sequence[TrainPlan]) -> list[LinearModel]:
-    """All plans, as many at once as fit. Those of similar length train together."""
+def fit(
+    engine: Engine[Any],
+    task: Task,
+    plans: Sequence[TrainPlan],
+    start: Sequence[Any] | None = None,
+    *,
+    continued: bool = False,
+) -> list[Any]:
+    """All plans, as many at once as fit. Those of similar length train together. Unless runs will
+    be `continued`, models keep their weights only, because there are many of them."""
     order = sorted(range(len(plans)), key=lambda index: plans[index].steps)
-    models: dict[int, LinearModel] = {}
+    models: dict[int, Any] = {}
     for batch in _batched(order, _at_once(task)):
         chosen = [plans[index] for index in batch]
-        fitted = engine.fit_many(chosen, task.train, [Randomness() for _ in batch])
-        models |= {i: replace(model, velocity=None) for i, model in zip(batch, fitted, strict=True)}
+        begun = None if start is None else [start[index] for index in batch]
+        fitted = engine.fit_many(chosen, task.train, [Randomness() for _ in batch], begun)
+        if not continued:
+            fitted = [replace(model, velocity=None) for model in fitted]
+        models |= zip(batch, fitted, strict=True)
     return [models[index] for index in range(len(plans))]
 
 
-def accuracies(engine: LinearEngine, task: Task, plans: Sequence[TrainPlan]) -> tuple[float, ...]:
+def accuracies(engine: Engine[Any], task: Task, plans: Sequence[TrainPlan]) -> tuple[float, ...]:
     """Test accuracy in percent of every plan."""
     return tested(engine, task, fit(engine, task, plans))
 
 
-def tested(engine: LinearEngine, task: Task, models: Sequence[LinearModel]) -> tuple[float, ...]:
+def tested(engine: Engine[Any], task: Task, models: Sequence[Any]) -> tuple[float, ...]:
     """Test accuracy in percent of every model."""
     evaluations = [
         evaluation

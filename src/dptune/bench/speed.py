@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from dptune import validate
-from dptune.data.rows import PRECISIONS, DiskRows, MemoryRows, Rows, write_chunks
+from dptune.data.disk import DiskRows, write_chunks
+from dptune.data.rows import PRECISIONS, MemoryRows, Rows
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput, MissingExtra

@@ -59,7 +59,8 @@ def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> 
     preprocessing = Preprocessing(unit_rows=preparation.unit_rows)
     train = data.open(_PUBLIC, preprocessing, device=device, precision=precision)
     test = data.test_rows(preprocessing, device, precision)
-    assert test is not None  # or load_data would have refused
+    assert isinstance(train, MemoryRows)
+    assert isinstance(test, MemoryRows)  # or load_data would have refused
     kept = _kept(train.targets, changes, text)
     if kept is not None:
         features, targets = train.features[kept], train.targets[kept]

@@ -335,7 +335,7 @@ def tune(
         return
     folder = out if out is not None else _free_folder(asked.data.name)
     with _resumable(folder), study_screen.watching(asked.config.search) as watch:
-        result = study.tune(None, asked.data, out=folder, watch=watch, **asked.settings)
+        result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)
     _show_study(result, as_json, asked.delta_chosen)
 
 

@@ -16,9 +16,11 @@ from dptune.study.config import (
     Preparation,
     build,
     default_delta,
+    engine_from,
     parse,
     score_from,
     search_from,
+    usual_preparation,
 )
 
 DEFAULT_EPSILON = 1.0
@@ -56,13 +58,18 @@ def read(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> Asked:
         budget["delta"] = _delta(run.get("ledger", ""), data)
     score = _same_kind(plain["score"], given["score"], "kind")
     score.setdefault("measure", "correct" if data.classes else "loss")
+    engine = engine_from(plain["engine"])
+    preparation = usual_preparation(data.facts, engine)
+    if plain["preparation"]:
+        preparation = build(Preparation, plain["preparation"], "[preparation]")
     settings = {
         "budget": build(Budget, budget, "[budget]"),
         "search": search_from(_same_kind(plain["search"], given["search"], "method")),
         "score": score_from(score),
         "space": build(Space, plain["space"], "[space]"),
         "recipe": plain["recipe"],
-        "preparation": build(Preparation, plain["preparation"], "[preparation]"),
+        "preparation": preparation,
+        "engine": engine,
         "source": source,
         **run,
     }

@@ -272,6 +272,6 @@ def _about_trials(planned: Outline) -> None:
 
 
 def _about_delta(planned: Outline) -> Text:
-    delta, rows = planned.config.budget.delta, planned.count
+    delta, rows = planned.config.budget.delta, planned.data.count
     why = "the ledger's" if planned.config.ledger else f"one in ten times the {rows:,} rows"
     return Text(f"No delta was given: {delta:g} is {why} (--delta).")

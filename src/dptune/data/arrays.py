@@ -43,12 +43,14 @@ def _array(values: Any, what: str) -> NDArray[Any]:
         ) from None
 
 
-def as_table(values: Any, what: str) -> NDArray[Any]:
-    """Features: a table of finite numbers, in the type they came in."""
+def as_features(values: Any, what: str) -> NDArray[Any]:
+    """Finite numbers, in the type they came in: a table (rows, columns), or rows of another
+    shape."""
     array = _array(values, what)
-    if array.ndim != 2 or 0 in array.shape:
+    if array.ndim < 2 or 0 in array.shape:
         raise InvalidInput(
-            f"{what} must be a table of shape (rows, columns); got shape {array.shape}."
+            f"{what} must be a table of shape (rows, columns), or rows of another shape; got shape "
+            f"{array.shape}."
         )
     if array.dtype.kind == "O":  # pandas, where columns differ in type
         array = _numbers(array, what)

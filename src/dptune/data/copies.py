@@ -13,6 +13,7 @@ private rows: a refusal tells it to whoever holds them, and nothing that is rele
 """
 
 import secrets
+from collections.abc import Iterable
 from hashlib import shake_256
 from typing import Any
 
@@ -24,16 +25,19 @@ LUCK = 1e-4
 _AT_ONCE = 1 << 22  # numbers
 
 
-def has_copies(of: NDArray[Any], among: NDArray[Any]) -> bool:
-    """Whether the rows `among` hold copies of the private rows `of`, beyond what chance explains.
+def has_copies(of: Iterable[NDArray[Any]], among: Iterable[NDArray[Any]]) -> bool:
+    """Whether the rows `among`, one table or several, hold copies of the private rows `of`, beyond
+    what chance explains.
 
     Numbers are compared as float32.
     """
     key = secrets.token_bytes(32)
-    hashes = [row_hashes(table, key) for table in (of, among)]
-    distinct, numbers = np.unique(np.concatenate(hashes), return_inverse=True)
-    private = np.bincount(numbers[: len(of)], minlength=len(distinct))
-    other = np.bincount(numbers[len(of) :], minlength=len(distinct))
+    theirs, others = (
+        np.concatenate([row_hashes(table, key) for table in tables]) for tables in (of, among)
+    )
+    distinct, numbers = np.unique(np.concatenate([theirs, others]), return_inverse=True)
+    private = np.bincount(numbers[: len(theirs)], minlength=len(distinct))
+    other = np.bincount(numbers[len(theirs) :], minlength=len(distinct))
     if np.array_equal(private, other):  # the same table in another order, however common its rows
         return True
     return min(_luck(other > 0, private), _luck(private == 1, other)) < LUCK

@@ -8,8 +8,7 @@ target's range is never taken from the rows: its ends would be two people's valu
 
 import copy
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,37 +16,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import validate
-from dptune.data.arrays import as_class_labels, as_table, as_values, names_of, places
+from dptune.data.arrays import as_class_labels, as_features, as_values, names_of, places
 from dptune.data.copies import has_copies
-from dptune.data.fingerprint import fingerprint_arrays
-from dptune.data.preprocess import Preprocessing
-from dptune.data.rows import MemoryRows
+from dptune.data.disk import DiskRows
+from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
+from dptune.data.preprocess import LARGEST, Preprocessing
+from dptune.data.row_sources import ArraySource, DiskSource, RowSource, Scale
+from dptune.data.rows import IDS, DataFacts, Rows
 from dptune.errors import InvalidInput
 from dptune.privacy import Receipt
 
 TASKS = {"classes": "softmax", "values": "squared"}
 _FEW_CLASSES = 20  # which may be found in any small data set
 _WITH_CLASSES = "with classes in [data] of a --config file (classes= in Python)"
-_Cache = WeakKeyDictionary[Preprocessing, dict[tuple[str, str, str], MemoryRows]]
-
-
-@dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
-class _Part:
-    """Checked features, and targets as engines take them: class numbers, or values in [-1, 1]."""
-
-    features: NDArray[Any]
-    targets: NDArray[Any]
-
-    def taken(self, which: Any) -> "_Part":
-        return _Part(self.features[which], self.targets[which])
+_Cache = WeakKeyDictionary[Preprocessing, dict[tuple[str, str, str], Rows]]
 
 
 class Data:
     """Private training rows, with test rows that only ever report a figure and public rows that
     may score trials.
 
-    Features are a table of numbers (NumPy, torch, lists, pandas); they are not copied, so leave
-    them alone afterwards. `test` and `public` are (features, labels) pairs, refused where they hold
+    Features are a table of numbers (NumPy, torch, lists, pandas), or rows of another shape, such
+    as pictures; with `augmented`, the second axis holds copies of each row. They are not copied, so
+    leave them alone afterwards. Or they are `DiskRows`, which hold their labels: class numbers, or
+    values. `test` and `public` are (features, labels) pairs, or `DiskRows`, refused where they hold
     copies of private rows. `rows`, `classes` and `target_range` are public facts. A target's range,
     which values are clipped to, must be declared; the others are taken from the data, and named so,
     where they are not.
@@ -58,55 +50,89 @@ class Data:
     def __init__(
         self,
         features: Any,
-        labels: Any,
+        labels: Any = None,
         *,
         name: str = "data",
-        test: tuple[Any, Any] | None = None,
-        public: tuple[Any, Any] | None = None,
+        test: tuple[Any, Any] | DiskRows | None = None,
+        public: tuple[Any, Any] | DiskRows | None = None,
         task: str = "classes",
         classes: Sequence[Any] | None = None,
         rows: int | None = None,
         target_range: tuple[float, float] | None = None,
         column_names: Sequence[str] = (),
+        augmented: bool = False,
         fingerprint: str | None = None,
     ) -> None:
         validate.text(name=name)
         validate.one_of(tuple(TASKS), task=task)
-        self.name, self.loss = name, TASKS[task]
-        table = as_table(features, "the features")
-        found = (as_class_labels if task == "classes" else as_values)(labels, "the labels")
-        _must_fit(found, table, "the labels")
-        self.columns = table.shape[1]
-        self.column_names = _names(column_names, features, self.columns)
-        self.count = len(table) if rows is None else validate.whole(1, rows=rows)
-        self.classes: tuple[Any, ...] = ()
-        self.target_range: tuple[float, float] | None = None
-        facts = [
-            f"the number of rows ({self.count:,}), {_origin(rows)}",
-            f"the number of columns ({self.columns:,}), taken from the data",
-        ]
-        if self.column_names:
-            facts.append("the names of the columns, taken from the data")
-        if task == "classes":
-            _must_be_left_out("target_range", target_range, task)
-            self.classes = _list_of_classes(classes, found)
-            facts.append(f"the classes ({len(self.classes):,}), {_origin(classes)}")
-        else:
-            _must_be_left_out("classes", classes, task)
-            low, high = self.target_range = _range(target_range)
-            facts.append(f"the range of the target ({low:g} to {high:g}), as declared")
-        self.public_facts: tuple[str, ...] = tuple(facts)
-        self.outputs = len(self.classes) or 1
-        self._parts = {"train": _Part(table, self._targets(found, "the labels", shown=False))}
-        for which, pair in (("test", test), ("public", public)):
-            if pair is not None:
-                self._parts[which] = self._pair(pair, which)
-                self._must_hold_no_private_rows(which)
         if fingerprint is not None:
             validate.text(fingerprint=fingerprint)
-        self.fingerprint = fingerprint or _fingerprint(table, found, task)
+        self.name, self.loss = name, TASKS[task]
+        self.classes: tuple[Any, ...] = ()
+        self.target_range: tuple[float, float] | None = None
+        if task == "classes":
+            _must_be_left_out("target_range", target_range, task)
+        else:
+            _must_be_left_out("classes", classes, task)
+            self.target_range = _range(target_range)
+        if isinstance(features, DiskRows):
+            _must_hold_labels(features, labels, augmented)
+            if task == "classes":
+                self.classes = _classes_on_disk(classes, features)
+            train: RowSource = self._on_disk(features, "the labels")
+            found_names: tuple[str, ...] = ()
+            identity = fingerprint or fingerprint_folder(features.folder)
+        else:
+            table = as_features(features, "the features")
+            augmented = validate.flag(augmented=augmented)
+            _must_have_copies(table, augmented)
+            read = as_class_labels if task == "classes" else as_values
+            known = read(labels, "the labels")
+            _must_fit(known, table, "the labels")
+            if task == "classes":
+                self.classes = _list_of_classes(classes, known)
+            targets = self._targets(known, "the labels", shown=False)
+            if table.ndim > 2 and np.abs(table).max() > LARGEST:  # refused before it is paid for
+                raise InvalidInput(f"the features hold numbers beyond {LARGEST:g}; scale them.")
+            train, found_names = ArraySource(table, targets, augmented), names_of(features)
+            identity = fingerprint or _fingerprint(table, known, task)
+        self.fingerprint = identity
+        self.shape, self.copies = train.shape, train.copies
+        self.columns = math.prod(self.shape)
+        self.column_names = _names(column_names, found_names, self.columns)
+        self.count = train.count if rows is None else validate.whole(1, rows=rows)
+        self.outputs = len(self.classes) or 1
+        self.public_facts = self._facts_in_words(rows, classes)
+        self._parts: dict[str, RowSource] = {"train": train}
+        for which, given in (("test", test), ("public", public)):
+            if given is not None:
+                self._parts[which] = self._beside(given, which)
+                self._must_hold_no_private_rows(which)
         self.unused_test_rows = False  # of its file; `load_data` knows
         self._built = _Cache()
+
+    def _facts_in_words(self, rows: int | None, classes: Sequence[Any] | None) -> tuple[str, ...]:
+        facts = [f"the number of rows ({self.count:,}), {_origin(rows)}"]
+        if self.facts.is_table:
+            facts.append(f"the number of columns ({self.columns:,}), taken from the data")
+        else:
+            shape = " x ".join(map(str, self.shape))
+            facts.append(f"the shape of a row ({shape}), taken from the data")
+        if self.copies > 1:
+            facts.append(f"the number of copies of a row ({self.copies:,}), taken from the data")
+        if self.column_names:
+            facts.append("the names of the columns, taken from the data")
+        if self.target_range is None:
+            facts.append(f"the classes ({len(self.classes):,}), {_origin(classes)}")
+        else:
+            low, high = self.target_range
+            facts.append(f"the range of the target ({low:g} to {high:g}), as declared")
+        return tuple(facts)
+
+    @property
+    def facts(self) -> DataFacts:
+        """What an engine may know before anything is paid."""
+        return DataFacts(self.count, self.shape, self.copies, self.outputs, self.loss)
 
     @staticmethod
     def of(bunch: Any, **facts: Any) -> "Data":
@@ -131,6 +157,8 @@ class Data:
 
     def __repr__(self) -> str:
         found = [f"{self.count:,} rows", f"{self.columns:,} columns"]
+        if not self.facts.is_table:
+            found[1] = f"of shape {' x '.join(map(str, self.shape))}"
         if self.classes:
             found.append(f"{len(self.classes):,} classes")
         return f"Data({self.name!r}, {', '.join(found)})"
@@ -148,21 +176,19 @@ class Data:
         *,
         device: str = "cpu",
         precision: str = "float32",
-    ) -> MemoryRows:
+    ) -> Rows:
         """The private rows, for whoever has paid. Opening them again is cheap."""
         _must_be_paid(receipt)
         return self._rows("train", preprocessing, device, precision)
 
-    def features_for(self, receipt: Receipt) -> NDArray[np.float64]:
+    def tables_for(self, receipt: Receipt) -> Iterator[NDArray[Any]]:
         """The private features as they were given, for a private mean."""
         _must_be_paid(receipt)
-        features = np.asarray(self._parts["train"].features, dtype=np.float64).view()
-        features.setflags(write=False)
-        return features
+        return map(_guarded, self._parts["train"].tables())
 
     def test_rows(
         self, preprocessing: Preprocessing, device: str = "cpu", precision: str = "float32"
-    ) -> MemoryRows | None:
+    ) -> Rows | None:
         """To report a figure, never to choose by."""
         if "test" not in self._parts:
             return None
@@ -170,7 +196,7 @@ class Data:
 
     def public_rows(
         self, preprocessing: Preprocessing, device: str = "cpu", precision: str = "float32"
-    ) -> MemoryRows | None:
+    ) -> Rows | None:
         """To score trials at no cost."""
         if "public" not in self._parts:
             return None
@@ -188,7 +214,7 @@ class Data:
                 "a public score needs public rows; give them with --public (public= in Python), "
                 "or pay for noisy scores."
             )
-        if test is not None and has_copies(test.features, public.features):
+        if test is not None and has_copies(test.tables(), public.tables()):
             raise InvalidInput(
                 "some public rows are test rows: choosing by the rows that report the result "
                 "makes the report too good. Give other public rows, or pay for noisy scores."
@@ -201,11 +227,11 @@ class Data:
                 "columns are standardised by public rows, and there are none; give them with "
                 "--public (public= in Python)."
             )
-        return self._parts["public"].features
+        return np.concatenate(list(self._parts["public"].tables()))
 
     def _must_hold_no_private_rows(self, which: str) -> None:
         """By features alone: with another label, a row is private still."""
-        if has_copies(self._parts["train"].features, self._parts[which].features):
+        if has_copies(self._parts["train"].tables(), self._parts[which].tables()):
             raise InvalidInput(
                 f"some {which} rows are private rows, more than chance would give: whatever is "
                 "measured on them would leak them. Give other rows, or leave out those whose "
@@ -217,22 +243,20 @@ class Data:
         events on the two parts compose in parallel."""
         every = validate.whole(2, every=every)
         train = self._parts["train"]
-        numbers = np.arange(len(train.targets))
+        numbers = np.arange(train.count)
         if self.count < 2 or len(numbers) < 2:
             raise InvalidInput("rows can be held out of two or more; this data set has one.")
         held = -(-self.count // every)
         rest = self._with(train.taken(numbers % every != 0), self.count - held, every)
-        return rest, self._with(train.taken(slice(None, None, every)), held, every)
+        return rest, self._with(train.taken(numbers % every == 0), held, every)
 
-    def _with(self, train: _Part, count: int, every: int) -> "Data":
+    def _with(self, train: RowSource, count: int, every: int) -> "Data":
         part = copy.copy(self)
         part._parts, part.count = self._parts | {"train": train}, count
         part.public_facts = (*self.public_facts, f"which rows are held out (one in {every})")
         return part
 
-    def _rows(
-        self, which: str, preprocessing: Preprocessing, device: str, precision: str
-    ) -> MemoryRows:
+    def _rows(self, which: str, preprocessing: Preprocessing, device: str, precision: str) -> Rows:
         if not isinstance(preprocessing, Preprocessing):
             raise InvalidInput(
                 f"preprocessing must be a dptune Preprocessing; got {type(preprocessing).__name__}."
@@ -240,10 +264,13 @@ class Data:
         built = self._built.setdefault(preprocessing, {})
         key = (which, device, precision)
         if key not in built:
-            part = self._parts[which]
-            built[key] = MemoryRows(
-                preprocessing.apply(part.features), part.targets, device=device, precision=precision
-            )
+            applied = preprocessing if self.facts.is_table and precision != IDS else None
+            if applied is None and not preprocessing.changes_nothing:
+                raise InvalidInput(
+                    "only tables of numbers are preprocessed, and these are rows of shape "
+                    f"{self.shape}; use Preprocessing(unit_rows=False)."
+                )
+            built[key] = self._parts[which].rows(applied, device=device, precision=precision)
         return built[key]
 
     def _targets(self, labels: NDArray[Any], what: str, *, shown: bool) -> NDArray[Any]:
@@ -263,23 +290,50 @@ class Data:
         found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
         return found
 
-    def _pair(self, pair: tuple[Any, Any], which: str) -> _Part:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
+    def _beside(self, given: Any, which: str) -> RowSource:
+        """Test or public rows, which must be of the same shape as the private ones."""
+        what = f"the {which} labels"
+        if isinstance(given, DiskRows):
+            self._must_have_our_shape(given.shape, which)
+            return self._on_disk(given, what)
+        if not isinstance(given, tuple | list) or len(given) != 2:
             raise InvalidInput(
-                f"{which} must be a pair (features, labels); got {type(pair).__name__}."
+                f"{which} must be a pair (features, labels); got {type(given).__name__}."
             )
-        features, names = as_table(pair[0], f"the {which} features"), names_of(pair[0])
+        features, names = as_features(given[0], f"the {which} features"), names_of(given[0])
         if self.column_names and names and names != self.column_names:
             features = features[:, places(self.column_names, names, f"the table of {which} rows")]
-        if features.shape[1] != self.columns:
-            raise InvalidInput(
-                f"the {which} features have {features.shape[1]} columns, the private ones "
-                f"{self.columns}; they need the same."
-            )
-        read, what = as_class_labels if self.classes else as_values, f"the {which} labels"
-        labels = read(pair[1], what)
+        augmented = features.ndim == len(self.shape) + 2
+        self._must_have_our_shape(features.shape[2 if augmented else 1 :], which)
+        labels = (as_class_labels if self.classes else as_values)(given[1], what)
         _must_fit(labels, features, what)
-        return _Part(features, self._targets(labels, what, shown=True))
+        return ArraySource(features, self._targets(labels, what, shown=True), augmented)
+
+    def _must_have_our_shape(self, shape: tuple[int, ...], which: str) -> None:
+        if shape != self.shape:
+            theirs, ours = (
+                f"{s[0]} columns" if len(s) == 1 else f"rows of shape {s}"
+                for s in (shape, self.shape)
+            )
+            raise InvalidInput(
+                f"the {which} features have {theirs}, the private ones {ours}; they need the same."
+            )
+
+    def _on_disk(self, rows: DiskRows, what: str) -> DiskSource:
+        if self.target_range is None:
+            facts = rows.target_facts
+            if (
+                not facts.whole
+                or facts.width > 1
+                or not 0 <= facts.low <= facts.high < len(self.classes)
+            ):
+                raise InvalidInput(
+                    f"{what} in {rows.folder} must be class numbers from 0 to "
+                    f"{len(self.classes) - 1}, one a row; declare all classes, in order, "
+                    f"{_WITH_CLASSES}, or write the chunks again."
+                )
+            return DiskSource(rows)
+        return DiskSource(rows, Scale(*self.target_range))
 
 
 def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
@@ -294,12 +348,46 @@ def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
     return named
 
 
+def _guarded(table: NDArray[Any]) -> NDArray[Any]:
+    view = table.view()
+    view.setflags(write=False)
+    return view
+
+
 def _must_be_paid(receipt: object) -> None:
     if not isinstance(receipt, Receipt):
         raise InvalidInput(
             "private rows open with the Receipt of an event that was paid for "
             f"(Ledger.reserve gives one); got {type(receipt).__name__}."
         )
+
+
+def _must_hold_labels(rows: DiskRows, labels: object, augmented: bool) -> None:
+    if labels is not None or augmented:
+        raise InvalidInput(
+            f"the chunks in {rows.folder} hold labels and copies already; leave labels and "
+            "augmented out."
+        )
+
+
+def _must_have_copies(features: NDArray[Any], augmented: bool) -> None:
+    if augmented and features.ndim < 3:
+        raise InvalidInput(
+            f"augmented features have shape (rows, copies, columns); got {features.shape}."
+        )
+
+
+def _classes_on_disk(declared: Sequence[Any] | None, rows: DiskRows) -> tuple[Any, ...]:
+    """In chunks, labels are class numbers."""
+    if declared is not None:
+        return _list_of_classes(declared, np.empty(0))
+    highest = rows.target_facts.high
+    if not highest >= 1:
+        raise InvalidInput(
+            "all rows have the same label, so there is nothing to learn; if there are other "
+            f"classes, declare all of them {_WITH_CLASSES}."
+        )
+    return tuple(range(int(highest) + 1))
 
 
 def _must_be_left_out(name: str, value: object, task: str) -> None:
@@ -329,12 +417,11 @@ def _some(values: Sequence[Any]) -> str:
     return shown if len(values) <= 5 else f"{shown}, ..."
 
 
-def _names(declared: Sequence[str], features: Any, columns: int) -> tuple[str, ...]:
+def _names(declared: Sequence[str], found: tuple[str, ...], columns: int) -> tuple[str, ...]:
     names = tuple(declared)
     if not names:
-        names = names_of(features)
         # A name that occurs twice finds no column.
-        return names if len(set(names)) == len(names) else ()
+        return found if len(set(found)) == len(found) else ()
     text = not isinstance(declared, str) and all(isinstance(name, str) for name in names)
     if not text or len(names) != columns or len(set(names)) != columns:
         raise InvalidInput(

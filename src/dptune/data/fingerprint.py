@@ -44,3 +44,21 @@ def fingerprint_arrays(*arrays: ArrayLike) -> str:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def fingerprint_folder(folder: str | Path) -> str:
+    """Digest of the names and bytes of all files in a folder, in sorted order."""
+    folder, digest = Path(folder), hashlib.sha256()
+    # Hugging Face keeps scratch files, called cache-, beside the data.
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    files = sorted(path for path in files if not path.name.startswith("cache-"))
+    if not files:
+        raise InvalidInput(f"{str(folder)!r} is no folder with files in it.")
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise InvalidInput(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return digest.hexdigest()

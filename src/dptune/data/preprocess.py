@@ -4,7 +4,7 @@ Every step here is either a function of one row alone, or uses numbers that are 
 nothing else about the private rows enters.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from dptune.errors import InvalidInput
 _CHUNK = 4096  # rows widened to float64 at a time
 # The largest number that bfloat16 holds, and so float32 too: no row becomes infinite, and is
 # refused, after it was paid for.
-_LARGEST = 2.0**127 * (2 - 2.0**-7)
+LARGEST = 2.0**127 * (2 - 2.0**-7)
 _UNIT = 2.0**-24
 _EXACT_ROWS = 2**29  # of multiples of the unit up to 1, in float64
 _BELOW_ONE = 1 - 1e-9  # norms are rounded sums: aimed at from a little below, 1 is never exceeded
@@ -74,7 +74,11 @@ class Preprocessing:
                 rows, _ = _directions(rows)
             if self.center is not None:
                 rows = rows - self.center
-        return rows.clip(-_LARGEST, _LARGEST)
+        return rows.clip(-LARGEST, LARGEST)
+
+    @property
+    def changes_nothing(self) -> bool:
+        return not self.unit_rows and not self.arrays()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What to store, together with `unit_rows`, so that `from_arrays` gives the same again."""
@@ -122,25 +126,20 @@ def from_ranges(ranges: Sequence[tuple[float, float]]) -> Preprocessing:
 
 
 def private_mean(
-    features: NDArray[Any],
+    tables: Iterable[NDArray[Any]],
+    columns: int,
     noise_multiplier: float,
     rows: int,
     stream_normal: Callable[[tuple[int, ...]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    """The mean row, with noise: what `PrivateMean(noise_multiplier=...)` pays for.
+    """The mean row of all `tables`, with noise: what `PrivateMean(noise_multiplier=...)` pays for.
 
     Rows longer than 1 are clipped and all are rounded towards zero, to multiples of 2^-24, so that
     the sum is exact and one row moves it by at most 1. `rows` is the PUBLIC number of rows;
     `stream_normal` gives fresh standard normal numbers of a shape.
     """
-    features = _table(features)
     noise_multiplier = validate.positive(at_most=1e100, noise_multiplier=noise_multiplier)
     rows = validate.whole(1, rows=rows)
-    if len(features) > _EXACT_ROWS:
-        raise InvalidInput(
-            f"sums of up to {_EXACT_ROWS:,} rows are exact; got {len(features):,}. Use fewer."
-        )
-    columns = features.shape[1]
     noise = stream_normal((columns,))
     # A single number for all columns would be subtracted as easily as it was added.
     if noise.shape != (columns,) or noise.dtype != np.float64:
@@ -148,8 +147,13 @@ def private_mean(
             f"stream_normal must give float64 numbers of shape {(columns,)}; got {noise.dtype} of "
             f"shape {noise.shape}."
         )
-    total = np.zeros(columns)
-    for chunk in _wide_chunks(features):
+    total, summed = np.zeros(columns), 0
+    for chunk in (chunk for table in tables for chunk in _wide_chunks(_table(table))):
+        summed += len(chunk)
+        if summed > _EXACT_ROWS:
+            raise InvalidInput(
+                f"sums of up to {_EXACT_ROWS:,} rows are exact; got more. Use fewer."
+            )
         directions, lengths = _directions(chunk)
         long = lengths[:, None] > _BELOW_ONE
         total += np.trunc(np.where(long, directions * _BELOW_ONE, chunk) / _UNIT).sum(0) * _UNIT

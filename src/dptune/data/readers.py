@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
 from dptune.data.arrays import listed
+from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput, MissingExtra
 
 DEFAULT_LABEL = "label"
@@ -41,9 +42,10 @@ _UNREADABLE = (
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
 class Part:
     """Some rows. `columns` are the names of the features, one each, `classes` those of numbered
-    labels; a table's labels may be missing in some rows as long as nobody needs them."""
+    labels; a table's labels may be missing in some rows as long as nobody needs them. Chunks on
+    disk hold their labels themselves."""
 
-    features: NDArray[Any]
+    features: NDArray[Any] | DiskRows
     labels: NDArray[Any] | None
     columns: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
@@ -218,6 +220,11 @@ def from_folder(folder: Path, label: str) -> Source:
     datasets = _hugging_face()
     with reading(folder):
         return _from_splits(datasets.load_from_disk(str(folder)), str(folder), label)
+
+
+def from_chunks(folder: Path) -> Source:
+    """What `write_chunks` wrote."""
+    return Source({"train": lambda: Part(DiskRows(folder), None)}, "chunks of rows with labels")
 
 
 def from_hub(name: str, label: str) -> Source:

@@ -1,16 +1,13 @@
-"""The rows an engine trains on: in memory, or in chunks on disk that are streamed every step.
+"""The rows an engine trains on, and what it must know of them.
 
 Every chunk carries its rows' norms, computed in float64 from the values as stored and rounded up:
 the bound on a row's contribution is only as good as the norm it is computed from.
 """
 
 import copy
-import json
-from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from pathlib import Path
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,18 +18,19 @@ from torch import Tensor
 from dptune import validate
 from dptune.errors import InvalidInput
 
-_READERS = 4
 PRECISIONS = {
     "float64": torch.float64,
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
 }
+IDS = "int64"  # for rows that are no measurements but numbers of words
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows on the engine's device: features (n, copies, columns), targets (n, ...), and the
-    norm of each copy (n, copies), the column of ones that a bias sees included if `bias`."""
+    """Some rows on the engine's device: features (n, copies, *shape of a row), targets (n, ...),
+    and the norm of each copy (n, copies), the column of ones that a bias sees included if
+    `bias`."""
 
     features: Tensor
     targets: Tensor
@@ -48,6 +46,38 @@ class Chunk:
             up = 1 + (1e-12 if norms.dtype == torch.float64 else 1e-6)
             norms = torch.hypot(norms, torch.ones((), dtype=norms.dtype)).mul_(up)
         return Chunk(self.features[:, :copies], self.targets, norms, bias)
+
+    def taken(self, which: Tensor) -> "Chunk":
+        """Some of its rows, by number or by mask."""
+        return Chunk(self.features[which], self.targets[which], self.norms[which], self.bias)
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is public about a data set and decides which models fit it.
+
+    `shape` is that of one row's features, `outputs` how many numbers a model gives for a row, and
+    `loss` how they are meant: softmax for classes, squared for a value.
+    """
+
+    count: int
+    shape: tuple[int, ...]
+    copies: int
+    outputs: int
+    loss: str
+
+    @property
+    def columns(self) -> int:
+        """How many numbers a row has."""
+        return math.prod(self.shape)
+
+    @property
+    def is_table(self) -> bool:
+        return len(self.shape) == 1
+
+    @property
+    def has_classes(self) -> bool:
+        return self.loss == "softmax"
 
 
 @dataclass(frozen=True)
@@ -76,10 +106,11 @@ class TargetFacts:
 
 
 class Rows(Protocol):
-    """What an engine needs to know of data."""
+    """What an engine reads: rows of any one shape (numbers, pictures, numbers of words)."""
 
     count: int
-    columns: int
+    shape: tuple[int, ...]
+    columns: int  # how many numbers a row has
     copies: int
     device: torch.device
     dtype: torch.dtype
@@ -91,6 +122,10 @@ class Rows(Protocol):
 
     def pick(self, indices: Tensor) -> Chunk:
         """Some rows, by number."""
+        ...
+
+    def taken(self, mask: Tensor) -> "Rows":
+        """The rows where `mask` is true; perhaps none."""
         ...
 
 
@@ -109,6 +144,8 @@ def find_device(name: str) -> torch.device:
 
 def find_precision(name: str) -> torch.dtype:
     """The type of stored features called `name`."""
+    if name == IDS:
+        return torch.int64
     validate.one_of(tuple(PRECISIONS), precision=name)
     return PRECISIONS[name]
 
@@ -142,10 +179,10 @@ def _as_targets(values: Any) -> Tensor:
 
 def check_features(features: Tensor) -> None:
     """Refuse what cannot be clipped, before anything is paid."""
-    if features.ndim not in (2, 3) or 0 in features.shape:
+    if features.ndim < 2 or 0 in features.shape:
         raise InvalidInput(
-            "features must be a table of shape (rows, columns), or (rows, copies, columns) with "
-            f"augmented copies; got shape {tuple(features.shape)}."
+            "features must be a table of shape (rows, columns), (rows, copies, columns) with "
+            f"augmented copies, or rows of another shape; got shape {tuple(features.shape)}."
         )
     if not bool(torch.isfinite(features).all()):
         raise InvalidInput(
@@ -155,8 +192,8 @@ def check_features(features: Tensor) -> None:
 
 
 def norms_rounded_up(features: Tensor) -> Tensor:
-    """Norms over the last axis, from the stored values, never below the true ones."""
-    exact: Tensor = torch.linalg.vector_norm(features.to(torch.float64), dim=-1)
+    """The norm of every copy of every row, from the stored values, never below the true one."""
+    exact: Tensor = torch.linalg.vector_norm(features.flatten(2).to(torch.float64), dim=-1)
     if features.dtype == torch.float64:
         return (exact * (1 + 1e-12)).clamp(min=2.0**-500)  # squares below would vanish
     # Denormals round coarsely, so tiny norms are raised; a norm beyond float32 becomes infinite,
@@ -165,7 +202,11 @@ def norms_rounded_up(features: Tensor) -> Tensor:
 
 
 class MemoryRows:
-    """All rows on the device."""
+    """All rows on the device.
+
+    Features are (rows, *shape of a row), or (rows, copies, *shape) where they are `augmented`: of
+    three axes the second holds copies unless that says otherwise.
+    """
 
     def __init__(
         self,
@@ -175,6 +216,7 @@ class MemoryRows:
         device: str = "cpu",
         precision: str = "float32",
         chunk_rows: int | None = None,
+        augmented: bool | None = None,
     ) -> None:
         self.device, self.dtype = find_device(device), find_precision(precision)
         # A CPU wants a chunk's residuals in its cache, a GPU wants few and large kernels.
@@ -183,10 +225,12 @@ class MemoryRows:
         chunk_rows = validate.whole(1, chunk_rows=chunk_rows)
         self.features = _as_tensor(features, "features").to(self.device, self.dtype)
         check_features(self.features)
-        if self.features.ndim == 2:
+        if not (self.features.ndim == 3 if augmented is None else augmented):
             self.features = self.features[:, None]
         self.targets = _as_targets(targets).to(self.device)
-        self.count, self.copies, self.columns = self.features.shape
+        self.count, self.copies = self.features.shape[:2]
+        self.shape = tuple(self.features.shape[2:])
+        self.columns = math.prod(self.shape)
         if len(self.targets) != self.count:
             raise InvalidInput(
                 f"there are {self.count} rows of features but {len(self.targets)} targets; each "
@@ -200,8 +244,9 @@ class MemoryRows:
         )
 
     def chunks(self) -> Iterator[Chunk]:
-        if self.count <= self._chunk_rows:
-            yield Chunk(self.features, self.targets, self.norms)
+        everything = Chunk(self.features, self.targets, self.norms)
+        if 0 < self.count <= self._chunk_rows:
+            yield everything
             return
         for start in range(0, self.count, self._chunk_rows):
             part = slice(start, start + self._chunk_rows)
@@ -211,160 +256,35 @@ class MemoryRows:
         return Chunk(self.features[indices], self.targets[indices], self.norms[indices])
 
     def taken(self, mask: Tensor) -> "MemoryRows":
-        """The rows where `mask` is true; where there are none, an empty row that adds nothing to
-        any sum, so that runs on a sample that happens to be empty go on like any other."""
         part = copy.copy(self)
-        if bool(mask.any()):
-            part.features, part.targets = self.features[mask], self.targets[mask]
-            part.norms = self.norms[mask]
-        else:
-            part.features = torch.zeros_like(self.features[:1])
-            part.targets = torch.zeros_like(self.targets[:1])
-            # Of infinite length, so that it is dropped also where a bias would see it.
-            part.norms = torch.full_like(self.norms[:1], torch.inf)
+        part.features, part.targets = self.features[mask], self.targets[mask]
+        part.norms = self.norms[mask]
         part.count = len(part.features)
         return part
 
 
-def write_chunks(
-    folder: str | Path,
-    chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]],
-    *,
-    precision: str = "float32",
-) -> None:
-    """Store (features, targets) chunks for `DiskRows`, each checked, with its norms.
+class SomeRows:
+    """Those rows of others, too many to be copied, where `mask` is true."""
 
-    The index comes last: a folder that was not finished, or is being rewritten, has none.
-    """
-    folder = Path(folder)
-    find_precision(precision)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "index.json").unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"chunks cannot be written to {folder}: {error.strerror}.") from None
-    counts: list[int] = []
-    shape: tuple[int, ...] = ()
-    facts: TargetFacts | None = None
-    for number, (features, targets) in enumerate(chunks):
-        rows = MemoryRows(features, targets, precision=precision)
-        found = (rows.copies, rows.columns, rows.target_facts.width)
-        if facts is not None and found != shape:
-            raise InvalidInput(
-                f"chunk {number} has (copies, columns, targets) = {found}, the first has {shape}; "
-                "all chunks need the same."
-            )
-        shape = found
-        facts = rows.target_facts if facts is None else facts.joined(rows.target_facts)
-        counts.append(rows.count)
-        stored = rows.features
-        if precision == "bfloat16":  # which NumPy does not know
-            stored = stored.view(torch.int16)
-        np.save(folder / f"{number:06d}.features.npy", stored.numpy())
-        np.save(folder / f"{number:06d}.targets.npy", rows.targets.numpy())
-        np.save(folder / f"{number:06d}.norms.npy", rows.norms.numpy())
-    if facts is None:
-        raise InvalidInput("there is nothing to write: no chunk was given.")
-    index = {
-        "precision": precision,
-        "counts": counts,
-        "copies": shape[0],
-        "columns": shape[1],
-        "targets": asdict(facts),
-    }
-    draft = folder / "index.json.new"
-    draft.write_text(json.dumps(index))
-    draft.replace(folder / "index.json")
-
-
-class DiskRows:
-    """Rows in the chunks of a folder, memory-mapped and streamed anew every step.
-
-    While the engine works on one chunk, threads read the next ones and, on a GPU, copy them over
-    on a stream of their own.
-    """
-
-    def __init__(self, folder: str | Path, *, device: str = "cpu") -> None:
-        self._folder = Path(str(folder))
-        try:
-            index = json.loads((self._folder / "index.json").read_text())
-            self.target_facts = TargetFacts(**index["targets"])
-            self.copies, self.columns = int(index["copies"]), int(index["columns"])
-            counts, precision = [int(count) for count in index["counts"]], index["precision"]
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InvalidInput(
-                f"{str(folder)!r} holds no finished chunks of rows ({error}); write them with "
-                "write_chunks."
-            ) from None
-        self.device, self.dtype = find_device(device), find_precision(precision)
-        self._starts = np.concatenate([[0], np.cumsum(counts)])
-        self.count, self._chunks = int(self._starts[-1]), len(counts)
-        # Threads must not read headers: Python 3.11 may fail where two of them parse at once.
-        self._layouts: dict[Path, tuple[Any, ...]] = {}
-        for number, count in enumerate(counts):
-            self._must_fit(number, (count, self.copies, self.columns))
-        self._stream: torch.cuda.Stream | None = None
-        if self.device.type == "cuda":
-            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+    def __init__(self, rows: Rows, mask: Tensor) -> None:
+        self._rows, self._mask = rows, mask.to(rows.device)
+        self._numbers = self._mask.nonzero()[:, 0]
+        self.count = len(self._numbers)
+        self.shape, self.columns, self.copies = rows.shape, rows.columns, rows.copies
+        self.device, self.dtype, self.target_facts = rows.device, rows.dtype, rows.target_facts
 
     def chunks(self) -> Iterator[Chunk]:
-        with ThreadPoolExecutor(_READERS) as readers:
-            ahead = deque(
-                readers.submit(self._fetch, n) for n in range(min(_READERS, self._chunks))
-            )
-            for number in range(self._chunks):
-                chunk, copied = ahead.popleft().result()
-                if number + _READERS < self._chunks:
-                    ahead.append(readers.submit(self._fetch, number + _READERS))
-                if copied is not None:
-                    current = torch.cuda.current_stream(self.device)
-                    current.wait_event(copied)
-                    for tensor in (chunk.features, chunk.targets, chunk.norms):
-                        tensor.record_stream(current)
-                yield chunk
+        start = 0
+        for chunk in self._rows.chunks():
+            kept = self._mask[start : start + len(chunk.targets)]
+            start += len(chunk.targets)
+            if bool(kept.any()):
+                yield chunk.taken(kept)
 
     def pick(self, indices: Tensor) -> Chunk:
-        wanted = indices.cpu().numpy()
-        numbers = np.searchsorted(self._starts, wanted, side="right") - 1
-        parts = []
-        for number in np.unique(numbers):
-            inside = torch.from_numpy(wanted[numbers == number] - self._starts[number])
-            parts.append([tensor[inside] for tensor in self._mapped(int(number))])
-        features, targets, norms = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-        return Chunk(features.to(self.device), targets.to(self.device), norms.to(self.device))
+        return self._rows.pick(self._numbers[indices])
 
-    def _must_fit(self, number: int, shape: tuple[int, ...]) -> None:
-        try:
-            features, targets, norms = self._mapped(number)
-        except (OSError, ValueError) as error:
-            raise InvalidInput(
-                f"chunk {number} of {self._folder} cannot be read: {error}."
-            ) from None
-        if features.shape != shape or len(targets) != shape[0] or norms.shape != shape[:2]:
-            raise InvalidInput(
-                f"chunk {number} of {self._folder} has shape {tuple(features.shape)}, its index "
-                f"says {shape}; write the chunks again."
-            )
-
-    def _mapped(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        def load(name: str) -> Tensor:
-            path = self._folder / f"{number:06d}.{name}.npy"
-            if path not in self._layouts:  # when the folder is opened
-                mapped = np.load(path, mmap_mode="c")
-                order = "F" if np.isfortran(mapped) else "C"
-                self._layouts[path] = (mapped.dtype, "c", mapped.offset, mapped.shape, order)
-            return torch.from_numpy(np.memmap(path, *self._layouts[path]))
-
-        return load("features").view(self.dtype), load("targets"), load("norms")
-
-    def _fetch(self, number: int) -> tuple[Chunk, torch.cuda.Event | None]:
-        """The chunk on its device, and on a GPU the event after which it is all there."""
-        features, targets, norms = self._mapped(number)
-        if self._stream is None:
-            return Chunk(features.clone(), targets.clone(), norms.clone()), None
-        with torch.cuda.stream(self._stream):
-            chunk = Chunk(self._sent(features), self._sent(targets), self._sent(norms))
-            return chunk, self._stream.record_event()
-
-    def _sent(self, tensor: Tensor) -> Tensor:
-        return tensor.pin_memory().to(self.device, non_blocking=True)
+    def taken(self, mask: Tensor) -> "SomeRows":
+        both = self._mask.clone()
+        both[self._numbers] = mask.to(both.device)
+        return SomeRows(self._rows, both)

@@ -4,18 +4,19 @@
 message shows of a file is its columns, never its values.
 """
 
-import hashlib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.data.arrays import listed, places
 from dptune.data.data import Data, name_classes
-from dptune.data.fingerprint import fingerprint_file
+from dptune.data.disk import INDEX, DiskRows
+from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
 from dptune.data.readers import (
     DEFAULT_LABEL,
     NPZ_ARRAYS,
@@ -23,9 +24,9 @@ from dptune.data.readers import (
     SAVED_TO_DISK,
     Part,
     Source,
+    from_chunks,
     from_folder,
     from_hub,
-    reading,
 )
 from dptune.errors import InvalidInput
 
@@ -44,8 +45,9 @@ def load_data(
     target_range: tuple[float, float] | None = None,
     name: str | None = None,
 ) -> Data:
-    """Read "demo", an .npz, .npy, .csv or .parquet file, a folder written by `save_to_disk`, or
-    "hub:NAME". `test` and `public` are such sources too; `label` names the column of labels.
+    """Read "demo", an .npz, .npy, .csv or .parquet file, a folder written by `save_to_disk` or
+    `write_chunks`, or "hub:NAME". `test` and `public` are such sources too; `label` names the
+    column of labels.
 
     Test rows that `source` itself holds (X_test, the split test) are used where `test` names it
     too, and those of "demo", which are public, always.
@@ -54,9 +56,10 @@ def load_data(
     Data('demo', 50,000 rows, 64 columns, 10 classes)
     """
     opened = _open(source, label)
-    if label is not None and _is_npz(source):
+    if label is not None and (_is_npz(source) or _holds_chunks(_path(source))):
         raise InvalidInput(
-            "the labels of an .npz file are its y_train; leave out --label (label= in Python)."
+            "the labels of an .npz file are its y_train, and chunks of rows hold their own; leave "
+            "out --label (label= in Python)."
         )
     train = _labelled(source, opened, label, "train")
     if test is None and source == _DEMO:
@@ -85,8 +88,8 @@ def load_data(
         target_range=target_range,
         column_names=train.columns,
         fingerprint=None if _is_hub(source) else _identity(source),
-        test=_pair(others.get("test"), by_name),
-        public=_pair(others.get("public"), by_name),
+        test=_rows_beside(others.get("test"), by_name),
+        public=_rows_beside(others.get("public"), by_name),
     )
     data.unused_test_rows = test is None and "test" in opened.parts
     return data
@@ -107,33 +110,17 @@ def read_features(
             f"data set); found {opened.contents}."
         )
     part = opened.parts[wanted]()
+    features = _table(part)
     if names and part.columns:
-        return part.features[:, places(names, part.columns, repr(str(source)))]
-    features = part.features
+        return features[:, places(names, part.columns, repr(str(source)))]
     if wanted == "whole" and features.shape[1] != columns:
-        features = opened.parts["train"]().features
+        features = _table(opened.parts["train"]())
     if features.ndim != 2 or features.shape[1] != columns:
         raise InvalidInput(
             f"{str(source)!r} has features of shape {features.shape}, the model takes {columns} "
             f"columns; found {opened.contents}."
         )
     return features
-
-
-def fingerprint_folder(folder: str | Path) -> str:
-    """Digest of the names and bytes of all files in a folder, in sorted order."""
-    folder, digest = Path(folder), hashlib.sha256()
-    # Hugging Face keeps scratch files, called cache-, beside the data.
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    files = sorted(path for path in files if not path.name.startswith("cache-"))
-    if not files:
-        raise InvalidInput(f"{str(folder)!r} is no folder with files in it.")
-    with reading(folder):
-        for path in files:
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
-    return digest.hexdigest()
 
 
 def fingerprint_source(source: str | Path) -> str:
@@ -144,10 +131,10 @@ def fingerprint_source(source: str | Path) -> str:
             "folder."
         )
     path = _path(source)
-    if path.is_dir() and not any((path / name).exists() for name in SAVED_TO_DISK):
+    if path.is_dir() and not any((path / name).exists() for name in (*SAVED_TO_DISK, INDEX)):
         raise InvalidInput(
-            f"{str(source)!r} is a folder, but not one that save_to_disk wrote; give such a "
-            "folder, a file, or 'demo'."
+            f"{str(source)!r} is a folder, but not one that save_to_disk or write_chunks wrote; "
+            "give such a folder, a file, or 'demo'."
         )
     return _identity(source)
 
@@ -158,6 +145,10 @@ def _is_hub(source: str | Path) -> bool:
 
 def _is_npz(source: str | Path) -> bool:
     return _path(source).suffix.lower() == ".npz"
+
+
+def _holds_chunks(path: Path) -> bool:
+    return (path / INDEX).is_file()
 
 
 def _path(source: str | Path) -> Path:
@@ -188,6 +179,8 @@ def _open(source: str | Path, label: str | None) -> Source:
             f"there is no file or folder {str(source)!r}; give a path, 'demo' for the bundled data "
             "set, or 'hub:NAME'."
         )
+    if _holds_chunks(path):
+        return from_chunks(path)
     if path.is_dir():
         return from_folder(path, label or DEFAULT_LABEL)
     if path.suffix.lower() not in READERS:
@@ -215,6 +208,8 @@ def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: st
             "which it is with --label (label= in Python)."
         )
     part = opened.parts[which]()
+    if isinstance(part.features, DiskRows):
+        return part
     if part.labels is None:
         raise InvalidInput(
             f"{str(source)!r} has rows but no labels {NPZ_ARRAYS[which][1]}; found "
@@ -249,5 +244,15 @@ def _labels(part: Part, by_name: bool) -> NDArray[Any] | None:
     return name_classes(part.labels, part.classes) if by_name and part.classes else part.labels
 
 
-def _pair(part: Part | None, by_name: bool) -> tuple[Any, Any] | None:
-    return None if part is None else (part.features, _labels(part, by_name))
+def _table(part: Part) -> NDArray[Any]:
+    if isinstance(part.features, DiskRows):
+        return np.concatenate(list(part.features.tables()))
+    return part.features
+
+
+def _rows_beside(part: Part | None, by_name: bool) -> tuple[Any, Any] | DiskRows | None:
+    if part is None:
+        return None
+    if isinstance(part.features, DiskRows):
+        return part.features
+    return part.features, _labels(part, by_name)

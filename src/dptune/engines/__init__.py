@@ -1,10 +1,14 @@
 """What trains: engines, their randomness, and where their jobs run."""
 
 from dptune.engines.base import Engine as Engine
-from dptune.engines.base import Evaluation as Evaluation
+from dptune.engines.base import Model as Model
+from dptune.engines.evaluation import Evaluation as Evaluation
 from dptune.engines.executors import Executor as Executor
 from dptune.engines.executors import ProcessExecutor as ProcessExecutor
 from dptune.engines.executors import SerialExecutor as SerialExecutor
 from dptune.engines.linear import LinearEngine as LinearEngine
 from dptune.engines.linear import LinearModel as LinearModel
 from dptune.engines.randomness import Randomness as Randomness
+from dptune.engines.registry import engine_named as engine_named
+from dptune.engines.registry import register_engine as register_engine
+from dptune.prior import Prior as Prior

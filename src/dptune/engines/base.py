@@ -1,59 +1,143 @@
-"""What every engine offers: train many plans on the same rows, and count what the models get right.
+"""The engine contract: what `tune` needs of anything that trains models.
 
-Engines clip and SUM, add the noise the plan names, and divide by a public number. They never see
-the ledger and never choose their noise.
+An engine is a frozen record of its own options: plain values, so that a configuration can hold them
+and `resume` can build the engine that was used. It says what it needs to know of the data, which
+plans it can run, how to train, continue, store and evaluate models. It clips and SUMS, adds the
+noise that the plan names, and divides by a public number; it never sees the ledger and never
+chooses its noise. What a run does to the rows is the plan's `event`, whatever the engine.
+
+To add one: subclass `Engine`, write `for_data`, `check`, `fit`, `pack` and `unpack`, and call
+`register_engine` on it. examples/module_engine.py does it in 60 lines, and the conformance class in
+tests/support/engine_conformance.py says whether it keeps its promises.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+import torch
 from torch import Tensor
 
-from dptune.data.rows import Rows
+from dptune.data.rows import DataFacts, Rows
+from dptune.engines.evaluation import Evaluation, Tally
 from dptune.engines.randomness import Randomness
+from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
+from dptune.prior import Prior
 
-Model = TypeVar("Model")
+
+class Model(Protocol):
+    """What an engine trains."""
+
+    def logits(self, features: Tensor) -> Tensor:
+        """(rows, outputs) for a batch of rows (rows, *shape): a number for every class, or for
+        values the value itself, from -1 to 1."""
+        ...
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Exact results on some rows. On private rows these are private: only a noisy version may
-    leave.
+M = TypeVar("M", bound=Model)
 
-    `weighted_correct` is the sum of the weights of all correct rows: `correct` where no weights
-    were given. `loss` is a mean.
+
+class Engine(ABC, Generic[M]):
+    """Trains models of one kind. Subclasses are frozen dataclasses of plain options.
+
+    Attributes:
+        name: what a configuration calls it.
+        prior: where its searches start from.
+        takes_ids: whether rows are numbers of words, and so neither scaled nor rounded.
+        outputs: how many numbers a model gives for a row; None before it is made for some data.
+        loss: softmax, binary or squared.
+
     """
 
-    correct: int
-    loss: float
-    rows: int
-    weighted_correct: float
+    name: ClassVar[str]
+    prior: ClassVar[Prior] = Prior()
+    takes_ids: ClassVar[bool] = False
+    outputs: int | None
+    loss: str
 
+    @abstractmethod
+    def for_data(self, facts: DataFacts) -> Self:
+        """The same engine, made for such data; refuses data it cannot learn from."""
 
-class Engine(Protocol[Model]):
-    """Trains models of one kind."""
+    @abstractmethod
+    def check(self, plan: TrainPlan) -> None:
+        """Refuse a plan that cannot be run, before anything is paid."""
+
+    @abstractmethod
+    def parameters(self, facts: DataFacts) -> int:
+        """How many numbers are trained, and get noise."""
+
+    def can_continue(self, plan: TrainPlan) -> bool:
+        """Whether a run of this plan can go on from the model of an earlier one as if it had never
+        stopped, so that it may be paid, run and stored in legs."""
+        return False
 
     def fit_many(
         self,
         plans: Sequence[TrainPlan],
         rows: Rows,
         randomness: Sequence[Randomness],
-        start: Sequence[Model | None] | None = None,
-    ) -> list[Model]:
+        start: Sequence[M | None] | None = None,
+    ) -> list[M]:
         """One model per plan. Equal, up to rounding, to training them one by one. A plan with a
         model in `start` goes on from where that model's run ended."""
-        ...
+        begun = [None] * len(plans) if start is None else start
+        if not len(plans) == len(randomness) == len(begun):
+            raise InvalidInput(
+                f"{len(plans)} plans need as many streams and starts; got {len(randomness)} and "
+                f"{len(begun)}."
+            )
+        for plan in plans:
+            self.check(plan)
+        return [self.fit(*one, rows=rows) for one in zip(plans, randomness, begun, strict=True)]
+
+    def fit(self, plan: TrainPlan, randomness: Randomness, start: M | None, *, rows: Rows) -> M:
+        """One model, where the engine trains one at a time."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def pack(self, model: M) -> dict[str, Tensor]:
+        """A model, with all that continuing its run needs, as named tensors to be stored."""
+
+    @abstractmethod
+    def unpack(self, tensors: Mapping[str, Tensor]) -> M:
+        """The reverse."""
+
+    def logits_many(self, models: Sequence[M], features: Tensor) -> Tensor:
+        """(models, outputs, rows)"""
+        return torch.stack([model.logits(features).T for model in models])
 
     def evaluate_many(
         self,
-        models: Sequence[Model],
+        models: Sequence[M],
         rows: Rows,
         *,
         loss_bound: float | None = None,
         row_weights: Tensor | None = None,
     ) -> list[Evaluation]:
-        """How each model does on `rows`. A row's loss counts from 0 to `loss_bound`, and a correct
-        row counts as much as `row_weights`, numbers from 0 to 1, say for its class."""
-        ...
+        """Counts of correct rows and mean losses; only the first copy of a row is looked at. For
+        squared loss no row counts as correct.
+
+        With a `loss_bound` each row's loss is brought into [0, loss_bound] before it is summed.
+        `row_weights` has one number in [0, 1] per class, which is what a correct row of that
+        class adds to `weighted_correct`. Weights, and losses in units of their bound, are rounded
+        down to multiples of 2^-24, so that their sums are exact.
+
+        Guarantees: one row moves the number of correct rows and their weight by at most 1, and the
+        sum of the losses by at most `loss_bound`.
+        """
+        assert self.outputs is not None
+        tally = Tally(len(models), self.outputs, self.loss, loss_bound, row_weights, rows.device)
+        if models:
+            # No gradients are recorded (a graph would carry rows out), no precision is changed.
+            with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
+                for chunk in rows.chunks():
+                    tally.add(self.logits_many(models, chunk.features[:, 0]), chunk.targets)
+        return tally.evaluations(rows.count)
+
+    def options(self) -> dict[str, Any]:
+        """What a configuration holds of it; what is not there is the default."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in values.items() if value is not None}

@@ -30,8 +30,10 @@ class Executor(Protocol):
         plans: Sequence[TrainPlan],
         rows: Rows,
         randomness: Sequence[Randomness],
+        start: Sequence[Any | None] | None = None,
     ) -> list[Any | None]:
-        """One model per plan; None for each that was lost."""
+        """One model per plan, which goes on from the one in `start`, if any; None for each that was
+        lost."""
         ...
 
 
@@ -45,8 +47,9 @@ class SerialExecutor:
         plans: Sequence[TrainPlan],
         rows: Rows,
         randomness: Sequence[Randomness],
+        start: Sequence[Any | None] | None = None,
     ) -> list[Any | None]:
-        return list(engine.fit_many(plans, rows, randomness))
+        return list(engine.fit_many(plans, rows, randomness, start))
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,14 @@ class ProcessExecutor:
         plans: Sequence[TrainPlan],
         rows: Rows,
         randomness: Sequence[Randomness],
+        start: Sequence[Any | None] | None = None,
     ) -> list[Any | None]:
         threads = max(1, torch.get_num_threads() // self.workers)
         models: list[Any | None] = []
-        jobs = list(zip(plans, randomness, strict=True))
-        for start in range(0, len(jobs), self.workers):
-            batch = jobs[start : start + self.workers]
+        begun = [None] * len(plans) if start is None else start
+        jobs = list(zip(plans, randomness, begun, strict=True))
+        for first in range(0, len(jobs), self.workers):
+            batch = jobs[first : first + self.workers]
             with ExitStack() as running:
                 # A pool breaks as a whole, so every process is a pool of one.
                 pools = [ProcessPoolExecutor(1, get_context("spawn")) for _ in batch]
@@ -90,7 +95,12 @@ def _result(job: "Future[Any]") -> Any | None:
 
 
 def _fit_one(
-    engine: Engine[Any], plan: TrainPlan, randomness: Randomness, rows: Rows, threads: int
+    engine: Engine[Any],
+    plan: TrainPlan,
+    randomness: Randomness,
+    begun: Any | None,
+    rows: Rows,
+    threads: int,
 ) -> Any:
     torch.set_num_threads(threads)
-    return engine.fit_many([plan], rows, [randomness])[0]
+    return engine.fit_many([plan], rows, [randomness], [begun])[0]

@@ -17,25 +17,27 @@ search costs little more than one trial. Trials with fewer steps leave the batch
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from dptune import validate
-from dptune.data.rows import Chunk, Rows, TargetFacts
+from dptune.data.rows import Chunk, DataFacts, Rows, TargetFacts
 from dptune.engines import clipping, fused, sums
-from dptune.engines.base import Evaluation
+from dptune.engines.base import Engine
+from dptune.engines.evaluation import Evaluation
 from dptune.engines.optimizers import KINDS, Optimizer, Sgd, per_trial
 from dptune.engines.randomness import Randomness, Stream
+from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
+from dptune.prior import LINEAR, Prior
 
 LOSSES = ("softmax", "binary", "squared")
+INITIALIZATIONS = ("zero", "random")
 _SAMPLED_ROWS_AT_ONCE = 8192
-_UNIT = 2.0**-24  # float64 sums of its multiples are exact up to 2^29
-# Of a loss's bound: the sum is exact, but making a mean of it, and a sum of that, rounds again.
-_LARGEST_SHARE = 1 - 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,6 @@ class LinearModel:
     loss: str
     velocity: Tensor | None = None
 
-    def cpu(self) -> "LinearModel":
-        """The same where every machine can load it."""
-        bias, velocity = (t if t is None else t.cpu() for t in (self.bias, self.velocity))
-        return LinearModel(self.weights.cpu(), bias, self.loss, velocity)
-
     def logits(self, features: Tensor) -> Tensor:
         """(rows, outputs)"""
         weights = self.weights.to(features.device, features.dtype)
@@ -70,25 +67,74 @@ class LinearModel:
         return (logits > 0).long() if self.loss == "binary" else logits
 
 
-class LinearEngine:
-    """Trains linear models with `outputs` outputs: classes for softmax, 1 for binary labels, the
-    number of targets for squared loss."""
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class LinearEngine(Engine[LinearModel]):
+    """Trains linear models.
 
-    def __init__(self, *, outputs: int, loss: str = "softmax") -> None:
-        validate.one_of(LOSSES, loss=loss)
-        self.outputs, self.loss = validate.whole(1, outputs=outputs), loss
+    Attributes:
+        outputs: classes for softmax, 1 for binary labels, the number of targets for squared loss;
+            None for what the data need.
+        bias: whether there is a weight that every row sees as 1.
+        initialization: zero, or random weights.
 
-    @staticmethod
-    def pack(model: LinearModel) -> dict[str, Tensor]:
-        """A model as named tensors, to be stored."""
-        found = {"weights": model.weights, "bias": model.bias, "velocity": model.velocity}
-        return {name: tensor for name, tensor in found.items() if tensor is not None}
+    """
 
-    @staticmethod
-    def unpack(tensors: Mapping[str, Tensor], loss: str) -> LinearModel:
-        """The reverse."""
+    name: ClassVar[str] = "linear"
+    prior: ClassVar[Prior] = LINEAR
+    outputs: int | None = None
+    loss: str = "softmax"
+    bias: bool = False
+    initialization: str = "zero"
+
+    def __post_init__(self) -> None:
+        validate.one_of(LOSSES, loss=self.loss)
+        validate.one_of(INITIALIZATIONS, initialization=self.initialization)
+        validate.store(self, bias=validate.flag(bias=self.bias))
+        if self.outputs is not None:
+            validate.store(self, outputs=validate.whole(1, outputs=self.outputs))
+
+    def for_data(self, facts: DataFacts) -> "LinearEngine":
+        if not facts.is_table:
+            raise InvalidInput(
+                f"linear models take rows that are lists of numbers; these have shape {facts.shape}"
+                ". Extract features first, flatten them, or use an engine for such rows."
+            )
+        if self.outputs is None:
+            return replace(self, outputs=facts.outputs, loss=facts.loss)
+        if (self.outputs, self.loss) != (facts.outputs, facts.loss):
+            raise InvalidInput(
+                f"these rows need an engine of {facts.outputs} outputs and {facts.loss} loss; got "
+                f"{self.outputs} and {self.loss}. Leave both out for one that fits."
+            )
+        return self
+
+    def parameters(self, facts: DataFacts) -> int:
+        return self._width * (facts.columns + self.bias)
+
+    @property
+    def _width(self) -> int:
+        if self.outputs is None:
+            raise InvalidInput("give the engine its number of outputs, or make it with for_data().")
+        return self.outputs
+
+    def check(self, plan: TrainPlan) -> None:
+        if plan.augmentations > sums.MOST_COPIES:
+            raise InvalidInput(
+                f"at most {sums.MOST_COPIES} copies of a row can be averaged without rounding "
+                f"past its clip norm; the plan asks for {plan.augmentations}. Use fewer."
+            )
+
+    def can_continue(self, plan: TrainPlan) -> bool:
+        return (plan.optimizer, plan.schedule, plan.averaging) == ("sgd", "constant", "none")
+
+    def pack(self, model: LinearModel) -> dict[str, Tensor]:
+        tensors = {"weights": model.weights, "bias": model.bias, "velocity": model.velocity}
+        return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+    def unpack(self, tensors: Mapping[str, Tensor]) -> LinearModel:
         bias, velocity = tensors.get("bias"), tensors.get("velocity")
-        return LinearModel(tensors["weights"], bias, loss, velocity)
+        return LinearModel(tensors["weights"], bias, self.loss, velocity)
 
     def fit_many(
         self,
@@ -122,7 +168,7 @@ class LinearEngine:
         for index, plan in enumerate(plans):
             # A sampled trial sees rows of its own in every step, so it shares nothing.
             alone = index if plan.sampling_rate is not None else None
-            key = (plan.optimizer, plan.bias, plan.augmentations, plan.clip_norm is None, alone)
+            key = (plan.optimizer, plan.augmentations, plan.clip_norm is None, alone)
             batches.setdefault(key, []).append(index)
         models: dict[int, LinearModel] = {}
         for indices in batches.values():
@@ -145,15 +191,11 @@ class LinearEngine:
                 "torch.set_float32_matmul_precision('highest')."
             )
         for plan in plans:
+            self.check(plan)
             if plan.augmentations > rows.copies:
                 raise InvalidInput(
                     f"the plan averages {plan.augmentations} copies of each row, but the data "
                     f"holds {rows.copies}."
-                )
-            if plan.augmentations > sums.MOST_COPIES:
-                raise InvalidInput(
-                    f"at most {sums.MOST_COPIES} copies of a row can be averaged without rounding "
-                    f"past its clip norm; the plan asks for {plan.augmentations}. Use fewer."
                 )
 
     def _check_start(
@@ -166,26 +208,25 @@ class LinearEngine:
         for plan, model in zip(plans, start, strict=True):
             if model is None:
                 continue
-            form = (plan.optimizer, plan.schedule, plan.averaging)
-            if form != ("sgd", "constant", "none"):
+            if not self.can_continue(plan):
                 raise InvalidInput(
                     "only sgd at a constant rate and without averaging can continue a run; this "
                     "plan has (optimizer, schedule, averaging) = "
-                    f"({', '.join(form)}): train it in one piece."
+                    f"({plan.optimizer}, {plan.schedule}, {plan.averaging}): train it in one piece."
                 )
             if model.velocity is None:
                 raise InvalidInput(
                     "the model to start from has no velocity, so its run cannot be continued; "
                     "start from what fit_many made of an sgd plan without averaging."
                 )
-            bias = (self.outputs,) if plan.bias else None
-            wanted = (self.loss, (self.outputs, rows.columns), bias)
+            bias = (self._width,) if self.bias else None
+            wanted = (self.loss, (self._width, rows.columns), bias)
             found = (
                 model.loss,
                 tuple(model.weights.shape),
                 None if model.bias is None else tuple(model.bias.shape),
             )
-            velocity = (self.outputs, rows.columns + plan.bias)
+            velocity = (self._width, rows.columns + self.bias)
             if found != wanted or tuple(model.velocity.shape) != velocity:
                 raise InvalidInput(
                     f"this plan on these rows continues a model of (loss, weights, bias) {wanted} "
@@ -201,7 +242,7 @@ class LinearEngine:
         self._check_targets(rows.target_facts)
 
     def _check_targets(self, facts: TargetFacts) -> None:
-        top = self.outputs - 1 if self.loss == "softmax" else 1
+        top = self._width - 1 if self.loss == "softmax" else 1
         labels = facts.whole and facts.low >= 0 and facts.high <= top
         if self.loss != "squared" and not labels:
             kind = "whole numbers" if facts.whole else "numbers that are not whole"
@@ -210,7 +251,7 @@ class LinearEngine:
                 f"from {facts.low:g} to {facts.high:g}. Number the classes from 0, or give the "
                 "engine the right outputs."
             )
-        wanted = 1 if self.loss == "softmax" else self.outputs
+        wanted = 1 if self.loss == "softmax" else self._width
         if facts.width != wanted:
             raise InvalidInput(
                 f"{self.loss} loss with {self.outputs} outputs needs {wanted} target a row; these "
@@ -226,8 +267,8 @@ class LinearEngine:
     ) -> list[LinearModel]:
         weights = torch.stack(
             [
-                self._initial(plan, rows, streams) if model is None else _joined(model, rows)
-                for plan, streams, model in zip(plans, randomness, start, strict=True)
+                self._initial(rows, streams) if model is None else _joined(model, rows)
+                for streams, model in zip(randomness, start, strict=True)
             ]
         )
         averaged = any(plan.averaging != "none" for plan in plans)
@@ -250,7 +291,7 @@ class LinearEngine:
             for position in ended:
                 velocity = _velocity(optimizer, position)  # free steps are no part of it
                 final = _finish(optimizer, weights[position], average[position], position, step)
-                models[trials[position]] = self._model(final, velocity, optimizer.plans[position])
+                models[trials[position]] = self._model(final, velocity)
             if ended:
                 kept = [i for i in range(len(trials)) if i not in ended]
                 index = torch.tensor(kept, dtype=torch.long, device=rows.device)
@@ -262,10 +303,10 @@ class LinearEngine:
                 trials = [trials[i] for i in kept]
         return [models[trial] for trial in range(len(plans))]
 
-    def _initial(self, plan: TrainPlan, rows: Rows, randomness: Randomness) -> Tensor:
-        shape = (self.outputs, rows.columns + plan.bias)
+    def _initial(self, rows: Rows, randomness: Randomness) -> Tensor:
+        shape = (self._width, rows.columns + self.bias)
         weights = torch.zeros(shape, dtype=_accumulator(rows.dtype))
-        if plan.initialization == "random":
+        if self.initialization == "random":
             drawn = randomness.initial().normal_(weights[:, : rows.columns].clone())
             weights[:, : rows.columns] = drawn * rows.columns**-0.5
         return weights.to(rows.device)
@@ -279,7 +320,7 @@ class LinearEngine:
         than a clip norm.
         """
         trials, outputs, _ = weights.shape
-        bias, copies = plan.bias, plan.augmentations
+        bias, copies = self.bias, plan.augmentations
         columns = weights.shape[2] - bias
         flat = weights[..., :columns].reshape(trials * outputs, columns)
         total = sums.Total(trials * outputs, columns, device=weights.device)
@@ -314,86 +355,27 @@ class LinearEngine:
         loss_bound: float | None = None,
         row_weights: Tensor | None = None,
     ) -> list[Evaluation]:
-        """Counts of correct rows and mean losses, all models in one pass; only the first copy of
-        a row is looked at. For squared loss no row counts as correct.
-
-        With a `loss_bound` each row's loss is brought into [0, loss_bound] before it is summed.
-        `row_weights` has one number in [0, 1] per class, which is what a correct row of that
-        class adds to `weighted_correct`. Weights, and losses in units of their bound, are rounded
-        down to multiples of 2^-24, so that their sums are exact.
-
-        Guarantees: one row moves the number of correct rows and their weight by at most 1, and the
-        sum of the losses by at most `loss_bound`.
-        """
-        if loss_bound is not None:
-            loss_bound = validate.positive(loss_bound=loss_bound)
-        if row_weights is not None:
-            row_weights = self._checked_weights(row_weights).to(rows.device)
-            row_weights = (row_weights / _UNIT).floor() * _UNIT
         self._check_rows(rows)
         for model in models:
-            if model.weights.shape != (self.outputs, rows.columns):
+            if model.weights.shape != (self._width, rows.columns):
                 raise InvalidInput(
-                    f"these rows need weights of shape {(self.outputs, rows.columns)}; got a model "
+                    f"these rows need weights of shape {(self._width, rows.columns)}; got a model "
                     f"of {tuple(model.weights.shape)}."
                 )
-        with _undisturbed(rows.device):
-            return self._evaluate(models, rows, loss_bound, row_weights)
+        return super().evaluate_many(models, rows, loss_bound=loss_bound, row_weights=row_weights)
 
-    def _checked_weights(self, row_weights: Tensor) -> Tensor:
-        classes = {"softmax": self.outputs, "binary": 2}.get(self.loss)
-        if classes is None or (self.loss == "binary" and self.outputs > 1):
-            raise InvalidInput(
-                f"weights by class need one label a row; {self.loss} loss with {self.outputs} "
-                "outputs has none. Leave row_weights out."
-            )
-        weights = torch.as_tensor(row_weights).detach().to(torch.float64)
-        if weights.shape != (classes,) or not bool(((weights >= 0) & (weights <= 1)).all()):
-            raise InvalidInput(
-                f"row_weights are {classes} numbers from 0 to 1, one per class; got shape "
-                f"{tuple(weights.shape)} with {weights.flatten().tolist()[:20]}."
-            )
-        return weights
+    def logits_many(self, models: Sequence[LinearModel], features: Tensor) -> Tensor:
+        """One product for all models."""
+        weights = torch.cat([model.weights for model in models]).to(features)
+        logits = _product(weights, features.T).view(len(models), self._width, -1)
+        for index, model in enumerate(models):
+            if model.bias is not None:
+                logits[index] += model.bias.to(logits)[:, None]
+        return logits
 
-    def _evaluate(
-        self,
-        models: Sequence[LinearModel],
-        rows: Rows,
-        loss_bound: float | None,
-        row_weights: Tensor | None,
-    ) -> list[Evaluation]:
-        if not models:
-            return []
-        weights = torch.cat([model.weights for model in models]).to(rows.device, rows.dtype)
-        correct = torch.zeros(len(models), dtype=torch.long, device=rows.device)
-        weighted = torch.zeros(len(models), dtype=torch.float64, device=rows.device)
-        losses = torch.zeros(len(models), dtype=torch.float64, device=rows.device)
-        for chunk in rows.chunks():
-            logits = _product(weights, chunk.features[:, 0].T).view(len(models), self.outputs, -1)
-            for index, model in enumerate(models):
-                if model.bias is not None:
-                    logits[index] += model.bias.to(logits)[:, None]
-            hits, loss = _outcomes(logits, chunk.targets, self.loss)
-            if loss_bound is not None:
-                # A model that diverged has losses that are no numbers: they must not escape.
-                share = (loss / loss_bound).nan_to_num(nan=1.0).clamp(0, _LARGEST_SHARE)
-                loss = (share / _UNIT).floor()
-            correct += hits.sum(1)
-            losses += loss.sum(1)
-            if row_weights is not None:
-                weighted += hits.double() @ row_weights[chunk.targets.long()]
-        if loss_bound is not None:
-            losses *= loss_bound * _UNIT
-        return [
-            Evaluation(int(hits), float(loss) / rows.count, rows.count, float(weight))
-            for hits, loss, weight in zip(
-                correct, losses, correct if row_weights is None else weighted, strict=True
-            )
-        ]
-
-    def _model(self, weights: Tensor, velocity: Tensor | None, plan: TrainPlan) -> LinearModel:
+    def _model(self, weights: Tensor, velocity: Tensor | None) -> LinearModel:
         weights = weights.clone()
-        if plan.bias:
+        if self.bias:
             return LinearModel(weights[:, :-1], weights[:, -1], self.loss, velocity)
         return LinearModel(weights, None, self.loss, velocity)
 
@@ -513,25 +495,6 @@ def _finish(
         for _ in range(plan.free_steps):
             optimizer.free_step_(weights, position, step)
     return weights
-
-
-def _outcomes(logits: Tensor, targets: Tensor, loss: str) -> tuple[Tensor, Tensor]:
-    """Whether each row is correct, and its loss, for each model: (models, rows) from logits
-    (models, outputs, rows). Losses are float64, in which a bound on them is exact."""
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if loss == "softmax":
-        correct = logits.argmax(1) == targets
-        rows = torch.arange(len(targets), device=targets.device)
-        log_likelihood = logits[:, targets.long(), rows] - logits.logsumexp(1)
-        return correct, -log_likelihood.double()
-    values = clipping.as_columns(targets, logits)
-    if loss == "binary":
-        correct = ((logits > 0) == (values > 0.5)).all(1)
-        losses = torch.nn.functional.softplus(logits) - values * logits
-    else:
-        correct = torch.zeros_like(logits[:, 0], dtype=torch.bool)
-        losses = (logits - values).square() / 2
-    return correct, losses.sum(1, dtype=torch.float64)
 
 
 @contextmanager

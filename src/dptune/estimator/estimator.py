@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dptune import validate
 from dptune.data import Data
+from dptune.engines.linear import LinearModel
 from dptune.errors import InvalidInput
 from dptune.estimator import earlier_fits
 from dptune.estimator.own_scale import own_scale
@@ -110,7 +111,6 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = Data(features, labels, classes=declared, column_names=names)
         delta = default_delta(data.count) if self.delta is None else self.delta
         result = tune(
-            None,
             data,
             budget=Budget(self.epsilon, delta),
             ledger=self.ledger,
@@ -122,6 +122,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted.trials_ = result.trials
         fitted.classes_ = np.asarray(data.classes)
         model = result.model.model
+        assert isinstance(model, LinearModel)
         fitted.coef_ = _of_two(model.weights.numpy().T).T
         bias = (
             np.zeros(len(model.weights), np.float32) if model.bias is None else model.bias.numpy()

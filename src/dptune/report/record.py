@@ -36,10 +36,7 @@ class Record:
             result = folder.read_json("result.json") or {}
             outline = Outline(
                 config=config,
-                count=result["data"]["rows"],
-                columns=model.columns,
-                outputs=len(model.classes) or 1,
-                has_classes=bool(model.classes),
+                data=model.facts(result["data"]["rows"]),
                 reused=bool(config.reuse),
                 set_aside=result.get("set_aside", 0.0),  # which earlier versions did not do
             )

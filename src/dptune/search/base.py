@@ -15,6 +15,7 @@ import numpy as np
 from dptune import accounting
 from dptune.errors import BudgetExceeded
 from dptune.plan import TrainPlan
+from dptune.prior import LINEAR, Prior
 from dptune.privacy import Budget, NoisyCount
 from dptune.rounding import cost
 from dptune.search.score import HeldOutScore, Score
@@ -31,8 +32,9 @@ class Facts:
 
     columns: int
     outputs: int
-    unit_rows: bool  # every row has length 1, by construction
+    unit_rows: bool  # every row has length 1, by construction, or lengths do not matter
     has_classes: bool = True
+    prior: Prior = LINEAR  # where a search starts from; the engine's
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,9 @@ def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None
     """The c to aim at: one half, raised a little where there is more signal (rows and budget per
     column) or more classes, and more where some classes are rare."""
     signal = mu * recipe.rows / facts.columns
-    noise: float = 0.5 * signal**0.15 * (facts.outputs / 10) ** (1 / 16)
+    prior = facts.prior
+    by_outputs = (facts.outputs / 10) ** prior.outputs_power
+    noise: float = prior.noise * signal**prior.signal_power * by_outputs
     if census is not None:
         noise *= census.imbalance / census.row_norm
     return noise

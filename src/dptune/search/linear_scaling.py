@@ -20,7 +20,6 @@ from dptune.search.trial import Trial
 OFFSETS = (-1.4, 0.0, 1.4)  # of log c from the law
 TRIAL_SHARE = 0.005  # of mu^2, each
 # How far, in log c, the law is off: rows of unknown length are clipped, which moves the best c.
-ERROR_ON_UNIT_ROWS, ERROR_ON_OTHER_ROWS = 0.45, 0.7
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def fitted(situation: Situation) -> curve.Curve:
 
 def law_error(facts: Facts) -> float:
     """How far the best c lies from the law: one standard deviation, in log c."""
-    return ERROR_ON_UNIT_ROWS if facts.unit_rows else ERROR_ON_OTHER_ROWS
+    return facts.prior.error if facts.unit_rows else facts.prior.error_off_unit_rows
 
 
 def offset_of(trial: Trial, situation: Situation) -> float:

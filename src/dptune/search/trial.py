@@ -50,7 +50,7 @@ class Trial:
             return Trial(
                 number=int(plain["number"]),
                 stage=str(plain["stage"]),
-                plan=TrainPlan(**plain["plan"]),
+                plan=_plan(plain["plan"]),
                 mu=float(plain["mu"]),
                 score=_number(plain["score"]),
                 score_noise=_number(plain["score_noise"]),
@@ -59,6 +59,11 @@ class Trial:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"this is no record of a trial ({error}).") from None
+
+
+def _plan(plain: Mapping[str, Any]) -> TrainPlan:
+    """Plans of version 0.1 held two options that are the linear engine's own now."""
+    return TrainPlan(**{n: v for n, v in plain.items() if n not in ("bias", "initialization")})
 
 
 def _number(value: object) -> float | None:

@@ -18,6 +18,10 @@ from typing import Any, TypeVar
 import tomli_w
 
 from dptune import validate
+from dptune.data.rows import DataFacts
+from dptune.engines.base import Engine
+from dptune.engines.linear import LinearEngine
+from dptune.engines.registry import engine_named, must_be_registered
 from dptune.errors import InvalidInput
 from dptune.ledger.store import is_file, without_secrets
 from dptune.plan import TrainPlan
@@ -30,11 +34,24 @@ from dptune.search.space import Space
 SCORES: dict[str, Any] = {
     kind.kind: kind for kind in (NoisyScore, HeldOutScore, PublicScore, UnpaidScore)
 }
+# What version 0.1 had in plans and is the linear engine's own now.
+_ONCE_IN_RECIPES = ("bias", "initialization")
 # What a recipe may fix; the rest of a plan is searched, or follows from the data and the budget.
 RECIPE = tuple(
     field.name
     for field in fields(TrainPlan)
     if field.name not in ("rows", "steps", "learning_rate", "noise_multiplier")
+)
+_SECTIONS = (
+    "budget",
+    "data",
+    "search",
+    "score",
+    "space",
+    "recipe",
+    "preparation",
+    "engine",
+    "run",
 )
 # What `load_data` takes.
 DATA = (
@@ -102,6 +119,7 @@ class Config:
     space: Space
     recipe: Mapping[str, Any]
     preparation: Preparation
+    engine: Engine[Any] = field(default_factory=LinearEngine)
     seed: int = 0
     device: str = "cpu"
     precision: str = "float32"
@@ -111,6 +129,8 @@ class Config:
     facts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        must_be_registered(self.engine)
+        _must_be_shared(self.recipe)
         _must_know(self.recipe, RECIPE, "the recipe")
         plan = self.plan(1)  # a senseless recipe is refused here
         self.search.must_fit(self.space)
@@ -149,6 +169,7 @@ class Config:
             "space": _options(self.space),
             "recipe": dict(self.recipe),
             "preparation": _options(self.preparation),
+            "engine": {"name": self.engine.name, **self.engine.options()},
             "run": {
                 "seed": self.seed,
                 "device": self.device,
@@ -165,9 +186,9 @@ class Config:
                 "texts and lists."
             ) from None
 
-    def sealed(self) -> "Config":
+    def named(self) -> "Config":
         """The same under a new name that tells whether what was asked is changed afterwards."""
-        mark = seal(parse(self.to_toml(), "this study"))
+        mark = digest(parse(self.to_toml(), "this study"))
         return replace(self, study=f"{secrets.token_hex(4)}-{mark}")
 
 
@@ -177,21 +198,20 @@ def parse(text: str, name: str) -> dict[str, Any]:
         plain = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{name} is not TOML: {error}.") from None
-    sections = ("budget", "data", "search", "score", "space", "recipe", "preparation", "run")
-    _must_know(plain, ("study", "facts", *sections), name)
-    for section in sections:
+    _must_know(plain, ("study", "facts", *_SECTIONS), name)
+    for section in _SECTIONS:
         if not isinstance(plain.setdefault(section, {}), dict):
             raise InvalidInput(f"[{section}] in {name} must be a section of settings.")
     _must_know(plain["budget"], ("epsilon", "delta"), f"[budget] in {name}")
     _must_know(plain["data"], DATA, f"[data] in {name}")
-    _must_know(plain["recipe"], RECIPE, f"[recipe] in {name}")
+    _must_know(plain["recipe"], (*RECIPE, *_ONCE_IN_RECIPES), f"[recipe] in {name}")
     run = ("seed", "device", "precision", "ledger", "reuse")
     _must_know(plain["run"], run, f"[run] in {name}")
     return plain
 
 
-def seal(plain: Mapping[str, Any]) -> str:
-    """A digest of everything that decides what is paid and promised. Where rows and ledger lie, and
+def digest(plain: Mapping[str, Any]) -> str:
+    """Of everything that decides what is paid and promised. Where rows and ledger lie, and
     where training happens, may change."""
     free = {"study": None, "data": None, "run": None}
     decides = {
@@ -200,6 +220,8 @@ def seal(plain: Mapping[str, Any]) -> str:
         "seed": plain["run"].get("seed"),
         "reuse": plain["run"].get("reuse"),
     }
+    if not plain["engine"]:  # as in studies of version 0.1, which knew one engine
+        del decides["engine"]
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -207,6 +229,27 @@ def search_from(options: Mapping[str, Any]) -> SearchMethod:
     """A search method from its name and options."""
     found: SearchMethod = _one_of(METHODS, options, "method", "linear-scaling")
     return found
+
+
+def engine_from(options: Mapping[str, Any]) -> Engine[Any]:
+    """An engine from its name and options."""
+    given = dict(options)
+    kind = engine_named(given.pop("name", LinearEngine.name))
+    engine: Engine[Any] = build(kind, given, f"the engine {kind.name}")
+    return engine
+
+
+def without_engine_options(
+    recipe: Mapping[str, Any], engine: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The recipe and the engine of a run that version 0.1 began."""
+    own = {name: recipe[name] for name in _ONCE_IN_RECIPES if name in recipe}
+    return {name: recipe[name] for name in recipe if name not in own}, {**own, **engine}
+
+
+def usual_preparation(facts: DataFacts, engine: Engine[Any]) -> Preparation:
+    """Where nobody asks for one: rows of a table scaled to unit length, all others as they are."""
+    return Preparation(unit_rows=facts.is_table and not engine.takes_ids)
 
 
 def score_from(options: Mapping[str, Any]) -> Score:
@@ -274,6 +317,14 @@ def _must_know(plain: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
     if unknown:
         raise InvalidInput(
             f"{where} has no setting {', '.join(unknown)}; it knows: {', '.join(known) or 'none'}."
+        )
+
+
+def _must_be_shared(recipe: Mapping[str, Any]) -> None:
+    for name in set(recipe) & set(_ONCE_IN_RECIPES):
+        raise InvalidInput(
+            f"{name} is no part of a recipe but an option of the linear engine: engine="
+            f"LinearEngine({name}=...) in Python, {name} under [engine] in a --config file."
         )
 
 

@@ -4,14 +4,15 @@ Whoever calls must have paid for `event`.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from dptune.data.rows import Rows
-from dptune.engines.base import Evaluation
-from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.engines.base import Engine, Model
+from dptune.engines.evaluation import Evaluation
 from dptune.engines.randomness import Randomness
 from dptune.privacy import NoisyCount
 from dptune.search.base import Census
@@ -41,8 +42,8 @@ def take_census(rows: Rows, event: NoisyCount, *, classes: int, unit_rows: bool)
 
 
 def compare(
-    engine: LinearEngine,
-    models: Sequence[LinearModel],
+    engine: Engine[Any],
+    models: Sequence[Model],
     rows: Rows,
     score: Score,
     event: NoisyCount | None,
@@ -67,8 +68,8 @@ def compare(
 
 
 def score_alone(
-    engine: LinearEngine,
-    models: Sequence[LinearModel],
+    engine: Engine[Any],
+    models: Sequence[Model],
     rows: Rows,
     score: Score,
     event: NoisyCount | None,
@@ -84,8 +85,8 @@ def score_alone(
 
 
 def _exact(
-    engine: LinearEngine,
-    models: Sequence[LinearModel],
+    engine: Engine[Any],
+    models: Sequence[Model],
     rows: Rows,
     score: Score,
     weights: tuple[float, ...] | None,

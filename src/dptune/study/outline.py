@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from dptune import accounting
+from dptune.data.rows import DataFacts
+from dptune.engines.base import Engine
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import (
@@ -47,27 +50,42 @@ _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss th
 class Outline:
     """The prices, plans and labels of one study.
 
-    `count` is the public number of rows. With `reused`, an earlier study has paid for the search.
-    `set_aside` is how much of delta the ledger, if one was named, keeps for failures.
+    `data` is what is public about the rows. With `reused`, an earlier study has paid for the
+    search. `set_aside` is how much of delta the ledger, if one was named, keeps for failures.
     """
 
     config: Config
-    count: int
-    columns: int
-    outputs: int
-    has_classes: bool
+    data: DataFacts
     reused: bool
     set_aside: float = 0.0
 
     @cached_property
+    def engine(self) -> Engine[Any]:
+        """What trains, made for these data."""
+        return self.config.engine.for_data(self.data)
+
+    @cached_property
     def recipe(self) -> TrainPlan:
-        return replace(self.config.plan(self.count), **self.config.search.fixes)
+        return replace(self.config.plan(self.data.count), **self.config.search.fixes)
 
     @cached_property
     def facts(self) -> Facts:
-        preparation = self.config.preparation
+        """What the search may know."""
+        preparation, prior = self.config.preparation, self.engine.prior
         unit_rows = preparation.unit_rows and not preparation.center_share
-        return Facts(self.columns, self.outputs, unit_rows, self.has_classes)
+        return Facts(
+            self.data.columns,
+            self.data.outputs,
+            unit_rows or not prior.by_row_length,
+            self.data.has_classes,
+            prior,
+        )
+
+    @property
+    def rows_of_a_trial(self) -> int:
+        """How many rows train a trial, publicly; those that are held out score it."""
+        count, every = self.data.count, self.held_out_every
+        return count if every is None else count - -(-count // every)
 
     @cached_property
     def mean(self) -> PrivateMean | None:
@@ -143,9 +161,7 @@ class Outline:
     @cached_property
     def legs(self) -> int:
         """In how many parts the final run is paid, so that a crash loses one of them."""
-        recipe = self.recipe
-        plain = recipe.averaging == "none" and recipe.schedule == "constant" and not self.slack
-        continuable = recipe.optimizer == "sgd" and plain
+        continuable = self.engine.can_continue(self.recipe) and not self.slack
         return min(LEGS, self.config.space.steps[0]) if continuable else 1
 
     @property

@@ -1,4 +1,4 @@
-"""The course of a study over private rows, step by step, from wherever it stands.
+"""The run of a study over private rows, step by step, from wherever it stands.
 
 Every step is the same dance: start the payment in the ledger, touch the rows, put the result on
 disk, commit the payment. After a crash the ledger says what was started; what was started and left
@@ -6,26 +6,25 @@ no result may have touched rows, so it stays paid and is never run again.
 """
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
 
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing, from_ranges, private_mean, standardization
-from dptune.data.rows import MemoryRows
+from dptune.data.rows import IDS, Rows
+from dptune.engines.base import Engine, Model
 from dptune.engines.executors import Executor
-from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.errors import FolderProblem
-from dptune.plan import TrainPlan
-from dptune.privacy import Receipt
+from dptune.privacy import NoisyCount, Receipt
 from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.search.score import PublicScore, UnpaidScore
 from dptune.search.sealing import SealedSearch
 from dptune.search.trial import Trial
+from dptune.study import loop
 from dptune.study.measure import compare, fresh_normal, take_census
 from dptune.study.outline import Outline, leg_label, scores_label, side_by_side, trial_label
 from dptune.study.payments import Payments
@@ -51,16 +50,22 @@ Watch = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
-class Course:
-    """A study at work. Everything its steps return was paid for and may be shown."""
+class Runner:
+    """A study at work: answers the requests of its search, each paid before it touches rows.
+    Everything its steps return was paid for and may be shown."""
 
     outline: Outline
-    engine: LinearEngine
     data: Data
     folder: RunFolder
     payments: Payments
     executor: Executor
     watch: Watch
+    # Of sweeps with held-out rows that this process has begun: one payment trains and scores.
+    _begun: dict[str, Receipt] = field(default_factory=dict)
+
+    @property
+    def engine(self) -> Engine[Any]:
+        return self.outline.engine
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse results that nobody has paid for."""
@@ -97,9 +102,10 @@ class Course:
             if receipt is None:  # lost: the study goes on without it
                 return plain
             self._tell("private mean", [])
-            rows = plain.apply(self.data.features_for(receipt))
+            tables = map(plain.apply, self.data.tables_for(receipt))
             noise = self.outline.mean.noise_multiplier
-            mean = private_mean(rows, noise, self.outline.count, fresh_normal)
+            columns, rows = self.outline.data.columns, self.outline.data.count
+            mean = private_mean(tables, columns, noise, rows, fresh_normal)
             self.folder.write_tensors(_MEAN, {"mean": torch.from_numpy(mean)})
             stored = ({"mean": torch.from_numpy(mean)}, {})
         self.payments.settle("private mean")
@@ -107,161 +113,176 @@ class Course:
             centred = replace(plain, center=stored[0]["mean"].numpy())
         return centred
 
-    def census(self, preprocessing: Preprocessing) -> Census | None:
-        """Paid counts of rows by class and by length; None where not wanted, or lost."""
-        event = self.outline.schedule.census
-        if event is None:
-            return None
-        found = read_census(self.folder)
-        if found is None:
+    def search(
+        self, preprocessing: Preprocessing, earlier: tuple[tuple[Trial, ...], Census | None] | None
+    ) -> loop.Result:
+        """The whole search and the final run, or only that where an `earlier` study has searched;
+        from wherever the study stands."""
+        steps = loop.search(self.outline)
+        if earlier is not None:
+            self.folder.write_trials(earlier[0])
+            steps = loop.final_run(self.outline, *earlier)
+        (result,) = loop.drive([steps], lambda asked: [self._answer(asked[0], preprocessing)])
+        released = () if result.is_trial else (result.final,)
+        self._tell("done", (*result.trials, *released), result.census)
+        return result
+
+    def model_of(self, result: loop.Result) -> Model:
+        """What is released."""
+        if result.is_trial:
+            return self._model(result.final.number)
+        model, _ = self._checkpoint()
+        assert model is not None
+        return model
+
+    def _answer(self, request: loop.Request, preprocessing: Preprocessing) -> loop.Answer:
+        match request:
+            case loop.Count():
+                return self._count(request.event, preprocessing)
+            case loop.Fit():
+                return self._fit(request, preprocessing)
+            case loop.Compare():
+                return self._compare(request, preprocessing)
+            case loop.Leg():
+                return self._leg(request, preprocessing)
+
+    def _count(self, event: NoisyCount, preprocessing: Preprocessing) -> Census | None:
+        """Paid counts of rows by class and by length; None where they are lost."""
+        census = read_census(self.folder)
+        if census is None:
             receipt = self.payments.begin("census", event)
             if receipt is None:
                 return None
             self._tell("counting rows by class", [])
             rows = self.data.open(receipt, preprocessing, **self._place)
-            classes = self.outline.outputs if self.outline.has_classes else 0
+            classes = self.outline.data.outputs if self.outline.data.has_classes else 0
             unit_rows = self.outline.facts.unit_rows
-            found = take_census(rows, event, classes=classes, unit_rows=unit_rows)
-            self.folder.write_json(_CENSUS, asdict(found))
+            census = take_census(rows, event, classes=classes, unit_rows=unit_rows)
+            self.folder.write_json(_CENSUS, asdict(census))
         self.payments.settle("census")
-        return found
+        return census
 
-    def sweep(
-        self,
-        stage: Stage,
-        numbers: range,
-        trials: list[Trial],
-        preprocessing: Preprocessing,
-        census: Census | None,
-    ) -> list[Trial]:
-        """`trials`, with those of this sweep trained and compared."""
-        train, scoring = self.data, self.data
-        if self.outline.held_out_every is not None:
-            train, scoring = self.data.held_out(self.outline.held_out_every)
-        trials, receipt = self._train(stage, numbers, trials, train, preprocessing, census)
-        compared = self._compare(stage, numbers, trials, scoring, preprocessing, census, receipt)
-        for number in filter(self._has_model, numbers):
-            self.payments.settle(self._label(stage, number))
-        return compared
-
-    def _train(
-        self,
-        stage: Stage,
-        numbers: range,
-        trials: list[Trial],
-        data: Data,
-        preprocessing: Preprocessing,
-        census: Census | None,
-    ) -> tuple[list[Trial], Receipt | None]:
-        """All trials of the sweep that are not there yet; the receipt where this call paid."""
-        missing = [n for n in numbers if all(trial.number != n for trial in trials)]
-        if not missing:
-            return trials, None
-        earlier = [trial for trial in trials if trial.number < numbers.start]
-        settings = self.outline.suggest(stage, earlier, census)
-        plans = {
-            number: self.outline.plan(setting, stage, data.count)
-            for number, setting in zip(numbers, settings, strict=True)
-        }
-        records = {
-            number: Trial(
-                number=number, stage=stage.name, plan=plans[number], mu=stage.mu, notes=s.notes
-            )
-            for number, s in zip(numbers, settings, strict=True)
-        }
-        unfinished = [number for number in missing if not self._has_model(number)]
-        receipts = self._begin(stage, unfinished, plans)
+    def _fit(self, asked: loop.Fit, preprocessing: Preprocessing) -> Sequence[Trial]:
+        """The trials as they are on disk, after those were trained that nobody has begun yet."""
+        numbers = {trial.number for trial in asked.trials}
+        stored = [trial for trial in self.folder.read_trials() if trial.number in numbers]
+        if len(stored) == len(numbers):
+            return stored
+        unfinished = [trial for trial in asked.trials if not self._has_model(trial.number)]
+        receipts = self._begin(asked.stage, unfinished, asked.trials)
         if receipts:
-            self._tell(f"{stage.name}: training {len(receipts)} trials", trials, census)
-            rows = data.open(next(iter(receipts.values())), preprocessing, **self._place)
+            doing = f"{asked.stage.name}: training {len(receipts)} trials"
+            self._tell(doing, asked.history, asked.census)
+            part, _ = self._train_and_score
+            rows = part.open(next(iter(receipts.values())), preprocessing, **self._place)
+            begun = [trial for trial in unfinished if trial.number in receipts]
             models = self.executor.fit(
                 self.engine,
-                [plans[number] for number in receipts],
+                [trial.plan for trial in begun],
                 rows,
-                [self._randomness(number) for number in receipts],
+                [self._randomness(trial.number) for trial in begun],
             )
-            for number, model in zip(receipts, models, strict=True):
+            for trial, model in zip(begun, models, strict=True):
                 if model is not None:
-                    self.folder.write_tensors(_trial_file(number), self.engine.pack(model))
-        for number in missing:
-            lost = not self._has_model(number)
-            trials = [*trials, replace(records[number], lost=lost)]
-        self.folder.write_trials(trials)
+                    self.folder.write_tensors(_trial_file(trial.number), self.engine.pack(model))
+        trials = [replace(t, lost=not self._has_model(t.number)) for t in asked.trials]
+        self.folder.write_trials([*asked.history, *trials])
         if not self.outline.holds_out:  # there the payment is for the scores too
-            for number in filter(self._has_model, receipts):
-                self.payments.settle(self._label(stage, number))
-        return trials, next(iter(receipts.values()), None)
+            self._settle(asked.stage, trials)
+        return trials
 
     def _begin(
-        self, stage: Stage, numbers: Sequence[int], plans: Mapping[int, TrainPlan]
-    ) -> dict[int, Receipt]:
-        """Receipts for those that nobody began before."""
+        self, stage: Stage, unfinished: Sequence[Trial], all_of_stage: Sequence[Trial]
+    ) -> Mapping[int, Receipt]:
+        """Receipts, by number, for those that nobody began before."""
         if self.outline.holds_out and stage.score:
-            event = side_by_side([plan.event for plan in plans.values()], stage.score)
-            receipt = self.payments.begin(stage.name, event) if numbers else None
-            return {} if receipt is None else dict.fromkeys(numbers, receipt)
-        began = {n: self.payments.begin(self._label(stage, n), plans[n].event) for n in numbers}
-        return {number: receipt for number, receipt in began.items() if receipt is not None}
+            event = side_by_side([trial.plan.event for trial in all_of_stage], stage.score)
+            receipt = self.payments.begin(stage.name, event) if unfinished else None
+            if receipt is None:
+                return {}
+            self._begun[stage.name] = receipt
+            return {trial.number: receipt for trial in unfinished}
+        labels = {trial.number: self._label(stage, trial.number) for trial in unfinished}
+        begun = self.payments.begin_all(
+            {labels[trial.number]: trial.plan.event for trial in unfinished}
+        )
+        return {number: begun[label] for number, label in labels.items() if label in begun}
 
-    def _compare(
-        self,
-        stage: Stage,
-        numbers: range,
-        trials: list[Trial],
-        data: Data,
-        preprocessing: Preprocessing,
-        census: Census | None,
-        receipt: Receipt | None,
-    ) -> list[Trial]:
-        """The trials of the sweep with their scores; without, where the scores were lost."""
-        ours = [trial for trial in trials if trial.number in numbers]
-        alive = [trial for trial in ours if not trial.lost and self._has_model(trial.number)]
-        if any(trial.score is None for trial in alive) and len(alive) > 1:
-            rows = self._scoring_rows(stage, numbers, data, preprocessing, receipt)
-            if rows is None:
-                return trials
-            self._tell(f"{stage.name}: comparing {len(alive)} trials", trials, census)
-            values, noise = compare(
-                self.engine,
-                [self._model(trial.number) for trial in alive],
-                rows,
-                self.outline.config.score,
-                stage.score,
-                census,
-                data.count,
-            )
-            scored = {
-                trial.number: trial.scored(value, noise)
-                for trial, value in zip(alive, values, strict=True)
-            }
-            trials = [scored.get(trial.number, trial) for trial in trials]
-            self.folder.write_trials(trials)
-            self._tell(f"{stage.name}: compared", trials, census)
-        found = any(trial.score is not None for trial in trials if trial.number in numbers)
-        if found and stage.score and not self.outline.holds_out:
+    def _settle(self, stage: Stage, trials: Iterable[Trial]) -> None:
+        """Of these trials, those whose models are on disk."""
+        numbers = [trial.number for trial in trials if self._has_model(trial.number)]
+        self.payments.settle_all(dict.fromkeys(self._label(stage, number) for number in numbers))
+
+    def _compare(self, asked: loop.Compare, preprocessing: Preprocessing) -> Sequence[Trial]:
+        """The trials with their scores; without, where the scores were lost."""
+        stage, trials = asked.stage, list(asked.trials)
+        kept = [trial for trial in trials if self._has_model(trial.number)]
+        if any(trial.score is None for trial in kept) and len(kept) > 1:
+            _, part = self._train_and_score
+            rows = self._scoring_rows(stage, part, trials, preprocessing)
+            if rows is not None:
+                doing = f"{stage.name}: comparing {len(kept)} trials"
+                self._tell(doing, asked.history, asked.census)
+                values, noise = compare(
+                    self.engine,
+                    [self._model(trial.number) for trial in kept],
+                    rows,
+                    self.outline.config.score,
+                    stage.score,
+                    asked.census,
+                    part.count,
+                )
+                pairs = zip(kept, values, strict=True)
+                scored = {trial.number: trial.scored(value, noise) for trial, value in pairs}
+                trials = [scored.get(trial.number, trial) for trial in trials]
+                history = [scored.get(trial.number, trial) for trial in asked.history]
+                self.folder.write_trials(history)
+                self._tell(f"{stage.name}: compared", history, asked.census)
+        has_scores = any(trial.score is not None for trial in trials)
+        if has_scores and stage.score and not self.outline.holds_out:
             self.payments.settle(scores_label(stage))
+        self._settle(stage, trials)
         return trials
 
     def _scoring_rows(
-        self,
-        stage: Stage,
-        numbers: range,
-        data: Data,
-        preprocessing: Preprocessing,
-        receipt: Receipt | None,
-    ) -> MemoryRows | None:
+        self, stage: Stage, part: Data, trials: Sequence[Trial], preprocessing: Preprocessing
+    ) -> Rows | None:
         """The rows that compare; None where they were looked at before and the result is lost."""
-        if isinstance(self.outline.config.score, UnpaidScore):
-            receipt = self.payments.receipt(self._label(stage, numbers.start))
-        elif stage.score is None:
-            return data.public_rows(preprocessing, **self._place)
-        elif not self.outline.holds_out:
+        receipt: Receipt | None
+        if stage.score is None and not isinstance(self.outline.config.score, UnpaidScore):
+            return part.public_rows(preprocessing, **self._place)
+        if stage.score is None:
+            receipt = self.payments.receipt(self._label(stage, trials[0].number))
+        elif self.outline.holds_out:
+            receipt = self._begun.get(stage.name)
+        else:
             receipt = self.payments.begin(scores_label(stage), stage.score)
-        return None if receipt is None else data.open(receipt, preprocessing, **self._place)
+        return None if receipt is None else part.open(receipt, preprocessing, **self._place)
 
-    def sealed_run(
-        self, sealed: SealedSearch, preprocessing: Preprocessing
-    ) -> tuple[LinearModel, Trial]:
+    def _leg(self, asked: loop.Leg, preprocessing: Preprocessing) -> bool:
+        """Whether a leg of the final run is in the model on disk, after it was run unless somebody
+        has begun it before."""
+        label = leg_label(asked.number)
+        model, done = self._checkpoint()
+        if asked.number > max(done, default=0):
+            receipt = self.payments.begin(label, asked.plan.event)
+            if receipt is None:
+                return False
+            doing = f"final run: leg {asked.number} of {asked.legs}"
+            self._tell(doing, asked.history, asked.census)
+            rows = self.data.open(receipt, preprocessing, **self._place)
+            randomness = [self._randomness(0)]
+            (further,) = self.executor.fit(self.engine, [asked.plan], rows, randomness, [model])
+            if further is None:  # its process died
+                return False
+            done = (*done, asked.number)
+            legs = json.dumps(done)
+            self.folder.write_tensors(_FINAL, self.engine.pack(further), legs=legs)
+        if asked.number in done:
+            self.payments.settle(label)
+        return asked.number in done
+
+    def sealed_run(self, sealed: SealedSearch, preprocessing: Preprocessing) -> tuple[Model, Trial]:
         """All of the budget in one search of which only the winner is kept."""
         stored = self.folder.read_tensors(_WINNER)
         if stored is None:
@@ -279,93 +300,34 @@ class Course:
             public = None
             if self.outline.config.score.kind == PublicScore.kind:
                 public = self.data.public_rows(preprocessing, **self._place)
-            search = SealedRun(self.outline, sealed, self.engine, self.executor, public)
+            search = SealedRun(self.outline, sealed, self.executor, public)
             model, winner = search.on(rows)
             words = json.dumps(winner.to_dict())
             self.folder.write_tensors(_WINNER, self.engine.pack(model), trial=words)
             self._tell("done", [winner])
             return model, winner
         with self.folder.undamaged(_WINNER):
-            model = self.engine.unpack(stored[0], self.engine.loss)
+            model = self.engine.unpack(stored[0])
             winner = Trial.from_dict(json.loads(stored[1]["trial"]))
         return model, winner
 
-    def final_run(
-        self, trials: list[Trial], preprocessing: Preprocessing, census: Census | None
-    ) -> tuple[LinearModel, Trial]:
-        """The rest of the budget: in one run, paid leg by leg, or in the runs of which the best is
-        chosen, which are done by now."""
-        stage = self.outline.schedule.final
-        if stage.trials > 1:
-            chosen = self._best_of([trial for trial in trials if trial.stage == stage.name])
-            self._tell("done", trials, census)
-            return chosen
-        (setting,) = self.outline.suggest(stage, trials, census)
-        plans = self.outline.leg_plans(setting)
-        model, done = self._checkpoint()
-        for leg, plan in enumerate(plans, start=1):
-            if leg > max(done, default=0):
-                receipt = self.payments.begin(leg_label(leg), plan.event)
-                if receipt is None:
-                    continue
-                self._tell(f"final run: leg {leg} of {len(plans)}", trials, census)
-                rows = self.data.open(receipt, preprocessing, **self._place)
-                randomness = [self._randomness(0)]
-                model = self.engine.fit_many([plan], rows, randomness, start=[model])[0]
-                done = (*done, leg)
-                legs = json.dumps(done)
-                self.folder.write_tensors(_FINAL, self.engine.pack(model), legs=legs)
-            if leg in done:
-                self.payments.settle(leg_label(leg))
-        notes = list(setting.notes)
-        if lost := len(plans) - len(done):
-            notes.append(
-                f"legs of the final run that were cut off: {lost} of {len(plans)}; paid for, and "
-                "lost to the model"
-            )
-        steps = sum(plans[leg - 1].steps for leg in done) or setting.steps
-        record = Trial(
-            number=len(trials) + 1,
-            stage=stage.name,
-            plan=replace(self.outline.plan(setting, stage), steps=steps),
-            mu=stage.mu * math.sqrt(len(done) / len(plans)),
-            notes=tuple(notes),
-        )
-        if model is None:
-            found, best = self._best_of(trials)
-            note = f"the final run was lost as a whole, so this is trial {best.number}"
-            return found, replace(best, notes=(*record.notes, note))
-        self._tell("done", [*trials, record], census)
-        return model, record
-
-    def _best_of(self, trials: Sequence[Trial]) -> tuple[LinearModel, Trial]:
-        """The best of some trials; the first of them where none has a score."""
-        alive = [trial for trial in trials if not trial.lost and self._has_model(trial.number)]
-        if not alive:
-            raise FolderProblem(
-                "every run of this study was cut off before its result was on disk; what was paid "
-                "is spent and there is no model. Start a new study if the budget allows one."
-            )
-        best = max(alive, key=lambda trial: -math.inf if trial.score is None else trial.score)
-        return self._model(best.number), best
-
-    def _checkpoint(self) -> tuple[LinearModel | None, tuple[int, ...]]:
+    def _checkpoint(self) -> tuple[Model | None, tuple[int, ...]]:
         """The final run as far as it came, and the legs that are in it."""
         stored = self.folder.read_tensors(_FINAL)
         if stored is None:
             return None, ()
         with self.folder.undamaged(_FINAL):
             legs = tuple(map(int, json.loads(stored[1]["legs"])))
-            model = self.engine.unpack(stored[0], self.engine.loss)
+            model = self.engine.unpack(stored[0])
         return model, legs
 
     def _has_model(self, number: int) -> bool:
         return (self.folder.path / _trial_file(number)).exists()
 
-    def _model(self, number: int) -> LinearModel:
+    def _model(self, number: int) -> Model:
         tensors, _ = self.folder.read_tensors(_trial_file(number)) or ({}, {})
         with self.folder.undamaged(_trial_file(number)):
-            model = self.engine.unpack(tensors, self.engine.loss)
+            model: Model = self.engine.unpack(tensors)
         return model
 
     def _label(self, stage: Stage, number: int) -> str:
@@ -375,9 +337,18 @@ class Course:
         return Randomness(seed=self.outline.config.seed, trial=number)
 
     @property
+    def _train_and_score(self) -> tuple[Data, Data]:
+        """The rows that train trials, and those that score them."""
+        every = self.outline.held_out_every
+        return (self.data, self.data) if every is None else self.data.held_out(every)
+
+    @property
     def _place(self) -> dict[str, Any]:
         config = self.outline.config
-        return {"device": config.device, "precision": config.precision}
+        return {
+            "device": config.device,
+            "precision": IDS if self.engine.takes_ids else config.precision,
+        }
 
     def _tell(self, doing: str, trials: Sequence[Trial], census: Census | None = None) -> None:
         # A sealed search costs all of the budget, though less than its price in company.

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from dptune import accounting
-from dptune.data.rows import MemoryRows
+from dptune.data.rows import Rows
+from dptune.engines.base import Model
 from dptune.engines.executors import Executor
-from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.plan import TrainPlan
@@ -33,30 +33,27 @@ class SealedRun:
 
     outline: Outline
     sealed: SealedSearch
-    engine: LinearEngine
     executor: Executor
-    public: MemoryRows | None = None
+    public: Rows | None = None
 
-    def on(self, rows: MemoryRows) -> tuple[LinearModel, Trial]:
+    def on(self, rows: Rows) -> tuple[Model, Trial]:
         """The winner's model, or the final one, and how it was made."""
         subset = self.sealed.sealing.subset
         if subset is None:
-            return self._best_of_many(rows, self.outline.count, 1.0)
+            return self._best_of_many(rows, self.outline.data.count, 1.0)
         sample, rest = _sampled(rows, subset)
-        seen = max(1, round(subset.share * self.outline.count))
+        seen = max(1, round(subset.share * self.outline.data.count))
         growth = subset.growth if self.outline.recipe.optimizer == "sgd" else 1.0
         _, winner = self._best_of_many(sample, seen, growth)
         return self._final(rest if subset.rest else rows, winner, subset, growth)
 
-    def _best_of_many(
-        self, rows: MemoryRows, count: int, growth: float
-    ) -> tuple[LinearModel, Trial]:
+    def _best_of_many(self, rows: Rows, count: int, growth: float) -> tuple[Model, Trial]:
         """The best of a random number of trials on rows that are `count`, publicly. Settings are
         meant for a run on `growth` times as many."""
         sealing = self.sealed.sealing
         left = sealing.count.draw(random.SystemRandom().random)
         at_once = _AT_ONCE if sealing.density_ratio is None else 1
-        best: tuple[LinearModel, Trial] | None = None
+        best: tuple[Model, Trial] | None = None
         history: list[Trial] = []
         while left:
             some = min(left, at_once)
@@ -64,7 +61,7 @@ class SealedRun:
             plans = [self._plan(history, count, growth) for _ in range(some)]
             models = self._trained(plans, rows)
             scores, noise = score_alone(
-                self.engine,
+                self.outline.engine,
                 models,
                 self.public or rows,
                 self.outline.config.score,
@@ -100,9 +97,7 @@ class SealedRun:
                 f"for: {plan.event} instead of {paid}. Nothing of the search is kept."
             )
 
-    def _nothing_but_noise(
-        self, rows: MemoryRows, count: int, growth: float
-    ) -> tuple[LinearModel, Trial]:
+    def _nothing_but_noise(self, rows: Rows, count: int, growth: float) -> tuple[Model, Trial]:
         """What stands for the winner of no trials at all: a run that sees no rows."""
         plan = self._plan([], count, growth)
         nobody = rows.taken(torch.zeros(rows.count, dtype=torch.bool, device=rows.device))
@@ -114,10 +109,10 @@ class SealedRun:
         stage = self.outline.schedule.final
         return Trial(number=1, stage=stage.name, plan=plan, mu=stage.mu)
 
-    def _trained(self, plans: list[TrainPlan], rows: MemoryRows) -> list[LinearModel]:
+    def _trained(self, plans: list[TrainPlan], rows: Rows) -> list[Model]:
         # All begin alike: initial weights of its own would tell a trial's number.
         alike = Randomness(seed=self.outline.config.seed, trial=1)
-        models = self.executor.fit(self.engine, plans, rows, [alike] * len(plans))
+        models = self.executor.fit(self.outline.engine, plans, rows, [alike] * len(plans))
         if any(model is None for model in models):
             raise FolderProblem(
                 "a process of a sealed search died, and without its trial the winner would not be "
@@ -126,12 +121,12 @@ class SealedRun:
         return [model for model in models if model is not None]
 
     def _final(
-        self, rows: MemoryRows, winner: Trial, subset: Subset, growth: float
-    ) -> tuple[LinearModel, Trial]:
+        self, rows: Rows, winner: Trial, subset: Subset, growth: float
+    ) -> tuple[Model, Trial]:
         """The winner's steps and scaled rate on the rows of the final run."""
         stage, found = self.outline.schedule.final, winner.plan
         setting = Setting(found.learning_rate * growth, found.steps)
-        count = self.outline.count
+        count = self.outline.data.count
         kept = max(1, round((1 - subset.share) * count)) if subset.rest else count
         plan = self.outline.plan(setting, stage, kept)
         assert isinstance(self.sealed.event, SubsetSearch)
@@ -140,7 +135,7 @@ class SealedRun:
         return model, self._trial(plan)
 
 
-def _sampled(rows: MemoryRows, subset: Subset) -> tuple[MemoryRows, MemoryRows]:
+def _sampled(rows: Rows, subset: Subset) -> tuple[Rows, Rows]:
     """A sample that nobody can repeat, and the rest."""
     drawn = Randomness().sampling(rows.device).uniform(rows.count) < subset.share
     return rows.taken(drawn), rows.taken(~drawn)

@@ -20,19 +20,19 @@ _RUNNING_TIME = (
 )
 
 
-def hopelessness(planned: Outline) -> tuple[str, ...]:
+def noise_notes(planned: Outline) -> tuple[str, ...]:
     """A note where the noise of the final run drowns whatever all rows could add up to."""
-    weights = planned.columns * planned.outputs
-    if planned.schedule.final.mu * planned.count >= max(3.0, 0.5 * math.sqrt(weights)):
+    weights = planned.engine.parameters(planned.data)
+    if planned.schedule.final.mu * planned.data.count >= max(3.0, 0.5 * math.sqrt(weights)):
         return ()
     return (
-        f"with {planned.count:,} rows and epsilon {planned.config.budget.epsilon:g} the noise "
+        f"with {planned.data.count:,} rows and epsilon {planned.config.budget.epsilon:g} the noise "
         "outweighs everything the rows could say: nothing can be learned, and the model is as "
         "good as random",
     )
 
 
-def state(
+def guarantee_for(
     planned: Outline,
     data: Data,
     events: Sequence[Event],
@@ -58,10 +58,10 @@ def state(
         price = total([searched, price])
     releases = _releases(planned, centred=centred, counted=counted, scored=scored)
     caveats = [_FLOATING_POINT]
-    if config.budget.delta * planned.count > 1:
+    if config.budget.delta * planned.data.count > 1:
         caveats.append(
-            f"delta is above one in {planned.count:,}, the number of rows: publishing a whole row "
-            "now and then would keep this promise; take a smaller one"
+            f"delta is above one in {planned.data.count:,}, the number of rows: publishing a whole "
+            "row now and then would keep this promise; take a smaller one"
         )
     if others:
         caveats.append(
@@ -114,7 +114,7 @@ def _releases(planned: Outline, *, centred: bool, counted: bool, scored: bool) -
         if scored and config.score.kind in ("noisy", "held-out"):
             releases.append("their noisy scores")
     if counted:
-        by = ["class"] * planned.has_classes + ["length"] * (not planned.facts.unit_rows)
+        by = ["class"] * planned.data.has_classes + ["length"] * (not planned.facts.unit_rows)
         releases.append(f"noisy counts of rows by {' and by '.join(by)}")
     if centred:
         releases.append("a noisy mean of the rows")

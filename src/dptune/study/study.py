@@ -9,20 +9,18 @@ Killed at any moment, a study can be resumed without spending anything twice.
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dptune import accounting
 from dptune.data import Data
-from dptune.data.rows import MemoryRows, find_device, find_precision
+from dptune.data.rows import IDS, find_device, find_precision
+from dptune.engines.base import Engine
 from dptune.engines.executors import Executor, SerialExecutor
 from dptune.engines.linear import LinearEngine
-from dptune.engines.randomness import Randomness
 from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
 from dptune.ledger.store import are_one
@@ -33,12 +31,24 @@ from dptune.search.linear_scaling import LinearScaling
 from dptune.search.score import NoisyScore, PublicScore, Score
 from dptune.search.space import Space
 from dptune.search.trial import Trial
-from dptune.study.config import Config, Preparation, build, parse, score_from, seal, search_from
+from dptune.study.config import (
+    Config,
+    Preparation,
+    build,
+    digest,
+    engine_from,
+    parse,
+    score_from,
+    search_from,
+    usual_preparation,
+    without_engine_options,
+)
 from dptune.study.outline import Outline, is_final
 from dptune.study.payments import Payments
+from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.run_folder import RunFolder
-from dptune.study.runner import Course, Progress, Watch, read_census
-from dptune.study.statement import hopelessness, state
+from dptune.study.runner import Progress, Runner, Watch, read_census
+from dptune.study.statement import guarantee_for, noise_notes
 from dptune.study.trained_model import TrainedModel
 
 _OWN_LEDGER = "ledger.db"
@@ -99,10 +109,10 @@ class StudyResult:
 
 
 def tune(
-    engine: LinearEngine | None,
     data: Data,
-    *,
+    *misplaced: object,
     budget: Budget,
+    engine: Engine[Any] | None = None,
     search: SearchMethod | None = None,
     space: Space | None = None,
     score: Score | None = None,
@@ -125,9 +135,10 @@ def tune(
     nothing.
 
     Args:
-        engine: what to train; None for a linear model that fits the data.
         data: the private rows.
+        misplaced: nothing: everything else is given by name.
         budget: for all of it: trials, scores and the final model.
+        engine: what to train, by default a linear model.
         search: how to find hyperparameters, by default `LinearScaling()`.
         space: where to look for learning rate and steps.
         score: how trials are compared; by default noisy counts, paid for.
@@ -144,6 +155,11 @@ def tune(
         watch: is told how things go.
 
     """
+    if misplaced or not isinstance(data, Data):
+        raise InvalidInput(
+            "tune takes the data, and everything else by name: tune(data, budget=..., engine=...)."
+        )
+    engine = LinearEngine() if engine is None else engine
     config = Config(
         study="",
         facts=data.public_facts,
@@ -152,20 +168,21 @@ def tune(
         score=score or NoisyScore(measure="correct" if data.classes else "loss"),
         space=space or Space(),
         recipe=dict(recipe or {}),
-        preparation=preparation or Preparation(),
+        preparation=preparation or usual_preparation(data.facts, engine),
+        engine=engine,
         seed=seed,
         device=device,
         precision=precision,
         ledger=ledger,
         reuse=str(reuse),
         source=dict(source or {}),
-    ).sealed()
+    ).named()
     if out is not None:
-        return _begin(engine, data, config, Path(out), executor, watch)
+        return _begin(data, config, Path(out), executor, watch)
     with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:
         folder = Path(scratch) / "run"
         try:
-            return replace(_begin(engine, data, config, folder, executor, watch), folder=None)
+            return replace(_begin(data, config, folder, executor, watch), folder=None)
         except BaseException:  # nobody can resume it
             if config.ledger and RunFolder(folder).holds_a_run():
                 with suppress(DptuneError):  # what went wrong first is what to say
@@ -189,7 +206,8 @@ def resume(
         config = read_config(folder)
         data = data or _load_again(config)
         planned = outline(data, config)
-        result = _run(_rehearse(None, data, planned), data, planned, folder, executor, watch)
+        rehearse(planned)
+        result = _run(data, planned, folder, executor, watch)
     _hide_dates(planned, folder)
     return result
 
@@ -199,6 +217,7 @@ def read_config(folder: RunFolder) -> Config:
     name = folder.path / "run.toml"
     try:
         plain = parse(folder.read("run.toml") or "", str(name))
+        recipe, engine = without_engine_options(plain["recipe"], plain["engine"])
         config = Config(
             study=str(plain.get("study")),
             facts=tuple(plain.get("facts", ())),
@@ -206,12 +225,13 @@ def read_config(folder: RunFolder) -> Config:
             search=search_from(plain["search"]),
             score=score_from(plain["score"]),
             space=build(Space, plain["space"], "[space]"),
-            recipe=plain["recipe"],
+            recipe=recipe,
             preparation=build(Preparation, plain["preparation"], "[preparation]"),
+            engine=engine_from(engine),
             source=plain["data"],
             **plain["run"],
         )
-        unchanged = config.study.endswith(f"-{seal(plain)}")
+        unchanged = config.study.endswith(f"-{digest(plain)}")
     except (InvalidInput, TypeError) as error:
         raise FolderProblem(f"{name} cannot be read: {error} {_AS_IT_WAS}") from None
     if not unchanged:
@@ -233,6 +253,8 @@ def outline(data: Data, config: Config) -> Outline:
     if config.preparation.standardize:
         data.public_features()
     config.preparation.must_fit(data.columns)
+    if config.preparation != Preparation(unit_rows=False):
+        _must_be_a_table(data, config)
     if not data.classes and config.score.measure != "loss":
         raise InvalidInput(
             "values are not right or wrong, so trials are compared by their loss; use a score "
@@ -245,10 +267,7 @@ def outline(data: Data, config: Config) -> Outline:
         )
     planned = Outline(
         config=config,
-        count=data.count,
-        columns=data.columns,
-        outputs=data.outputs,
-        has_classes=bool(data.classes),
+        data=data.facts,
         reused=bool(config.reuse),
         set_aside=_set_aside(config),
     )
@@ -257,8 +276,23 @@ def outline(data: Data, config: Config) -> Outline:
             "held-out scores go with full-batch runs only, and this study samples rows; pay for "
             "noisy scores, or leave the sampling rate out."
         )
+    planned.engine.check(planned.recipe)
+    if planned.recipe.augmentations > data.copies:
+        raise InvalidInput(
+            f"the recipe averages {planned.recipe.augmentations} copies of each row, but the data "
+            f"hold {data.copies}; give augmented data, or fewer augmentations."
+        )
     planned.payments  # noqa: B018  # an over-dear search is refused here
     return planned
+
+
+def _must_be_a_table(data: Data, config: Config) -> None:
+    if config.engine.takes_ids or not data.facts.is_table:
+        what = "numbers of words" if config.engine.takes_ids else f"of shape {data.shape}"
+        raise InvalidInput(
+            f"only rows of a table are scaled or centred, and these are {what}; leave the "
+            "preparation out."
+        )
 
 
 def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
@@ -272,8 +306,8 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         earlier = _Earlier.read(config, data)
         events, searched = [*earlier.events, *events], earlier.price
         counted, scored = earlier.census is not None, True
-    caveats = ("a plan: true of a study that is run exactly like this", *hopelessness(planned))
-    return planned, state(
+    caveats = ("a plan: true of a study that is run exactly like this", *noise_notes(planned))
+    return planned, guarantee_for(
         planned,
         data,
         events,
@@ -321,7 +355,6 @@ def _set_aside(config: Config) -> float:
 
 
 def _begin(
-    engine: LinearEngine | None,
     data: Data,
     config: Config,
     out: Path,
@@ -330,7 +363,7 @@ def _begin(
 ) -> StudyResult:
     """Hold the money and make the folder, both or neither."""
     planned = outline(data, config)
-    engine = _rehearse(engine, data, planned)
+    rehearse(planned)
     if config.ledger:
         _must_fit(planned, data)
     if config.reuse:  # what cannot be stated later is refused before it is paid for
@@ -355,7 +388,7 @@ def _begin(
                 raise type(error)(f"{error} Then go on with: dptune resume {out}") from error
             folder.discard(*made)
             raise
-        result = _run(engine, data, planned, folder, executor, watch)
+        result = _run(data, planned, folder, executor, watch)
     _hide_dates(planned, folder)
     return result
 
@@ -391,7 +424,6 @@ def _hide_dates(planned: Outline, folder: RunFolder) -> None:
 
 
 def _run(
-    engine: LinearEngine,
     data: Data,
     planned: Outline,
     folder: RunFolder,
@@ -400,35 +432,29 @@ def _run(
 ) -> StudyResult:
     config = planned.config
     payments = _payments(config, folder, data)
-    course = Course(
+    runner = Runner(
         outline=planned,
-        engine=engine,
         data=data,
         folder=folder,
         payments=payments,
         executor=executor or SerialExecutor(),
         watch=watch or _unwatched,
     )
-    course.check(folder.read_trials())
+    runner.check(folder.read_trials())
     # A finished study pays for nothing more, but its rows must be the same.
     wanted = () if folder.is_finished() else planned.payments
     payments.reserve(wanted, planned.slack, fixed=planned.fixed)
-    preprocessing = course.prepare()
+    preprocessing = runner.prepare()
     earlier = _Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
-    trials: list[Trial] = []
+    trials: tuple[Trial, ...] = ()
     if planned.schedule.sealed:
-        fitted, final = course.sealed_run(planned.schedule.sealed, preprocessing)
+        fitted, final = runner.sealed_run(planned.schedule.sealed, preprocessing)
     else:
-        if earlier is None:
-            census = course.census(preprocessing)
-            trials = folder.read_trials()
-            for sweep, numbers in planned.sweeps():
-                trials = course.sweep(sweep, numbers, trials, preprocessing, census)
-        else:
-            census, trials = earlier.census, list(earlier.trials)
-            folder.write_trials(trials)
-        fitted, final = course.final_run(trials, preprocessing, census)
+        known = None if earlier is None else (earlier.trials, earlier.census)
+        result = runner.search(preprocessing, known)
+        fitted, final = runner.model_of(result), result.final
+        trials, census = result.trials, result.census
     begun, others = payments.begun(), payments.others()
     events, spent = [payment.event for payment in begun], total(p.price for p in begun)
     if earlier is not None:
@@ -436,13 +462,15 @@ def _run(
     told = (note for trial in (*trials, final) for note in trial.notes)
     centred = preprocessing.center is not None
     losses = _losses(planned, trials, census, centred)
-    notes = tuple(dict.fromkeys((*told, *losses, *hopelessness(planned))))
+    notes = tuple(dict.fromkeys((*told, *losses, *noise_notes(planned))))
     model = TrainedModel(
-        model=fitted.cpu(),
+        engine=planned.engine,
+        model=stored_and_loaded(planned.engine, fitted),
+        shape=data.shape,
         preprocessing=preprocessing,
         classes=data.classes,
         target_range=data.target_range,
-        guarantee=state(
+        guarantee=guarantee_for(
             planned,
             data,
             events,
@@ -454,16 +482,16 @@ def _run(
             counted=census is not None,
             scored=any(trial.score is not None for trial in trials),
         ),
-        trials=tuple(trials),
+        trials=trials,
         column_names=data.column_names,
     )
-    test = data.test_rows(preprocessing)
+    test = data.test_rows(preprocessing, precision=IDS if planned.engine.takes_ids else "float32")
     accuracy = None
     if test is not None and data.classes:
-        accuracy = course.engine.evaluate_many([fitted], test)[0].correct / test.count
-    result = StudyResult(
+        accuracy = planned.engine.evaluate_many([model.model], test)[0].correct / test.count
+    ended = StudyResult(
         model=model,
-        trials=tuple(trials),
+        trials=trials,
         final=final,
         census=census,
         dataset=data.name,
@@ -475,14 +503,14 @@ def _run(
         set_aside=planned.set_aside,
     )
     model.save(folder)
-    folder.write_json("result.json", result.to_dict())
+    folder.write_json("result.json", ended.to_dict())
     # Last: a study that is not finished holds all it may need, whoever else pays from its ledger.
     payments.give_back()  # scores of trials that were lost
-    return result
+    return ended
 
 
 def _losses(
-    planned: Outline, trials: list[Trial], census: Census | None, centred: bool
+    planned: Outline, trials: Sequence[Trial], census: Census | None, centred: bool
 ) -> list[str]:
     """What was paid for and cut off before its result was on disk."""
     notes = []
@@ -541,27 +569,6 @@ class _Earlier:
             events=tuple(paid.events(but=is_final)),
             price=total(search),
         )
-
-
-def _rehearse(engine: LinearEngine | None, data: Data, planned: Outline) -> LinearEngine:
-    """The engine, after a step on one empty row: what it refuses, it refuses before it is paid."""
-    if engine is None:
-        engine = LinearEngine(outputs=data.outputs, loss=data.loss)
-    if (engine.outputs, engine.loss) != (data.outputs, data.loss):
-        raise InvalidInput(
-            f"these rows need an engine of {data.outputs} outputs and {data.loss} loss; got "
-            f"{engine.outputs} and {engine.loss}. Give None for one that fits."
-        )
-    target = np.zeros(1, dtype=np.int64 if data.classes else np.float64)
-    config = planned.config
-    empty = MemoryRows(
-        np.zeros((1, data.columns), dtype=np.float32),
-        target,
-        device=config.device,
-        precision=config.precision,
-    )
-    engine.fit_many([planned.recipe], empty, [Randomness()])
-    return engine
 
 
 def _payments(config: Config, folder: RunFolder, data: Data) -> Payments:

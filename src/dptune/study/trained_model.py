@@ -1,6 +1,7 @@
 """A trained model with all that prediction needs: how features are prepared, what outputs mean."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dptune.data.arrays import names_of, places
 from dptune.data.preprocess import Preprocessing
-from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.data.rows import DataFacts
+from dptune.engines.base import Engine, Model
 from dptune.errors import InvalidInput
 from dptune.privacy import Guarantee
 from dptune.search.trial import Trial
+from dptune.study.config import engine_from
 from dptune.study.run_folder import RunFolder
 
 _FILE = "model.safetensors"
@@ -29,7 +33,9 @@ class TrainedModel:
     else only their number is checked.
     """
 
-    model: LinearModel
+    engine: Engine[Any]
+    model: Model
+    shape: tuple[int, ...]  # of one row's features
     preprocessing: Preprocessing
     classes: tuple[Any, ...]
     target_range: tuple[float, float] | None
@@ -39,7 +45,14 @@ class TrainedModel:
 
     @property
     def columns(self) -> int:
-        return int(self.model.weights.shape[1])
+        """How many numbers a row has."""
+        return math.prod(self.shape)
+
+    def facts(self, rows: int) -> DataFacts:
+        """What was public about the `rows` rows it was trained on; how many copies they had is not
+        known any more."""
+        loss = "softmax" if self.classes else "squared"
+        return DataFacts(rows, self.shape, 1, len(self.classes) or 1, loss)
 
     def predict(self, features: Any) -> NDArray[Any]:
         """A label, or a value, for every row."""
@@ -67,27 +80,36 @@ class TrainedModel:
         table, names = np.asarray(features), names_of(features)
         if self.column_names and names:
             table = table[:, places(self.column_names, names, "the table of features")]
-        if table.ndim != 2 or table.shape[1] != self.columns:
-            raise InvalidInput(
-                f"this model takes rows of {self.columns} features; got shape {table.shape}."
-            )
+        if table.ndim != 1 + len(self.shape) or table.shape[1:] != self.shape:
+            takes = f"{self.columns} features"
+            if len(self.shape) > 1:
+                takes = f"shape {self.shape}"
+            raise InvalidInput(f"this model takes rows of {takes}; got shape {table.shape}.")
         if not len(table):
-            return np.empty((0, len(self.model.weights)), dtype=np.float32)
-        parts = [
-            self.model.logits(
-                torch.from_numpy(self.preprocessing.apply(table[start : start + _AT_ONCE]))
-            ).numpy()
-            for start in range(0, len(table), _AT_ONCE)
-        ]
+            outputs = len(self.classes) or 1
+            return np.empty((0, outputs), dtype=np.float32)
+        with torch.no_grad():
+            parts = [
+                self.model.logits(self._prepared(table[start : start + _AT_ONCE])).float().numpy()
+                for start in range(0, len(table), _AT_ONCE)
+            ]
         return np.concatenate(parts)
+
+    def _prepared(self, table: NDArray[Any]) -> Tensor:
+        if self.engine.takes_ids:
+            return torch.from_numpy(table.astype(np.int64))
+        if len(self.shape) > 1:
+            return torch.from_numpy(table.astype(np.float32))
+        return torch.from_numpy(self.preprocessing.apply(table))
 
     def save(self, folder: RunFolder) -> None:
         """Weights, preparation, labels and guarantee."""
-        tensors = LinearEngine.pack(self.model)
+        tensors = self.engine.pack(self.model)
         arrays = self.preprocessing.arrays()
         tensors |= {f"prepare.{name}": torch.from_numpy(a.copy()) for name, a in arrays.items()}
         facts = {
-            "loss": self.model.loss,
+            "engine": {"name": self.engine.name, **self.engine.options()},
+            "shape": self.shape,
             "unit_rows": self.preprocessing.unit_rows,
             "classes": self.classes,
             "target_range": self.target_range,
@@ -116,8 +138,17 @@ def load(path: str | Path) -> TrainedModel:
             if name.startswith("prepare.")
         }
         span = facts["target_range"]
+        made, shape = facts.get("engine"), facts.get("shape")
+        if made is None:  # by version 0.1
+            outputs, *shape = tensors["weights"].shape
+            made = {"outputs": outputs, "loss": facts["loss"], "bias": "bias" in tensors}
+        engine = engine_from(made)
         trained = TrainedModel(
-            model=LinearEngine.unpack(tensors, facts["loss"]),
+            engine=engine,
+            model=engine.unpack(
+                {name: t for name, t in tensors.items() if not name.startswith("prepare.")}
+            ),
+            shape=tuple(shape),
             preprocessing=Preprocessing.from_arrays(prepare, unit_rows=facts["unit_rows"]),
             classes=tuple(facts["classes"]),
             target_range=None if span is None else (span[0], span[1]),

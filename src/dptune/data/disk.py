@@ -1,0 +1,234 @@
+"""Rows too many for memory: chunks in a folder, streamed anew every step."""
+
+import copy
+import json
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dptune.data.preprocess import LARGEST, Preprocessing
+from dptune.data.rows import (
+    Chunk,
+    MemoryRows,
+    SomeRows,
+    TargetFacts,
+    find_device,
+    find_precision,
+    norms_rounded_up,
+)
+from dptune.errors import InvalidInput
+
+INDEX = "index.json"  # written last, so that what is not finished has none
+_READERS = 4
+
+
+def write_chunks(
+    folder: str | Path,
+    chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]],
+    *,
+    precision: str = "float32",
+    augmented: bool | None = None,
+) -> None:
+    """Store (features, targets) chunks for `DiskRows`, each checked, with its norms; `augmented` as
+    for `MemoryRows`.
+    """
+    folder = Path(folder)
+    find_precision(precision)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / INDEX).unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"chunks cannot be written to {folder}: {error.strerror}.") from None
+    counts: list[int] = []
+    form: tuple[int, ...] = ()
+    facts: TargetFacts | None = None
+    for number, (features, targets) in enumerate(chunks):
+        rows = MemoryRows(features, targets, precision=precision, augmented=augmented)
+        its_form = (rows.copies, *rows.shape, rows.target_facts.width)
+        if facts is not None and its_form != form:
+            raise InvalidInput(
+                f"chunk {number} has (copies, columns, targets) = {its_form}, the first has "
+                f"{form}; all chunks need the same."
+            )
+        form = its_form
+        facts = rows.target_facts if facts is None else facts.joined(rows.target_facts)
+        counts.append(rows.count)
+        stored = rows.features
+        if precision == "bfloat16":  # which NumPy does not know
+            stored = stored.view(torch.int16)
+        np.save(folder / f"{number:06d}.features.npy", stored.numpy())
+        np.save(folder / f"{number:06d}.targets.npy", rows.targets.numpy())
+        np.save(folder / f"{number:06d}.norms.npy", rows.norms.numpy())
+    if facts is None:
+        raise InvalidInput("there is nothing to write: no chunk was given.")
+    index = {
+        "precision": precision,
+        "counts": counts,
+        "copies": form[0],
+        "shape": form[1:-1],
+        "targets": asdict(facts),
+    }
+    draft = folder / f"{INDEX}.new"
+    draft.write_text(json.dumps(index))
+    draft.replace(folder / INDEX)
+
+
+class DiskRows:
+    """Rows in the chunks of a folder, memory-mapped and streamed anew every step.
+
+    While the engine works on one chunk, threads read and prepare the next ones and, on a GPU, copy
+    them over on a stream of their own.
+    """
+
+    def __init__(self, folder: str | Path, *, device: str = "cpu") -> None:
+        self.folder = Path(str(folder))
+        try:
+            index = json.loads((self.folder / INDEX).read_text())
+            self.target_facts = TargetFacts(**index["targets"])
+            self.copies = int(index["copies"])
+            # Folders of version 0.1 hold tables only.
+            self.shape = tuple(map(int, index.get("shape") or [index["columns"]]))
+            counts, precision = [int(count) for count in index["counts"]], index["precision"]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise InvalidInput(
+                f"{str(folder)!r} holds no finished chunks of rows ({error}); write them with "
+                "write_chunks."
+            ) from None
+        self.columns = math.prod(self.shape)
+        self.device, self.dtype = find_device(device), find_precision(precision)
+        self._stored = self.dtype
+        self._preprocessing: Preprocessing | None = None
+        self._scaled: Callable[[Tensor], Tensor] | None = None
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        self.count, self._chunks = int(self._starts[-1]), len(counts)
+        # Threads must not read headers: Python 3.11 may fail where two of them parse at once.
+        self._layouts: dict[Path, tuple[Any, ...]] = {}
+        for number, count in enumerate(counts):
+            self._must_fit(number, (count, self.copies, *self.shape))
+        self._stream = _copy_stream(self.device)
+
+    def prepared(
+        self,
+        preprocessing: Preprocessing | None,
+        scaled: Callable[[Tensor], Tensor] | None,
+        *,
+        device: str,
+        precision: str,
+    ) -> "DiskRows":
+        """The same rows, whose features are preprocessed, and whose targets are `scaled`, whenever
+        they are read."""
+        rows = copy.copy(self)
+        rows.device, rows.dtype = find_device(device), find_precision(precision)
+        rows._preprocessing, rows._scaled = preprocessing, scaled
+        rows._stream = _copy_stream(rows.device)
+        return rows
+
+    def chunks(self) -> Iterator[Chunk]:
+        with ThreadPoolExecutor(_READERS) as readers:
+            ahead = deque(
+                readers.submit(self._fetch, n) for n in range(min(_READERS, self._chunks))
+            )
+            for number in range(self._chunks):
+                chunk, copied = ahead.popleft().result()
+                if number + _READERS < self._chunks:
+                    ahead.append(readers.submit(self._fetch, number + _READERS))
+                if copied is not None:
+                    current = torch.cuda.current_stream(self.device)
+                    current.wait_event(copied)
+                    for tensor in (chunk.features, chunk.targets, chunk.norms):
+                        tensor.record_stream(current)
+                yield chunk
+
+    def pick(self, indices: Tensor) -> Chunk:
+        wanted = indices.cpu().numpy()
+        numbers = np.searchsorted(self._starts, wanted, side="right") - 1
+        parts = []
+        for number in np.unique(numbers):
+            inside = torch.from_numpy(wanted[numbers == number] - self._starts[number])
+            parts.append([tensor[inside] for tensor in self._mapped(int(number))])
+        features, targets, norms = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        ready = self._ready(features, targets, norms)
+        features, targets, norms = (tensor.to(self.device) for tensor in ready)
+        return Chunk(features, targets, norms)
+
+    def taken(self, mask: Tensor) -> SomeRows:
+        return SomeRows(self, mask)
+
+    def tables(self) -> Iterator[NDArray[Any]]:
+        """The first copy of every row as it is stored, chunk by chunk."""
+        for number in range(self._chunks):
+            features, _, _ = self._mapped(number)
+            yield _as_array(features[:, 0].flatten(1))
+
+    def _must_fit(self, number: int, shape: tuple[int, ...]) -> None:
+        try:
+            features, targets, norms = self._mapped(number)
+        except (OSError, ValueError) as error:
+            raise InvalidInput(
+                f"chunk {number} of {self.folder} cannot be read: {error}."
+            ) from None
+        if features.shape != shape or len(targets) != shape[0] or norms.shape != shape[:2]:
+            raise InvalidInput(
+                f"chunk {number} of {self.folder} has shape {tuple(features.shape)}, its index "
+                f"says {shape}; write the chunks again."
+            )
+
+    def _mapped(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        def load(name: str) -> Tensor:
+            path = self.folder / f"{number:06d}.{name}.npy"
+            if path not in self._layouts:  # when the folder is opened
+                mapped = np.load(path, mmap_mode="c")
+                order = "F" if np.isfortran(mapped) else "C"
+                self._layouts[path] = (mapped.dtype, "c", mapped.offset, mapped.shape, order)
+            return torch.from_numpy(np.memmap(path, *self._layouts[path]))
+
+        return load("features").view(self._stored), load("targets"), load("norms")
+
+    def _ready(
+        self, features: Tensor, targets: Tensor, norms: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As the engine takes them; stored norms hold only for features as they are stored."""
+        if self._preprocessing is not None:
+            flat = _as_array(features.reshape(-1, self.columns))
+            features = torch.from_numpy(self._preprocessing.apply(flat)).view(features.shape)
+        if self._preprocessing is not None or self.dtype != self._stored:
+            if self.dtype.is_floating_point:  # so that none becomes infinite after it was paid for
+                features = features.clamp(-LARGEST, LARGEST)
+            features = features.to(self.dtype)
+            norms = norms_rounded_up(features)
+        return features, targets if self._scaled is None else self._scaled(targets), norms
+
+    def _fetch(self, number: int) -> tuple[Chunk, torch.cuda.Event | None]:
+        """The chunk on its device, and on a GPU the event after which it is all there."""
+        features, targets, norms = self._ready(*self._mapped(number))
+        if self._stream is None:
+            return Chunk(features.clone(), targets.clone(), norms.clone()), None
+        with torch.cuda.stream(self._stream):
+            chunk = Chunk(self._sent(features), self._sent(targets), self._sent(norms))
+            return chunk, self._stream.record_event()
+
+    def _sent(self, tensor: Tensor) -> Tensor:
+        return tensor.pin_memory().to(self.device, non_blocking=True)
+
+
+def _copy_stream(device: torch.device) -> torch.cuda.Stream | None:
+    if device.type != "cuda":
+        return None
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def _as_array(features: Tensor) -> NDArray[Any]:
+    """For NumPy, which does not know bfloat16."""
+    array: NDArray[Any] = (
+        features.float() if features.dtype == torch.bfloat16 else features
+    ).numpy()
+    return array

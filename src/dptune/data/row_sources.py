@@ -1,0 +1,127 @@
+"""Training, test and public rows as `Data` keeps them until somebody may read them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dptune.data.disk import DiskRows
+from dptune.data.preprocess import Preprocessing
+from dptune.data.rows import MemoryRows, Rows
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values of a declared range as engines take them: clipped to it, from -1 to 1."""
+
+    low: float
+    high: float
+
+    def __call__(self, values: Tensor) -> Tensor:
+        inside = values.double().clip(self.low, self.high)
+        return (inside - self.low) / (self.high - self.low) * 2 - 1
+
+
+class RowSource(Protocol):
+    """Where some rows of a data set are, in memory or on disk."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def copies(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row's features."""
+        ...
+
+    def rows(self, preprocessing: Preprocessing | None, *, device: str, precision: str) -> Rows:
+        """As an engine reads them."""
+        ...
+
+    def tables(self) -> Iterator[NDArray[Any]]:
+        """The first copy of every row, as given, in tables that one after another fit in memory."""
+        ...
+
+    def taken(self, mask: NDArray[np.bool_]) -> "RowSource":
+        """The rows where `mask` is true."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
+class ArraySource:
+    """Checked features (rows, *shape), or (rows, copies, *shape) if `augmented`, and targets as
+    engines take them: class numbers, or values in [-1, 1]."""
+
+    features: NDArray[Any]
+    targets: NDArray[Any]
+    augmented: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.targets)
+
+    @property
+    def copies(self) -> int:
+        return self.features.shape[1] if self.augmented else 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.features.shape[2 if self.augmented else 1 :]
+
+    def rows(self, preprocessing: Preprocessing | None, *, device: str, precision: str) -> Rows:
+        features = self.features
+        if preprocessing is not None:
+            table = features.reshape(-1, features.shape[-1])
+            features = preprocessing.apply(table).reshape(features.shape)
+        return MemoryRows(
+            features, self.targets, device=device, precision=precision, augmented=self.augmented
+        )
+
+    def tables(self) -> Iterator[NDArray[Any]]:
+        first = self.features[:, 0] if self.augmented else self.features
+        yield first.reshape(len(first), -1)
+
+    def taken(self, mask: NDArray[np.bool_]) -> "ArraySource":
+        return ArraySource(self.features[mask], self.targets[mask], self.augmented)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiskSource:
+    """Chunks in a folder, of which those rows count where `mask` is true. Their targets are
+    `scaled` when they are read."""
+
+    chunks: DiskRows
+    scaled: Scale | None = None
+    mask: NDArray[np.bool_] | None = None
+
+    @property
+    def count(self) -> int:
+        return self.chunks.count if self.mask is None else int(self.mask.sum())
+
+    @property
+    def copies(self) -> int:
+        return self.chunks.copies
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.chunks.shape
+
+    def rows(self, preprocessing: Preprocessing | None, *, device: str, precision: str) -> Rows:
+        rows = self.chunks.prepared(preprocessing, self.scaled, device=device, precision=precision)
+        return rows if self.mask is None else rows.taken(torch.from_numpy(self.mask))
+
+    def tables(self) -> Iterator[NDArray[Any]]:
+        start = 0
+        for table in self.chunks.tables():
+            end = start + len(table)
+            yield table if self.mask is None else table[self.mask[start:end]]
+            start = end
+
+    def taken(self, mask: NDArray[np.bool_]) -> "DiskSource":
+        both = np.ones(self.chunks.count, dtype=bool) if self.mask is None else self.mask.copy()
+        both[both] = mask
+        return DiskSource(self.chunks, self.scaled, both)

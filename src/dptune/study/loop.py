@@ -1,0 +1,170 @@
+"""The search of one study as a pure loop: suggest, plan, fit, score, and the final run.
+
+It decides everything and does nothing: whatever touches rows is a request that it yields, and
+whoever drives it answers. The runner answers for one study, with ledger and folder; the benchmarks
+answer for many repeats at once, on public rows. So both run the same search.
+"""
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+
+from dptune.errors import FolderProblem
+from dptune.plan import TrainPlan
+from dptune.privacy import NoisyCount
+from dptune.search.base import Census, Stage
+from dptune.search.trial import Trial
+from dptune.study.outline import Outline
+
+
+@dataclass(frozen=True)
+class Count:
+    """Take the census. Answer: the census, or None where it is lost."""
+
+    event: NoisyCount
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Train these trials, the next after `history`. Answer: the trials as they came out."""
+
+    stage: Stage
+    trials: tuple[Trial, ...]
+    history: tuple[Trial, ...]
+    census: Census | None
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Score these trials, the last of `history`. Answer: the same with scores, or without where
+    they are lost."""
+
+    stage: Stage
+    trials: tuple[Trial, ...]
+    history: tuple[Trial, ...]
+    census: Census | None
+
+
+@dataclass(frozen=True)
+class Leg:
+    """Go on with the final run. Answer: whether this leg is in the model."""
+
+    number: int  # from 1
+    legs: int
+    plan: TrainPlan
+    history: tuple[Trial, ...]
+    census: Census | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a search came to. `final` is the run whose model is released: one of `trials` where the
+    best of them is taken, else that of the legs, of which none may be left."""
+
+    trials: tuple[Trial, ...]
+    census: Census | None
+    final: Trial
+    is_trial: bool
+
+
+Request = Count | Fit | Compare | Leg
+Answer = Census | Sequence[Trial] | bool | None
+Loop = Generator[Request, Answer, Result]
+
+
+def search(outline: Outline) -> Loop:
+    """Of a method whose trials may all be seen."""
+    event, census = outline.schedule.census, None
+    if event is not None:
+        counted = yield Count(event)
+        census = counted if isinstance(counted, Census) else None
+    trials: tuple[Trial, ...] = ()
+    for stage, numbers in outline.sweeps():
+        settings = outline.suggest(stage, trials, census)
+        proposed = tuple(
+            Trial(
+                number=number,
+                stage=stage.name,
+                plan=outline.plan(setting, stage, outline.rows_of_a_trial),
+                mu=stage.mu,
+                notes=setting.notes,
+            )
+            for number, setting in zip(numbers, settings, strict=True)
+        )
+        fitted = _trials((yield Fit(stage, proposed, trials, census)))
+        history = (*trials, *fitted)
+        ran = tuple(trial for trial in fitted if not trial.lost)
+        compared = _trials((yield Compare(stage, ran, history, census))) if len(ran) > 1 else ()
+        scored = {trial.number: trial for trial in compared}
+        trials = tuple(scored.get(trial.number, trial) for trial in history)
+    return (yield from final_run(outline, trials, census))
+
+
+def final_run(outline: Outline, trials: tuple[Trial, ...], census: Census | None) -> Loop:
+    """What is left of the budget: in one run, leg by leg, or in the trials of the last stage, of
+    which the best is taken."""
+    stage = outline.schedule.final
+    if stage.trials > 1:
+        chosen = best_of([trial for trial in trials if trial.stage == stage.name])
+        return Result(trials, census, chosen, is_trial=True)
+    (setting,) = outline.suggest(stage, trials, census)
+    plans = outline.leg_plans(setting)
+    done = []
+    for number, plan in enumerate(plans, start=1):
+        if (yield Leg(number, len(plans), plan, trials, census)):
+            done.append(plan)
+    notes = list(setting.notes)
+    if lost := len(plans) - len(done):
+        notes.append(
+            f"legs of the final run that were cut off: {lost} of {len(plans)}; paid for, and "
+            "lost to the model"
+        )
+    final = Trial(
+        number=len(trials) + 1,
+        stage=stage.name,
+        plan=replace(
+            outline.plan(setting, stage), steps=sum(p.steps for p in done) or setting.steps
+        ),
+        mu=stage.mu * math.sqrt(len(done) / len(plans)),
+        notes=tuple(notes),
+    )
+    if done:
+        return Result(trials, census, final, is_trial=False)
+    best = best_of(trials)
+    note = f"the final run was lost as a whole, so this is trial {best.number}"
+    return Result(trials, census, replace(best, notes=(*final.notes, note)), is_trial=True)
+
+
+def best_of(trials: Sequence[Trial]) -> Trial:
+    """The best of some trials; the first of them where none has a score."""
+    ran = [trial for trial in trials if not trial.lost]
+    if not ran:
+        raise FolderProblem(
+            "every run of this study was cut off before its result was on disk; what was paid "
+            "is spent and there is no model. Start a new study if the budget allows one."
+        )
+    return max(ran, key=lambda trial: -math.inf if trial.score is None else trial.score)
+
+
+def drive(
+    loops: Sequence[Loop], answer: Callable[[Sequence[Request]], Sequence[Answer]]
+) -> list[Result]:
+    """Run searches of one schedule in lockstep: their requests of each moment, which are all of one
+    kind, are answered together."""
+    results: list[Result] = []
+    answers: Sequence[Answer] = [None] * len(loops)
+    while not results:
+        requests: list[Request] = []
+        for loop, its_answer in zip(loops, answers, strict=True):
+            try:
+                requests.append(loop.send(its_answer))
+            except StopIteration as end:
+                results.append(end.value)
+        if requests:
+            answers = answer(requests)
+    return results
+
+
+def _trials(answer: Answer) -> tuple[Trial, ...]:
+    assert isinstance(answer, Sequence)
+    return tuple(answer)
