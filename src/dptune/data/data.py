@@ -149,13 +149,21 @@ class Data:
         device: str = "cpu",
         precision: str = "float32",
     ) -> MemoryRows:
-        """The private rows, for whoever has paid. Opening them again is cheap."""
-        _must_be_paid(receipt)
+        """The private rows, for whoever has paid: `receipt` must be of a payment for these rows
+        that was started, which its ledger is asked. Opening them again is cheap."""
+        self._must_be_paid(receipt)
+        return self._rows("train", preprocessing, device, precision)
+
+    def unprotected_rows(
+        self, preprocessing: Preprocessing, *, device: str = "cpu", precision: str = "float32"
+    ) -> MemoryRows:
+        """The training rows without payment, for data that are public anyway, as in benchmarks:
+        nothing that comes of these rows can be promised anything."""
         return self._rows("train", preprocessing, device, precision)
 
     def features_for(self, receipt: Receipt) -> NDArray[np.float64]:
-        """The private features as they were given, for a private mean."""
-        _must_be_paid(receipt)
+        """The private features as they were given, for a private mean; paid as for `open`."""
+        self._must_be_paid(receipt)
         features = np.asarray(self._parts["train"].features, dtype=np.float64).view()
         features.setflags(write=False)
         return features
@@ -202,6 +210,20 @@ class Data:
                 "--public (public= in Python)."
             )
         return self._parts["public"].features
+
+    def _must_be_paid(self, receipt: object) -> None:
+        if not isinstance(receipt, Receipt):
+            raise InvalidInput(
+                "private rows open with the Receipt of an event that was paid for "
+                f"(Ledger.reserve gives one); got {type(receipt).__name__}."
+            )
+        if receipt.issuer is None:
+            raise InvalidInput(
+                "private rows open with a Receipt that a ledger gave, and this one was made by "
+                "hand, or copied or sent without its ledger; get it again with "
+                f"Ledger.receipt({receipt.payment})."
+            )
+        receipt.issuer.must_be_in_force(receipt, self.fingerprint)
 
     def _must_hold_no_private_rows(self, which: str) -> None:
         """By features alone: with another label, a row is private still."""
@@ -292,14 +314,6 @@ def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
         )
     named: NDArray[Any] = np.asarray(names, dtype=str)[labels.astype(np.int64)]
     return named
-
-
-def _must_be_paid(receipt: object) -> None:
-    if not isinstance(receipt, Receipt):
-        raise InvalidInput(
-            "private rows open with the Receipt of an event that was paid for "
-            f"(Ledger.reserve gives one); got {type(receipt).__name__}."
-        )
 
 
 def _must_be_left_out(name: str, value: object, task: str) -> None:

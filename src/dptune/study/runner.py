@@ -7,7 +7,7 @@ no result may have touched rows, so it stays paid and is never run again.
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -140,8 +140,7 @@ class Course:
             train, scoring = self.data.held_out(self.outline.held_out_every)
         trials, receipt = self._train(stage, numbers, trials, train, preprocessing, census)
         compared = self._compare(stage, numbers, trials, scoring, preprocessing, census, receipt)
-        for number in filter(self._has_model, numbers):
-            self.payments.settle(self._label(stage, number))
+        self._settle(stage, numbers)
         return compared
 
     def _train(
@@ -188,8 +187,7 @@ class Course:
             trials = [*trials, replace(records[number], lost=lost)]
         self.folder.write_trials(trials)
         if not self.outline.holds_out:  # there the payment is for the scores too
-            for number in filter(self._has_model, receipts):
-                self.payments.settle(self._label(stage, number))
+            self._settle(stage, receipts)
         return trials, next(iter(receipts.values()), None)
 
     def _begin(
@@ -200,8 +198,14 @@ class Course:
             event = side_by_side([plan.event for plan in plans.values()], stage.score)
             receipt = self.payments.begin(stage.name, event) if numbers else None
             return {} if receipt is None else dict.fromkeys(numbers, receipt)
-        began = {n: self.payments.begin(self._label(stage, n), plans[n].event) for n in numbers}
-        return {number: receipt for number, receipt in began.items() if receipt is not None}
+        labels = {number: self._label(stage, number) for number in numbers}
+        begun = self.payments.begin_all({labels[n]: plans[n].event for n in numbers})
+        return {number: begun[label] for number, label in labels.items() if label in begun}
+
+    def _settle(self, stage: Stage, numbers: Iterable[int]) -> None:
+        """Of these trials, those whose models are on disk."""
+        trained = filter(self._has_model, numbers)
+        self.payments.settle_all(self._label(stage, number) for number in trained)
 
     def _compare(
         self,
