@@ -8,9 +8,9 @@ meaning and never gains a field that old records lack, unless its absence means 
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Protocol, get_args
 
 from dptune import gdp, rounding, validate
 from dptune.errors import InvalidInput, UnpricedEvent
@@ -257,14 +257,14 @@ _EVENT_KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Eve
 def event_to_dict(event: Event) -> dict[str, Any]:
     """Plain data for JSON, with the kind first."""
     plain: dict[str, Any] = {"kind": event.kind}
-    for field in fields(event):
-        value = getattr(event, field.name)
+    for one in fields(event):
+        value = getattr(event, one.name)
         if isinstance(value, tuple):
             value = [event_to_dict(part) for part in value]
         elif isinstance(value, Event):
             value = event_to_dict(value)
         if value is not None:  # as if the field were not there, as in older records
-            plain[field.name] = value
+            plain[one.name] = value
     return plain
 
 
@@ -290,15 +290,28 @@ def event_from_dict(plain: Mapping[str, Any]) -> Event:
         ) from None
 
 
+class Issuer(Protocol):
+    """Who gives receipts, and can be asked whether one still stands."""
+
+    def must_be_in_force(self, receipt: "Receipt", fingerprint: str) -> None:
+        """Refuse unless `receipt` is of a payment made here, for the rows of `fingerprint`, that
+        was started: one that is merely reserved may still be given back."""
+
+
 @dataclass(frozen=True)
 class Receipt:
-    """Proof that an event was paid for. `entry` is the hash of the ledger entry that says so."""
+    """Proof that an event was paid for. `entry` is the hash of the ledger entry that says so, and
+    `issuer` the ledger, which is asked before private rows open."""
 
     payment: int
     dataset: str
     event: Event
     price: Price
     entry: str
+    issuer: Issuer | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"issuer": None}  # a ledger does not travel with its receipts
 
 
 NEIGHBOURS = (

@@ -177,13 +177,21 @@ class Data:
         device: str = "cpu",
         precision: str = "float32",
     ) -> Rows:
-        """The private rows, for whoever has paid. Opening them again is cheap."""
-        _must_be_paid(receipt)
+        """The private rows, for whoever has paid: `receipt` must be of a payment for these rows
+        that was started, which its ledger is asked. Opening them again is cheap."""
+        self._must_be_paid(receipt)
+        return self._rows("train", preprocessing, device, precision)
+
+    def unprotected_rows(
+        self, preprocessing: Preprocessing, *, device: str = "cpu", precision: str = "float32"
+    ) -> Rows:
+        """The training rows without payment, for data that are public anyway, as in benchmarks:
+        nothing that comes of these rows can be promised anything."""
         return self._rows("train", preprocessing, device, precision)
 
     def tables_for(self, receipt: Receipt) -> Iterator[NDArray[Any]]:
-        """The private features as they were given, for a private mean."""
-        _must_be_paid(receipt)
+        """The private features as they were given, for a private mean; paid as for `open`."""
+        self._must_be_paid(receipt)
         return map(_guarded, self._parts["train"].tables())
 
     def test_rows(
@@ -228,6 +236,20 @@ class Data:
                 "--public (public= in Python)."
             )
         return np.concatenate(list(self._parts["public"].tables()))
+
+    def _must_be_paid(self, receipt: object) -> None:
+        if not isinstance(receipt, Receipt):
+            raise InvalidInput(
+                "private rows open with the Receipt of an event that was paid for "
+                f"(Ledger.reserve gives one); got {type(receipt).__name__}."
+            )
+        if receipt.issuer is None:
+            raise InvalidInput(
+                "private rows open with a Receipt that a ledger gave, and this one was made by "
+                "hand, or copied or sent without its ledger; get it again with "
+                f"Ledger.receipt({receipt.payment})."
+            )
+        receipt.issuer.must_be_in_force(receipt, self.fingerprint)
 
     def _must_hold_no_private_rows(self, which: str) -> None:
         """By features alone: with another label, a row is private still."""
@@ -352,14 +374,6 @@ def _guarded(table: NDArray[Any]) -> NDArray[Any]:
     view = table.view()
     view.setflags(write=False)
     return view
-
-
-def _must_be_paid(receipt: object) -> None:
-    if not isinstance(receipt, Receipt):
-        raise InvalidInput(
-            "private rows open with the Receipt of an event that was paid for "
-            f"(Ledger.reserve gives one); got {type(receipt).__name__}."
-        )
 
 
 def _must_hold_labels(rows: DiskRows, labels: object, augmented: bool) -> None:

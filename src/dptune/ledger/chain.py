@@ -10,48 +10,53 @@ name it.
 import hashlib
 import hmac
 import json
+import math
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
 
-from dptune import accounting, gdp
 from dptune.errors import DptuneError, LedgerCorrupt
-from dptune.privacy import (
-    Budget,
-    Event,
-    Guarantee,
-    Price,
-    Receipt,
-    event_from_dict,
-    event_to_dict,
-    total,
-)
-from dptune.rounding import cost
+from dptune.ledger.balance import Balance, Sum
+from dptune.ledger.state import BudgetChange, Payment, State, Version
+from dptune.privacy import Budget, Event, Price, event_from_dict
 
-# 1 had no limit on slack of its own: who reads only that would admit too much.
-FORMAT, READABLE = 2, (1, 2)
+# 1 had no limit on slack of its own: who reads only that would admit too much. 2 had no columns for
+# study and label. Older ledgers go on in the format they were opened in.
+FORMAT, READABLE = 3, (1, 2, 3)
+
+
+def _entries(metadata: sa.MetaData, *of_studies: sa.Column[Any]) -> sa.Table:
+    return sa.Table(
+        "entries",
+        metadata,
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("time", sa.Text, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("payment", sa.Integer),  # 1, 2, ... in reserve; the kinds in MOVES point to it
+        sa.Column("event", sa.Text),
+        sa.Column("mu_squared", sa.Double),
+        sa.Column("slack", sa.Double),
+        sa.Column("fingerprint", sa.Text),  # keyed: see Replay.keyed
+        sa.Column("epsilon", sa.Double),
+        sa.Column("delta", sa.Double),
+        sa.Column("text", sa.Text, nullable=False),  # name, purpose or reason
+        *of_studies,
+        sa.Column("previous", sa.Text, nullable=False),
+        sa.Column("hash", sa.Text, nullable=False),
+    )
+
 
 metadata = sa.MetaData()
-entries = sa.Table(
-    "entries",
-    metadata,
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("time", sa.Text, nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("payment", sa.Integer),  # 1, 2, ... in reserve; the kinds in MOVES point to it
-    sa.Column("event", sa.Text),
-    sa.Column("mu_squared", sa.Double),
-    sa.Column("slack", sa.Double),
-    sa.Column("fingerprint", sa.Text),  # keyed: see Replay.keyed
-    sa.Column("epsilon", sa.Double),
-    sa.Column("delta", sa.Double),
-    sa.Column("text", sa.Text, nullable=False),  # name, purpose or reason
-    sa.Column("previous", sa.Text, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
-)
+# In reserve, where a study pays: its name, and what of it this is.
+entries = _entries(metadata, sa.Column("study", sa.Text), sa.Column("label", sa.Text))
+entries_before_3 = _entries(sa.MetaData())
+_NAMES = tuple(column.name for column in entries.columns)
+_HASHED = tuple(column.name for column in entries_before_3.columns if column.name != "hash")
 head = sa.Table(
     "head",
     metadata,
@@ -68,9 +73,12 @@ MOVES: dict[str, tuple[tuple[str, ...], str]] = {
 }
 # For people who look with SQL: one row per payment, with its state, which the last entry decides.
 _STATES = " ".join(f"WHEN '{kind}' THEN '{state}'" for kind, (_, state) in MOVES.items())
-PAYMENTS_VIEW = f"""
+
+
+def _view(of_studies: str) -> str:
+    return f"""
 CREATE VIEW payments AS
-SELECT r.payment, r.time, r.text AS purpose, r.event, r.mu_squared, r.slack,
+SELECT r.payment, r.time, r.text AS purpose, {of_studies}r.event, r.mu_squared, r.slack,
        r.fingerprint,
        (SELECT CASE e.kind {_STATES} ELSE 'reserved' END
         FROM entries e WHERE e.payment = r.payment ORDER BY e.number DESC LIMIT 1) AS state,
@@ -79,250 +87,32 @@ FROM entries r WHERE r.kind = 'reserve'
 """
 
 
-@dataclass(frozen=True)
-class Payment:
-    """One payment and where it stands: reserved, started, committed, voided or exchanged."""
-
-    number: int
-    time: str
-    purpose: str
-    event: Event
-    price: Price
-    state: str
-    entry: str
-    settled: str = ""  # when it was committed, voided or exchanged
-    reason: str = ""  # why it was voided or exchanged
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is spent. An exchanged payment's place is taken by its successor."""
-        return self.state not in ("voided", "exchanged")
-
-
-@dataclass(frozen=True)
-class BudgetChange:
-    """The budget from this moment on, and why."""
-
-    time: str
-    budget: Budget
-    reason: str
-
-
-@dataclass(frozen=True)
-class Version:
-    """Rows that were declared to be this data set, and why."""
-
-    time: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class State:
-    """What a verified chain says. Holds no fingerprint: they never leave the ledger."""
-
-    dataset: str
-    opened_slack: float | None  # None in ledgers that were opened before it was fixed
-    scheduled: int  # how many of the first payments were fixed together, before any of them ran
-    hashes: tuple[str, ...]  # of all entries, in order
-    changes: tuple[BudgetChange, ...]
-    versions: tuple[Version, ...]
-    payments: tuple[Payment, ...]
-
-    @property
-    def entries(self) -> int:
-        return len(self.hashes)
-
-    @property
-    def head(self) -> str:
-        return self.hashes[-1] if self.hashes else ""
-
-    @property
-    def budget(self) -> Budget:
-        return self.changes[-1].budget
-
-    @property
-    def counted(self) -> tuple[Payment, ...]:
-        """Payments that count as spent: all but the voided and the exchanged."""
-        return tuple(payment for payment in self.payments if payment.counts)
-
-    def receipt(self, payment: Payment) -> Receipt:
-        """What whoever paid was given."""
-        return Receipt(payment.number, self.dataset, payment.event, payment.price, payment.entry)
-
-    @property
-    def events(self) -> list[Event]:
-        return [payment.event for payment in self.counted]
-
-    @property
-    def spent(self) -> Price:
-        return total(payment.price for payment in self.counted)
-
-    @property
-    def slack(self) -> float:
-        """How much failure probability all payments together may have. Where it was not fixed at
-        first, what is spent is all there will be."""
-        return self.spent.slack if self.opened_slack is None else self.opened_slack
-
-    @property
-    def charged(self) -> Price:
-        """What was spent, with all of the failure probability that is set aside: which part of it
-        is used may depend on outputs, so the promise counts the whole, unless all was fixed."""
-        spent = self.spent
-        return spent if self.fixed else Price(spent.mu_squared, max(self.slack, spent.slack))
-
-    def admits(self, events: Sequence[Event], price: Price) -> bool:
-        """Whether `events`, which cost `price`, fit in beside everything that counts."""
-        together = total([*(payment.price for payment in self.counted), price])
-        return accounting.fits([*self.events, *events], together, self.budget, self.slack)
-
-    def fits(self, budget: Budget) -> bool:
-        """Whether everything that counts would be within another budget."""
-        if self.fixed and self.epsilon_at(budget.delta) <= budget.epsilon:
-            return True
-        return accounting.fits(self.events, self.spent, budget, self.slack)
-
-    def without(self, payment: Payment) -> "State":
-        """The same had `payment` never been made, with as much slack as there is now."""
-        others = tuple(other for other in self.payments if other.number != payment.number)
-        return replace(self, opened_slack=self.slack, payments=others)
-
-    @property
-    def fixed(self) -> bool:
-        """Whether everything that was ever paid for was fixed before the first output was seen, so
-        that privacy losses may be composed directly."""
-        return 0 < self.scheduled == len(self.payments)
-
-    @property
-    def spent_epsilon(self) -> float:
-        """At the budget's delta. What was granted fits in the budget, so this does not exceed it
-        by a rounding either."""
-        return min(self.epsilon_at(self.budget.delta), self.budget.epsilon)
-
-    def epsilon_at(self, delta: float) -> float:
-        """The epsilon of everything that counts, at another delta."""
-        if self.fixed:
-            return accounting.direct_epsilon(self.events, delta)
-        return accounting.epsilon_of(self.events, self.charged, delta)
-
-    @property
-    def remaining(self) -> Price:
-        """What a payment may still cost, in mu squared and in slack."""
-        spent, slack = self.spent, self.slack
-        return Price(
-            max(0.0, self.budget.mu_squared(slack) - spent.mu_squared),
-            max(0.0, slack - spent.slack),
-        )
-
-    @property
-    def remaining_epsilon(self) -> float:
-        """The epsilon, by itself, of a single full-batch run that would use up what is left."""
-        return gdp.epsilon_from_mu(self.remaining.mu, self.budget.delta)
-
-    def guarantee(self) -> Guarantee:
-        """The statement for everything this ledger paid for."""
-        return accounting.guarantee(
-            self.events,
-            self.budget.delta,
-            spent=self.charged,
-            adaptive=not self.fixed,
-            covers_search=None,
-            covers_selection=None,
-            releases=("the outputs of all payments that count",) if self.counted else (),
-            public_facts=(f"the data set's name, {self.dataset}", "its number of rows"),
-            caveats=self._caveats(),
-        )
-
-    @property
-    def _limit(self) -> str:
-        """The budget as a promise: the largest there ever was, because one that is lowered to what
-        was spent is no limit that was fixed beforehand. Where mu squared and slack were traded for
-        each other, both may have been used up: delta + (1 - delta) * delta (docs/accounting.md)."""
-        epsilon = max(change.budget.epsilon for change in self.changes)
-        delta = max(change.budget.delta for change in self.changes)
-        return f"({epsilon:g}, {delta * (1 if self.opened_slack is not None else 2)!r})"
-
-    def _caveats(self) -> tuple[str, ...]:
-        budget, first = self.budget, self.changes[0].budget
-        caveats = ["whatever touched the rows without a payment here is not covered"]
-        if self.counted:
-            # A sum that stops early because of what was seen is an odometer, not a filter.
-            caveats.append(
-                "this is what was spent; if how many runs there were, or how large, depended on "
-                f"outputs, promise the budget instead: {self._limit}"
-            )
-        if self.opened_slack is None:
-            caveats.append(
-                "this ledger was opened before the sum of failure probabilities was fixed; if "
-                "outputs decided which runs had one, delta may have doubled, and the budget above "
-                "says so"
-            )
-        elif self.opened_slack:
-            caveats.append(
-                f"of delta, {cost(self.opened_slack)} is set aside for failures of sampled runs "
-                "and sealed searches, used or not, since the ledger was opened"
-            )
-        if budget != first:
-            caveats.append(
-                f"the budget was changed from ({first.epsilon:g}, {first.delta!r}) to "
-                f"({budget.epsilon:g}, {budget.delta!r}): {self.changes[-1].reason}"
-            )
-        states = [payment.state for payment in self.payments]
-        if voided := states.count("voided"):
-            caveats.append(f"payments voided as never started, on somebody's word: {voided}")
-        if exchanged := states.count("exchanged"):
-            # Nothing came back, but whoever ran the first and then the second paid once.
-            caveats.append(
-                "payments exchanged before they were started, on the word of the program that ran "
-                f"them, for others that cost no more and count in their place: {exchanged}"
-            )
-        return tuple(caveats)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        budget, spent, left = self.budget, self.spent, self.remaining
-        return {
-            "dataset": self.dataset,
-            "budget": {**asdict(budget), "mu": budget.mu},
-            "spent": {"epsilon": self.spent_epsilon, "mu": spent.mu, **asdict(spent)},
-            "left": {"epsilon": self.remaining_epsilon, "mu": left.mu, **asdict(left)},
-            "payments": [
-                {
-                    "payment": payment.number,
-                    "time": payment.time,
-                    "purpose": payment.purpose,
-                    "event": event_to_dict(payment.event),
-                    **asdict(payment.price),
-                    "state": payment.state,
-                    "settled": payment.settled,
-                    "reason": payment.reason,
-                    "entry": payment.entry,
-                }
-                for payment in self.payments
-            ],
-            "budget_history": [
-                {"time": change.time, **asdict(change.budget), "reason": change.reason}
-                for change in self.changes
-            ],
-            "versions": [{"time": v.time, "reason": v.reason} for v in self.versions],
-            "chain": {"verified": True, "entries": self.entries, "head": self.head},
-            "guarantee": self.guarantee().to_dict(),
-        }
+PAYMENTS_VIEW, PAYMENTS_VIEW_BEFORE_3 = _view("r.study, r.label, "), _view("")
 
 
 @dataclass
 class Replay:
-    """The chain read so far, secrets included; never leaves the ledger."""
+    """The chain read so far, secrets included; never leaves the ledger.
 
+    It only ever grows by `take`, and whatever a new entry needs to know is kept as a sum or an
+    index, so an entry costs the same however many there are.
+    """
+
+    format: int = FORMAT
     key: bytes = b""
     dataset: str = ""
     opened_slack: float | None = None
     scheduled: int = 0
+    schedule_begun: bool = False
     expected: int = 0  # reservations of the schedule that must follow
     changes: list[BudgetChange] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     fingerprints: set[str] = field(default_factory=set)
     payments: dict[int, Payment] = field(default_factory=dict)
     paid_for: dict[int, str] = field(default_factory=dict)  # which rows, by payment
+    studies: dict[str, list[int]] = field(default_factory=dict)  # their payments
+    counted: OrderedDict[int, Event] = field(default_factory=OrderedDict)  # by payment
+    sum: Sum = field(default_factory=Sum)  # of the prices of those that count
     exchanging: Payment | None = None  # whose successor the next entry must reserve
     hashes: list[str] = field(default_factory=list)
     last: Mapping[str, Any] | None = None
@@ -331,6 +121,14 @@ class Replay:
     def next_payment(self) -> int:
         return len(self.payments) + 1
 
+    @property
+    def table(self) -> sa.Table:
+        return entries if self.format >= 3 else entries_before_3
+
+    @property
+    def view(self) -> str:
+        return PAYMENTS_VIEW if self.format >= 3 else PAYMENTS_VIEW_BEFORE_3
+
     def keyed(self, fingerprint: str) -> str:
         """A plain hash of private rows is a release; under a secret key it is not."""
         return hmac.new(self.key, fingerprint.encode(), "sha256").hexdigest()
@@ -338,14 +136,34 @@ class Replay:
     def must_stay(self, payment: Payment) -> bool:
         """Whether `payment` is of a schedule that has begun. It was admitted as a whole: what
         became free by leaving out a part could not be spent on anything else."""
-        schedule = list(self.payments.values())[: self.scheduled]
-        begun = any(other.state in ("started", "committed") for other in schedule)
-        return payment.number <= self.scheduled and begun
+        return payment.number <= self.scheduled and self.schedule_begun
+
+    def balance(self) -> Balance:
+        return Balance(
+            dataset=self.dataset,
+            budget=self.changes[-1].budget,
+            opened_slack=self.opened_slack,
+            fixed=0 < self.scheduled == len(self.payments),
+            payments=len(self.counted),
+            sum=self.sum,
+            some_events=tuple(islice(self.counted.values(), 2)),
+        )
+
+    def balance_without(self, payment: Payment) -> Balance:
+        """As if `payment`, which counts, had never been made, with as much slack as there is."""
+        others = (event for number, event in self.counted.items() if number != payment.number)
+        balance = self.balance()
+        return replace(
+            balance,
+            opened_slack=balance.slack,
+            payments=balance.payments - 1,
+            sum=self.sum.minus(payment.price),
+            some_events=tuple(islice(others, 2)),
+        )
 
     def state(self) -> State:
         return State(
-            dataset=self.dataset,
-            opened_slack=self.opened_slack,
+            balance=self.balance(),
             scheduled=self.scheduled,
             hashes=tuple(self.hashes),
             changes=tuple(self.changes),
@@ -361,6 +179,9 @@ class Replay:
         _require(entry["previous"] == (self.last["hash"] if self.last else ""), "breaks the chain")
         _require(entry["hash"] == _hash(entry), "was changed after it was written")
         kind, number, time = entry["kind"], entry["number"], entry["time"]
+        study, label = entry["study"], entry["label"]
+        _require((study is None) == (label is None), "names half a study")
+        _require(study is None or kind == "reserve", "names a study, but reserves nothing")
         _require((kind == "open") == (number == 1), "opens the ledger twice")
         if self.expected:
             _require(kind == "reserve", "stands where a schedule goes on")
@@ -369,16 +190,7 @@ class Replay:
             _require(kind == "reserve", f"stands where payment {self.exchanging.number} goes on")
         match kind:
             case "open":
-                opened = json.loads(entry["event"])
-                found = opened["format"]
-                _require(found in READABLE, f"is of format {found}; this dptune reads {FORMAT}")
-                self.key = bytes.fromhex(opened["key"])
-                if found > 1:
-                    self.opened_slack = float(opened["slack"])
-                    sane = 0 <= self.opened_slack <= 0.5 * entry["delta"]
-                    _require(sane, "sets aside more than half of delta")
-                self.dataset = entry["text"]
-                self.changes.append(BudgetChange(time, _budget(entry), "opened"))
+                self._open(entry)
             case "budget":
                 self.changes.append(BudgetChange(time, _budget(entry), entry["text"]))
             case "declare":
@@ -388,29 +200,59 @@ class Replay:
                 _require(not self.payments, "fixes a schedule after the first payment")
                 self.scheduled = self.expected = json.loads(entry["event"])["payments"]
             case "reserve":
-                payment_number = self.next_payment
-                _require(entry["payment"] == payment_number, "numbers its payment wrongly")
-                price = Price(entry["mu_squared"], entry["slack"])
-                if (old := self.exchanging) is not None:
-                    same_rows = entry["fingerprint"] == self.paid_for[old.number]
-                    _require(same_rows, f"is not for the rows of payment {old.number}")
-                    _require(no_dearer(price, old.price), f"costs more than payment {old.number}")
-                    self.exchanging = None
-                self.payments[payment_number] = Payment(
-                    payment_number,
-                    time,
-                    entry["text"],
-                    event_from_dict(json.loads(entry["event"])),
-                    price,
-                    "reserved",
-                    entry["hash"],
-                )
-                self.paid_for[payment_number] = entry["fingerprint"]
+                self._reserve(entry)
             case _:
                 _require(kind in MOVES, f"is of unknown kind {kind!r}")
                 self._move(entry)
         self.hashes.append(entry["hash"])
         self.last = entry
+
+    def _open(self, entry: Mapping[str, Any]) -> None:
+        """The first entry: the rules of this ledger."""
+        opened = json.loads(entry["event"])
+        found = opened["format"]
+        _require(found in READABLE, f"is of format {found}; this dptune reads {FORMAT}")
+        self.format = found
+        self.key = bytes.fromhex(opened["key"])
+        if found > 1:
+            self.opened_slack = float(opened["slack"])
+            sane = 0 <= self.opened_slack <= 0.5 * entry["delta"]
+            _require(sane, "sets aside more than half of delta")
+        self.dataset = entry["text"]
+        self.changes.append(BudgetChange(entry["time"], _budget(entry), "opened"))
+
+    def _reserve(self, entry: Mapping[str, Any]) -> None:
+        """A payment, which counts from now on."""
+        number = self.next_payment
+        _require(entry["payment"] == number, "numbers its payment wrongly")
+        price = Price(entry["mu_squared"], entry["slack"])
+        sane = 0 <= price.mu_squared < math.inf and 0 <= price.slack < 1
+        _require(sane, "has a price that is none")
+        if (old := self.exchanging) is not None:
+            same_rows = entry["fingerprint"] == self.paid_for[old.number]
+            _require(same_rows, f"is not for the rows of payment {old.number}")
+            _require(no_dearer(price, old.price), f"costs more than payment {old.number}")
+            self.exchanging = None
+        study, label = entry["study"], entry["label"]
+        if self.format < 3:
+            study, label = _study_in(entry["text"])
+        payment = Payment(
+            number,
+            entry["time"],
+            entry["text"],
+            event_from_dict(json.loads(entry["event"])),
+            price,
+            "reserved",
+            entry["hash"],
+            study=study,
+            label=label,
+        )
+        self.payments[number] = payment
+        self.paid_for[number] = entry["fingerprint"]
+        if study is not None:
+            self.studies.setdefault(study, []).append(number)
+        self.counted[number] = payment.event
+        self.sum = self.sum.plus(price)
 
     def _move(self, entry: Mapping[str, Any]) -> None:
         """Let a payment go from one state to the next."""
@@ -426,11 +268,13 @@ class Replay:
             kind not in ("void", "exchange") or not self.must_stay(payment),
             f"is a {kind} of payment {payment.number}, whose schedule has begun",
         )
-        payment = replace(payment, state=state)
-        if kind != "start":
-            payment = replace(payment, settled=time)
-        if not payment.counts:
+        payment = replace(payment, state=state, settled="" if kind == "start" else time)
+        if payment.counts:
+            self.schedule_begun |= payment.number <= self.scheduled
+        else:
             payment = replace(payment, reason=entry["text"])
+            del self.counted[payment.number]
+            self.sum = self.sum.minus(payment.price)
         if kind == "exchange":
             self.exchanging = payment
         self.payments[payment.number] = payment
@@ -443,7 +287,7 @@ def no_dearer(price: Price, old: Price) -> bool:
 
 def chained(last: Mapping[str, Any] | None, **values: Any) -> dict[str, Any]:
     """A new entry that follows `last`."""
-    entry: dict[str, Any] = dict.fromkeys(entries.columns.keys())
+    entry: dict[str, Any] = dict.fromkeys(_NAMES)
     entry |= {
         "number": last["number"] + 1 if last else 1,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -459,38 +303,87 @@ def end(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"number": entry["number"], "hash": entry["hash"]}
 
 
-def replay(connection: sa.Connection, address: str) -> Replay:
-    """Read and verify everything; a ledger that does not add up is refused."""
-    replayed = Replay()
-    number = 0
+def add(connection: sa.Connection, past: Replay, written: Sequence[Mapping[str, Any]]) -> None:
+    """Put entries that `past` has taken at the end of the chain."""
+    columns = past.table.columns.keys()
+    rows = [{name: entry[name] for name in columns} for entry in written]
+    connection.execute(sa.insert(past.table), rows)
+    connection.execute(sa.update(head), end(written[-1]))
+
+
+def follow(
+    connection: sa.Connection, past: Replay, address: str, seen: Mapping[str, Any] | None
+) -> None:
+    """Let `past` take and verify what was added since. A ledger that does not add up, or that does
+    not hold the entry that was the last when somebody looked before (`seen`), is refused; `past` is
+    then of no more use.
+
+    The entry that `past` took last must be in its place as it was. Its hash stands for all entries
+    before, so none of those is read again (docs/ledger.md). An empty past verifies everything.
+    """
+    number = len(past.hashes)
     try:
-        for row in connection.execute(sa.select(entries).order_by(entries.c.number)):
+        if past.last is None:
+            past.format = _format(connection)
+        since = sa.select(past.table).where(past.table.c.number >= number)
+        rows = connection.execute(since.order_by(past.table.c.number))
+        if past.last is not None:
+            _require(_is_there(rows.fetchone(), past.last), _REPLACED)
+        for row in rows:
             number += 1
-            replayed.take(row._asdict())
+            past.take(_entry(row))
         ends = connection.execute(sa.select(head.c.number, head.c.hash)).all()
-        _require(replayed.exchanging is None, "exchanges a payment for none")
-        _require(not replayed.expected, "ends a schedule too early")
-        state = replayed.state()
-        _require([tuple(end) for end in ends] == [(state.entries, state.head)], "is not the last")
+        _require(past.exchanging is None, "exchanges a payment for none")
+        _require(not past.expected, "ends a schedule too early")
+        last = past.last or {"number": 0, "hash": ""}
+        _require([row._asdict() for row in ends] == [end(last)], "is not the last")
+        if seen is not None:
+            held = past.hashes[seen["number"] - 1 : seen["number"]] == [seen["hash"]]
+            number = number if held else seen["number"]
+            _require(held, _REPLACED)
     except (KeyError, TypeError, ValueError, _Broken, DptuneError) as error:
         raise LedgerCorrupt(_edited(address, f"entry {number} {_why(error)}")) from None
-    return replayed
 
 
-def verify_view(connection: sa.Connection, state: State, address: str) -> None:
+_REPLACED = (
+    "is not the one that was verified here before; an older copy of the ledger, or another ledger, "
+    "was put in its place"
+)
+
+
+def _format(connection: sa.Connection) -> int:
+    """Which columns there are; whether it is true is seen when the first entry is taken."""
+    first = sa.select(entries.c.event).where(entries.c.number == 1)
+    found = connection.execute(first).scalar()
+    said = json.loads(found)["format"] if found is not None else FORMAT
+    return said if said in READABLE else FORMAT
+
+
+def _entry(row: sa.Row[Any]) -> dict[str, Any]:
+    return dict.fromkeys(_NAMES) | row._asdict()
+
+
+def _is_there(found: sa.Row[Any] | None, last: Mapping[str, Any]) -> bool:
+    if found is None:
+        return False
+    entry = _entry(found)
+    return end(entry) == end(last) and _hash(entry) == last["hash"]
+
+
+def verify_view(connection: sa.Connection, past: Replay, address: str) -> None:
     """Refuse a ledger whose view `payments` tells people something else than its entries."""
     if connection.dialect.name == "sqlite":
         found = connection.execute(
             sa.text("SELECT type, sql FROM sqlite_master WHERE name = 'payments'")
         )
-        ours = [tuple(row) for row in found] == [("view", PAYMENTS_VIEW.strip())]
+        ours = [tuple(row) for row in found] == [("view", past.view.strip())]
     else:
-        ours = _view_tells(connection, state)
+        ours = _view_tells(connection, past)
     if not ours:
         raise LedgerCorrupt(_edited(address, "its view payments is not the one it was made with"))
 
 
-def _view_tells(connection: sa.Connection, state: State) -> bool:
+def _view_tells(connection: sa.Connection, past: Replay) -> bool:
     """A server keeps a view in words of its own, so it is judged by what it says now."""
     found = sa.text(
         "SELECT relkind, has_table_privilege(oid, 'SELECT') FROM pg_class "
@@ -503,19 +396,20 @@ def _view_tells(connection: sa.Connection, state: State) -> bool:
             return True
         case _:
             return False
+    of_studies = "study, label, " if past.format >= 3 else ""
+    columns = f"{of_studies}event, mu_squared, slack, fingerprint, previous, hash"
     told = sa.text(
-        "SELECT payment, time, purpose, event, mu_squared, slack, fingerprint, previous, hash, "
-        "state FROM payments ORDER BY payment"
+        f"SELECT payment, time, purpose, {columns}, state FROM payments ORDER BY payment"
     )
     true = sa.text(
-        "SELECT payment, time, text, event, mu_squared, slack, fingerprint, previous, hash "
-        "FROM entries WHERE kind = 'reserve' ORDER BY payment"
+        f"SELECT payment, time, text, {columns} FROM entries WHERE kind = 'reserve' "
+        "ORDER BY payment"
     )
     try:
         shown = [tuple(row) for row in connection.execute(told)]
     except sa.exc.ProgrammingError:  # a column is gone
         return False
-    rows = zip(connection.execute(true), state.payments, strict=True)
+    rows = zip(connection.execute(true), past.payments.values(), strict=True)
     return shown == [(*row, payment.state) for row, payment in rows]
 
 
@@ -544,6 +438,16 @@ def _budget(entry: Mapping[str, Any]) -> Budget:
     return Budget(entry["epsilon"], entry["delta"])
 
 
+def _study_in(purpose: str) -> tuple[str | None, str | None]:
+    """Study and label as formats 1 and 2 wrote them: into the purpose."""
+    label, found, study = purpose.rpartition(" (study ")
+    return (study[:-1], label) if found and study.endswith(")") else (None, None)
+
+
 def _hash(entry: Mapping[str, Any]) -> str:
-    values = [entry[column.name] for column in entries.columns if column is not entries.c.hash]
+    """Of everything but itself. Study and label are left out where there are none, so that entries
+    hash as they did in older formats, whose readers then see that this is a newer one."""
+    values = [entry[name] for name in _HASHED]
+    if entry["study"] is not None or entry["label"] is not None:
+        values += [entry["study"], entry["label"]]
     return hashlib.sha256(json.dumps(values, allow_nan=False).encode()).hexdigest()

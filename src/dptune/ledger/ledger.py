@@ -1,9 +1,10 @@
 """A ledger that cannot be overspent.
 
 One ledger holds the budget of one private data set, in a SQLite file or in PostgreSQL. Every
-operation is one transaction that shuts out other writers, replays and verifies all entries, and
-adds what it has to say or nothing. What was reserved counts as spent until it is voided, whatever
-happens to the process; so the order is always: reserve, start, then touch the data, then commit.
+operation is one transaction that shuts out other writers, verifies what was added since the last
+one, and adds what it has to say or nothing. What was reserved counts as spent until it is voided,
+whatever happens to the process; so the order is always: reserve, start, then touch the data, then
+commit.
 
     rows = fingerprint_file("patients.csv")
     ledger = Ledger.create("patients.db", Budget(1.0, 1e-5), dataset="patients")
@@ -15,11 +16,14 @@ happens to the process; so the order is always: reserve, start, then touch the d
     ledger.commit(receipt)
 """
 
+import bisect
 import json
 import secrets
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,17 +31,22 @@ import sqlalchemy as sa
 from dptune import accounting, gdp, validate
 from dptune.errors import BudgetExceeded, InvalidInput, WrongDataset
 from dptune.ledger import chain
-from dptune.ledger.chain import Payment, State
+from dptune.ledger.balance import Balance
+from dptune.ledger.state import Payment, State
 from dptune.ledger.store import Store, open_store
 from dptune.privacy import Budget, Event, Price, Receipt, event_to_dict, total
 from dptune.rounding import allowance, cost
 
 
 class Ledger:
-    """The budget of one private data set. Every method is one transaction: all or nothing."""
+    """The budget of one private data set. Every method is one transaction: all or nothing. Threads
+    may share one."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._lock = threading.Lock()  # for the two below
+        self._past: chain.Replay | None = None  # what is verified and in the store, for sure
+        self._seen: Mapping[str, Any] | None = None  # the last entry that ever was
 
     @classmethod
     def create(
@@ -82,17 +91,26 @@ class Ledger:
             connection.execute(sa.text(chain.PAYMENTS_VIEW))
             connection.execute(sa.insert(chain.entries), written)
             connection.execute(sa.insert(chain.head), chain.end(written[-1]))
+        ledger._seen = chain.end(written[-1])
         return ledger
 
     @classmethod
     def open(cls, address: str) -> "Ledger":
         """An existing ledger, verified from its first entry to its last."""
         ledger = cls(open_store(address))
-        ledger._store.check()
-        with ledger._store.reading() as connection:
-            past = chain.replay(connection, ledger.address)
-            chain.verify_view(connection, past.state(), ledger.address)
+        ledger.verify()
         return ledger
+
+    def verify(self) -> State:
+        """Read everything again and verify it from the first entry to the last, as `open` does;
+        other methods verify what is new to them, and that it follows what they verified before."""
+        with self._lock:
+            self._past = None
+            self._store.check()
+            with self._store.reading() as connection:
+                past = self._catch_up(connection)
+                chain.verify_view(connection, past, self.address)
+            return past.state()
 
     @property
     def address(self) -> str:
@@ -100,32 +118,61 @@ class Ledger:
         return self._store.shown
 
     def state(self) -> State:
-        """Everything the ledger says, verified now."""
-        with self._store.reading() as connection:
-            return chain.replay(connection, self.address).state()
+        """Everything the ledger says now: a copy, which takes the longer the more there is."""
+        with self._reading() as past:
+            return past.state()
+
+    def balance(self) -> Balance:
+        """What counts against the budget now, in sums."""
+        with self._reading() as past:
+            return past.balance()
 
     def spent(self) -> Price:
         """Everything reserved, started or committed so far."""
-        return self.state().spent
+        return self.balance().spent
 
     def remaining(self) -> Price:
         """What a payment may still cost, in mu squared and in slack."""
-        return self.state().remaining
+        return self.balance().remaining
 
     def receipt(self, payment: int) -> Receipt:
         """The receipt of an earlier payment."""
-        state = self.state()
-        for listed in state.payments:
-            if listed.number == payment:
-                return state.receipt(listed)
-        last = len(state.payments)
+        with self._reading() as past:
+            if payment in past.payments:
+                return self._receipt(past, past.payments[payment])
+            last = len(past.payments)
         known = f"1 to {last}" if last > 1 else "1" if last else "none yet"
         raise InvalidInput(f"{self.address} has no payment {payment}; its payments are: {known}.")
 
+    def payments_of(self, study: str) -> list[tuple[Payment, Receipt]]:
+        """All that a study ever paid for, in order, each with its receipt."""
+        with self._reading() as past:
+            payments = [past.payments[number] for number in past.studies.get(study, ())]
+            return [(payment, self._receipt(past, payment)) for payment in payments]
+
     def must_be_for(self, payment: int, fingerprint: str) -> None:
         """Refuse rows other than those that `payment` was made for."""
-        with self._store.reading() as connection:
-            past = chain.replay(connection, self.address)
+        with self._reading() as past:
+            self._must_be_for(past, payment, fingerprint)
+
+    def must_be_in_force(self, receipt: Receipt, fingerprint: str) -> None:
+        """Refuse unless `receipt` is of this ledger, for these rows, and was started: one that is
+        merely reserved may still be given back, and then nobody would have paid for the rows."""
+        with self._reading() as past:
+            payment = self._known(past, receipt)
+            if payment.state not in ("started", "committed"):
+                then = {
+                    "reserved": "start it first, so that it can no longer be given back",
+                    "voided": "it was given back; rows need a payment that counts",
+                    "exchanged": "use the receipt of the payment that took its place",
+                }
+                raise InvalidInput(
+                    f"private rows open for a payment that was started; payment {payment.number} "
+                    f"of {self.address} is {payment.state}: {then[payment.state]}."
+                )
+            self._must_be_for(past, payment.number, fingerprint)
+
+    def _must_be_for(self, past: chain.Replay, payment: int, fingerprint: str) -> None:
         if past.paid_for.get(payment) != past.keyed(fingerprint):
             raise WrongDataset(
                 f"these rows are not those that payment {payment} of {self.address} was made for; "
@@ -135,10 +182,12 @@ class Ledger:
 
     def must_know(self, fingerprint: str) -> None:
         """Refuse rows that are not a declared version of the data set."""
-        with self._store.reading() as connection:
-            past = chain.replay(connection, self.address)
-        if past.keyed(fingerprint) not in past.fingerprints:
-            raise WrongDataset(_wrong_dataset(past.state(), self.address))
+        with self._reading() as past:
+            self._must_know(past, past.keyed(fingerprint))
+
+    def _must_know(self, past: chain.Replay, keyed: str) -> None:
+        if keyed not in past.fingerprints:
+            raise WrongDataset(_wrong_dataset(past, self.address))
 
     def declare(self, fingerprint: str, *, reason: str) -> bool:
         """Say that these rows are a version of this ledger's data set and share its budget.
@@ -173,8 +222,12 @@ class Ledger:
         fingerprint: str,
         slack: float | None = None,
         fixed: bool = False,
+        study: str | None = None,
     ) -> list[Receipt]:
         """Pay for several events at once, each with its purpose, in their order.
+
+        Where a `study` pays, each purpose is a label by which it finds the payment again
+        (`payments_of`).
 
         With `fixed` you promise that all of them will run exactly like this, whatever the first of
         them show. In a ledger that pays for nothing else their privacy losses are then composed
@@ -187,29 +240,31 @@ class Ledger:
         validate.text(fingerprint=fingerprint)
         for purpose, _ in planned:
             validate.text(purpose=purpose)
+        if study is not None:
+            validate.text(study=study)
         events = [event for _, event in planned]
         if slack is None and any(map(accounting.needs_slack, events)):
             slack = self._usual_slack()
         # May take seconds: not while others wait.
         prices = [accounting.price(event, slack=slack or 0.0) for event in events]
+        listed = [_purposes(purpose, study) for purpose, _ in planned]
         with self._writing() as (past, append):
             keyed = past.keyed(fingerprint)
-            if keyed not in past.fingerprints:
-                raise WrongDataset(_wrong_dataset(past.state(), self.address))
+            self._must_know(past, keyed)
+            balance = past.balance()
             if fixed:
-                _check_schedule(past.state(), events, total(prices))
+                _check_schedule(balance, len(past.payments), events, total(prices))
                 schedule = json.dumps({"kind": "schedule", "payments": len(planned)})
                 append(kind="schedule", event=schedule, text="fixed before the first of them ran")
-            receipts = []
-            for (purpose, event), price in zip(planned, prices, strict=True):
-                if not fixed:
-                    _check_budget(past.state(), event, price, purpose)  # with those before it
-                paid = _reserve(past, append, event, price, fingerprint=keyed, text=purpose)
-                receipts.append(paid)
-        return receipts
+            else:  # all before the first is added: a refusal is no failure
+                _check_budget(balance, events, prices, [purpose["text"] for purpose in listed])
+            return [
+                self._reserve(past, append, event, price, fingerprint=keyed, **purpose)
+                for event, price, purpose in zip(events, prices, listed, strict=True)
+            ]
 
     def _usual_slack(self) -> float:
-        now = self.state()
+        now = self.balance()
         return accounting.slack_of_one(now.slack) or accounting.default_slack(now.budget.delta)
 
     def start(self, receipt: Receipt) -> None:
@@ -218,15 +273,40 @@ class Ledger:
         Guarantees: of all who start the same payment, one succeeds. The others get an error and
         must not touch the rows for it.
         """
+        self.begin_all([(receipt, receipt.event)])
+
+    def begin_all(self, wanted: Sequence[tuple[Receipt, Event]]) -> list[Receipt]:
+        """Start several payments, each for the event beside it. Where that is not the one that was
+        reserved, it is exchanged for it first. The receipts of what was started, in order.
+
+        Guarantees: all of them are started, or this raises and nothing was written.
+        """
+        # May take seconds: not while others wait.
+        prices = [
+            None if event == receipt.event else _price_in_exchange(receipt, event)
+            for receipt, event in wanted
+        ]
         with self._writing() as (past, append):
-            payment = self._payment(past, receipt, to="start")
-            append(kind="start", payment=payment.number, text="may touch rows from now on")
+            begun = []
+            for (receipt, event), price in zip(wanted, prices, strict=True):
+                self._payment(past, receipt, to="start")
+                paid = replace(receipt, issuer=self)
+                if price is not None:
+                    paid = self._exchange(past, append, receipt, event, price, None)
+                append(kind="start", payment=paid.payment, text="may touch rows from now on")
+                begun.append(paid)
+            return begun
 
     def commit(self, receipt: Receipt) -> None:
         """Record that the event ran and its output exists."""
+        self.settle_all([receipt])
+
+    def settle_all(self, receipts: Sequence[Receipt]) -> None:
+        """Commit several payments, all or none of them."""
         with self._writing() as (past, append):
-            payment = self._payment(past, receipt, to="commit")
-            append(kind="commit", payment=payment.number, text="done")
+            for receipt in receipts:
+                payment = self._payment(past, receipt, to="commit")
+                append(kind="commit", payment=payment.number, text="done")
 
     def void(self, receipt: Receipt, *, reason: str) -> None:
         """Give a reservation back. Only for an event that never started: once a row was read, the
@@ -249,28 +329,36 @@ class Ledger:
         """
         if purpose is not None:
             validate.text(purpose=purpose)
-        slack = receipt.price.slack if accounting.needs_slack(event) else 0.0
-        if accounting.needs_slack(event) and not slack:
-            raise InvalidInput(
-                f"a {event.kind} is priced outside a failure probability, and payment "
-                f"{receipt.payment} was paid without one; reserve the {event.kind} on its own."
-            )
-        price = accounting.price(event, slack=slack)  # may take a second: not while others wait
+        price = _price_in_exchange(receipt, event)  # may take a second: not while others wait
         with self._writing() as (past, append):
-            old = self._payment(past, receipt, to="exchange")
-            if not chain.no_dearer(price, old.price):
-                raise InvalidInput(
-                    f"payment {old.number} can be exchanged for what costs no more than mu squared "
-                    f"{old.price.mu_squared!r} and slack {old.price.slack!r}; this event costs "
-                    f"{price.mu_squared!r} and {price.slack!r}. Nothing was changed: add noise, or "
-                    "reserve it on its own."
-                )
-            text, fingerprint = purpose or old.purpose, past.paid_for[old.number]
-            # A sealed search that was alone may have fitted by its own profile, not by its price.
-            _check_budget(past.state().without(old), event, price, text)
-            reason = f"exchanged for payment {past.next_payment}, which costs no more"
-            append(kind="exchange", payment=old.number, text=reason)
-            return _reserve(past, append, event, price, fingerprint=fingerprint, text=text)
+            return self._exchange(past, append, receipt, event, price, purpose)
+
+    def _exchange(
+        self,
+        past: chain.Replay,
+        append: "_Append",
+        receipt: Receipt,
+        event: Event,
+        price: Price,
+        purpose: str | None,
+    ) -> Receipt:
+        old = self._payment(past, receipt, to="exchange")
+        if not chain.no_dearer(price, old.price):
+            raise InvalidInput(
+                f"payment {old.number} can be exchanged for what costs no more than mu squared "
+                f"{old.price.mu_squared!r} and slack {old.price.slack!r}; this event costs "
+                f"{price.mu_squared!r} and {price.slack!r}. Nothing was changed: add noise, or "
+                "reserve it on its own."
+            )
+        text, fingerprint = purpose or old.purpose, past.paid_for[old.number]
+        # A sealed search that was alone may have fitted by its own profile, not by its price.
+        _check_budget(past.balance_without(old), [event], [price], [text])
+        reason = f"exchanged for payment {past.next_payment}, which costs no more"
+        append(kind="exchange", payment=old.number, text=reason)
+        of_study = {"study": old.study, "label": old.label}
+        return self._reserve(
+            past, append, event, price, fingerprint=fingerprint, text=text, **of_study
+        )
 
     def change_budget(self, budget: Budget, *, reason: str) -> None:
         """Replace the budget from now on; the old one and the reason stay in the chain."""
@@ -294,14 +382,24 @@ class Ledger:
                 )
             append(kind="budget", epsilon=budget.epsilon, delta=budget.delta, text=reason)
 
-    def _payment(self, past: chain.Replay, receipt: Receipt, *, to: str) -> Payment:
-        """The payment behind a receipt, if an entry of kind `to` may follow."""
+    def _receipt(self, past: chain.Replay, payment: Payment) -> Receipt:
+        """What whoever paid was given."""
+        paid = (payment.number, past.dataset, payment.event, payment.price, payment.entry)
+        return Receipt(*paid, issuer=self)
+
+    def _known(self, past: chain.Replay, receipt: Receipt) -> Payment:
+        """The payment behind a receipt; every word of it must be as it was given."""
         payment = past.payments.get(receipt.payment)
-        if payment is None or payment.entry != receipt.entry:
+        if payment is None or receipt != self._receipt(past, payment):
             raise InvalidInput(
                 f"payment {receipt.payment} of this receipt is not in {self.address}; it was "
-                "paid from another ledger."
+                "paid from another ledger, or the receipt was changed."
             )
+        return payment
+
+    def _payment(self, past: chain.Replay, receipt: Receipt, *, to: str) -> Payment:
+        """The payment behind a receipt, if an entry of kind `to` may follow."""
+        payment = self._known(past, receipt)
         allowed, _ = chain.MOVES[to]
         if payment.state not in allowed:
             raise InvalidInput(_cannot_move(payment, to, allowed))
@@ -312,60 +410,119 @@ class Ledger:
             )
         return payment
 
+    def _reserve(
+        self,
+        past: chain.Replay,
+        append: "_Append",
+        event: Event,
+        price: Price,
+        **values: str | None,
+    ) -> Receipt:
+        if past.format < 3:  # there, only the purpose tells
+            values = values | {"study": None, "label": None}
+        entry = append(
+            kind="reserve",
+            payment=past.next_payment,
+            event=json.dumps(event_to_dict(event)),
+            mu_squared=price.mu_squared,
+            slack=price.slack,
+            **values,
+        )
+        return self._receipt(past, past.payments[entry["payment"]])
+
+    @contextmanager
+    def _reading(self) -> Iterator[chain.Replay]:
+        """The verified past, up to now. Nobody else may touch it meanwhile."""
+        with self._lock, self._store.reading() as connection:
+            yield self._catch_up(connection)
+
     @contextmanager
     def _writing(self) -> Iterator[tuple[chain.Replay, "_Append"]]:
         """The verified past and a way to add entries to it, in one exclusive transaction."""
-        with self._store.writing(chain.entries) as connection:
-            past = chain.replay(connection, self.address)
+        written: list[dict[str, Any]] = []
+        with self._lock:
+            try:
+                with self._store.writing(chain.entries) as connection:
+                    past = self._catch_up(connection)
 
-            def append(**values: Any) -> dict[str, Any]:
-                entry = chain.chained(past.last, **values)
-                past.take(entry)  # what could not be read back is never written
-                connection.execute(sa.insert(chain.entries), entry)
-                connection.execute(sa.update(chain.head), chain.end(entry))
-                return entry
+                    def append(**values: Any) -> dict[str, Any]:
+                        entry = chain.chained(past.last, **values)
+                        written.append(entry)
+                        past.take(entry)  # what could not be read back is never written
+                        return entry
 
-            yield past, append
+                    yield past, append
+                    if written:
+                        chain.add(connection, past, written)
+            except BaseException:
+                if written:  # which the store, for all we know, does not have
+                    self._past = None
+                raise
+            if written:
+                self._seen = chain.end(written[-1])
+
+    def _catch_up(self, connection: sa.Connection) -> chain.Replay:
+        """Go on from what was verified before; whatever fails, start afresh next time, but never
+        forget the last entry that was seen."""
+        past, self._past = self._past or chain.Replay(), None
+        chain.follow(connection, past, self.address, self._seen)
+        assert past.last is not None  # or it would have been refused
+        self._past, self._seen = past, chain.end(past.last)
+        return past
 
 
 _Append = Callable[..., dict[str, Any]]
 
 
-def _check_budget(state: State, event: Event, price: Price, purpose: str) -> None:
-    if not state.admits([event], price):
-        raise BudgetExceeded(_exceeded(state, price, purpose))
+def _purposes(purpose: str, study: str | None) -> dict[str, str]:
+    """What an entry says of its purpose; for people in words, for studies in columns."""
+    if study is None:
+        return {"text": purpose}
+    return {"text": f"{purpose} (study {study})", "study": study, "label": purpose}
 
 
-def _check_schedule(state: State, events: Sequence[Event], price: Price) -> None:
-    budget = state.budget
-    if price.slack > state.slack:
-        raise BudgetExceeded(_exceeded(state, price, f"a schedule of {len(events)} payments"))
-    if state.payments:
+def _price_in_exchange(receipt: Receipt, event: Event) -> Price:
+    slack = receipt.price.slack if accounting.needs_slack(event) else 0.0
+    if accounting.needs_slack(event) and not slack:
+        raise InvalidInput(
+            f"a {event.kind} is priced outside a failure probability, and payment "
+            f"{receipt.payment} was paid without one; reserve the {event.kind} on its own."
+        )
+    return accounting.price(event, slack=slack)
+
+
+def _check_budget(
+    balance: Balance, events: Sequence[Event], prices: Sequence[Price], purposes: Sequence[str]
+) -> None:
+    """Refuse what does not fit in together, and name the first that does not. What fits in as a
+    whole does so part by part, too, for no price is below nothing."""
+    if not events or balance.admits(events, prices):
+        return
+
+    def too_much(number: int) -> bool:
+        return not balance.admits(events[: number + 1], prices[: number + 1])
+
+    first = bisect.bisect_left(range(len(events)), True, key=too_much)
+    before = balance.plus(prices[:first])
+    raise BudgetExceeded(_exceeded(before, prices[first], purposes[first]))
+
+
+def _check_schedule(balance: Balance, payments: int, events: Sequence[Event], price: Price) -> None:
+    budget = balance.budget
+    if price.slack > balance.slack:
+        raise BudgetExceeded(_exceeded(balance, price, f"a schedule of {len(events)} payments"))
+    if payments:
         raise InvalidInput(
             "a schedule is fixed before the first payment of a ledger, and this one has "
-            f"{len(state.payments)}; reserve without fixed, or in a new ledger."
+            f"{payments}; reserve without fixed, or in a new ledger."
         )
     together = accounting.direct_epsilon(events, budget.delta)
     if together > budget.epsilon:
         raise BudgetExceeded(
             f"a schedule of {len(events)} payments costs epsilon {cost(together)}, composed "
-            f"directly; the budget of data set {state.dataset!r} is epsilon {budget.epsilon:g} at "
-            f"delta {budget.delta!r}, and nothing was spent. Make the runs smaller."
+            f"directly; the budget of data set {balance.dataset!r} is epsilon {budget.epsilon:g} "
+            f"at delta {budget.delta!r}, and nothing was spent. Make the runs smaller."
         )
-
-
-def _reserve(
-    past: chain.Replay, append: _Append, event: Event, price: Price, **values: str
-) -> Receipt:
-    entry = append(
-        kind="reserve",
-        payment=past.next_payment,
-        event=json.dumps(event_to_dict(event)),
-        mu_squared=price.mu_squared,
-        slack=price.slack,
-        **values,
-    )
-    return Receipt(entry["payment"], past.dataset, event, price, entry["hash"])
 
 
 def _cannot_move(payment: Payment, to: str, allowed: tuple[str, ...]) -> str:
@@ -394,31 +551,31 @@ def _epsilon(price: Price, delta: float) -> str:
     return f"epsilon {cost(accounting.epsilon(price, delta))}"
 
 
-def _exceeded(state: State, price: Price, purpose: str) -> str:
-    budget, left = state.budget, state.remaining
+def _exceeded(balance: Balance, price: Price, purpose: str) -> str:
+    budget, left = balance.budget, balance.remaining
     if price.slack > left.slack:
         return (
             f"{purpose!r} needs a failure probability of {cost(price.slack)}, and of the "
-            f"{cost(state.slack)} that data set {state.dataset!r} has for all sampled runs and "
+            f"{cost(balance.slack)} that data set {balance.dataset!r} has for all sampled runs and "
             f"sealed searches, {allowance(left.slack)} is left; nothing was spent. That sum is "
             "fixed when a ledger is opened (--slack). Use full-batch runs, which need none, or "
             "a smaller slack."
         )
-    together = Price(state.spent.mu_squared + price.mu_squared, state.slack)
+    together = Price(balance.spent.mu_squared + price.mu_squared, balance.slack)
     return (
         f"reserving {_epsilon(price, budget.delta)} for {purpose!r} would bring data set "
-        f"{state.dataset!r} to {_epsilon(together, budget.delta)}; the budget is epsilon "
+        f"{balance.dataset!r} to {_epsilon(together, budget.delta)}; the budget is epsilon "
         f"{budget.epsilon:g} at delta {budget.delta!r}, and nothing was spent. What is left is "
         "enough for one full-batch run of epsilon "
-        f"{allowance(state.remaining_epsilon)}: make the run smaller, or have the owner of the "
+        f"{allowance(balance.remaining_epsilon)}: make the run smaller, or have the owner of the "
         "data change the budget."
     )
 
 
-def _wrong_dataset(state: State, address: str) -> str:
-    versions = "; ".join(f"{v.reason} ({v.time[:10]})" for v in state.versions) or "none yet"
+def _wrong_dataset(past: chain.Replay, address: str) -> str:
+    versions = "; ".join(f"{v.reason} ({v.time[:10]})" for v in past.versions) or "none yet"
     return (
-        f"these rows are not a declared version of data set {state.dataset!r}, which {address} "
+        f"these rows are not a declared version of data set {past.dataset!r}, which {address} "
         f"pays for (declared: {versions}); nothing was spent. If they are the same data set, with "
         "rows added or mended, say so with: dptune ledger declare "
         f"{shlex.quote(address)} --data FILE --reason WHY. If they are other data, use a ledger of "

@@ -166,11 +166,13 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.shown = str(path)
+        # Kept, for what they learn of our statements; no connection stays open.
+        self._reader, self._writer = self._engine("BEGIN"), self._engine("BEGIN IMMEDIATE")
 
     def check(self) -> None:
         """Refuse what is not there, and pages that do not fit together."""
         self._must_exist()
-        with self._errors(), self._engine().connect() as connection:
+        with self._errors(), self._writer.connect() as connection:
             result = connection.exec_driver_sql("PRAGMA quick_check").scalar()
             empty = not connection.exec_driver_sql("PRAGMA page_count").scalar()
         if result != "ok":
@@ -211,14 +213,14 @@ class SqliteStore:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         self._must_exist()
-        with self._errors(), self._engine("BEGIN").begin() as connection:
+        with self._errors(), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self, table: sa.Table) -> Iterator[sa.Connection]:
         self._must_exist()
         queued = turn(self.path, LOCK_TIMEOUT_SECONDS)
-        with queued, self._errors(), self._engine().begin() as connection:
+        with queued, self._errors(), self._writer.begin() as connection:
             yield connection
 
     def _is_there(self) -> bool:
@@ -240,7 +242,7 @@ class SqliteStore:
                 "`dptune ledger open`."
             )
 
-    def _engine(self, begin: str = "BEGIN IMMEDIATE") -> sa.Engine:
+    def _engine(self, begin: str) -> sa.Engine:
         def connect() -> sqlite3.Connection:
             # mode=rw: a missing file must not be created empty.
             uri = f"file:{quote(str(self.path.absolute()))}?mode=rw"

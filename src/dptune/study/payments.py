@@ -1,15 +1,17 @@
 """The payments of one study, found again in the ledger after a crash.
 
 A study reserves everything it plans before it begins, so that nobody can take it away half way.
-Each payment carries the study's name, so the ledger alone says what was reserved, what may have
-touched rows, and what is done; the run folder only adds the results.
+Each payment carries the study's name and a label, so the ledger alone says what was reserved, what
+may have touched rows, and what is done; the run folder only adds the results.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
-from dptune.ledger import Ledger, Payment, State
+from dptune.ledger import Ledger, Payment
 from dptune.privacy import Event, Price, Receipt, total
+
+_Paid = tuple[Payment, Receipt]
 
 
 class Payments:
@@ -22,20 +24,24 @@ class Payments:
         """Hold everything that is not held yet, or nothing of it; `fixed` where it will be run
         exactly as it is planned."""
         held = self._mine()
-        for payment in list(held.values())[:1]:  # all of a study are for the same rows
+        for payment, _ in list(held.values())[:1]:  # all of a study are for the same rows
             self.ledger.must_be_for(payment.number, self._fingerprint)
-        new = [(self._purpose(label), event) for label, event in planned if label not in held]
+        new = [(label, event) for label, event in planned if label not in held]
         if new:
             self.ledger.reserve_all(
-                new, fingerprint=self._fingerprint, slack=slack or None, fixed=fixed
+                new,
+                fingerprint=self._fingerprint,
+                slack=slack or None,
+                fixed=fixed,
+                study=self._study,
             )
 
     def give_back(self) -> None:
         """Void what was held and never begun; of a schedule that was fixed, nothing comes back."""
-        if self.ledger.state().fixed:
+        if self.ledger.balance().fixed:
             return
         reason = "the study ended before it began this"
-        while held := self._receipts_of("reserved"):
+        while held := self._receipts_of("reserved", self._mine()):
             try:
                 return self.ledger.void_all(held, reason=reason)
             except InvalidInput:  # a copy of the study has just begun one of them: look again
@@ -53,24 +59,28 @@ class Payments:
 
         None where somebody began it before: then it may have touched rows, and must not again.
         """
-        payment, receipt = self._payment(label)
-        if payment.state != "reserved":
-            return None
-        try:
-            if event != payment.event:
-                receipt = self.ledger.exchange(receipt, event)
-            self.ledger.start(receipt)
-        except InvalidInput:
-            if self.ledger.state().payments[payment.number - 1].state == "reserved":
-                raise  # too dear
-            return None  # somebody was quicker
-        return receipt
+        return self.begin_all({label: event}).get(label)
+
+    def begin_all(self, wanted: Mapping[str, Event]) -> dict[str, Receipt]:
+        """The same for several labels, all begun at once or none of them; without those that
+        somebody began before."""
+        while True:
+            held = self._held(wanted)
+            free = [label for label, (payment, _) in held.items() if payment.state == "reserved"]
+            try:
+                begun = self.ledger.begin_all([(held[label][1], wanted[label]) for label in free])
+            except InvalidInput:
+                now = self._held(free)
+                if all(payment.state == "reserved" for payment, _ in now.values()):
+                    raise  # too dear
+                continue  # somebody was quicker with one of them: look again
+            return dict(zip(free, begun, strict=True))
 
     def must_be_begun(self, labels: Iterable[str]) -> None:
         """Refuse results that the ledger knows nothing of."""
         mine = self._mine()
         for label in labels:
-            if label not in mine or mine[label].state == "reserved":
+            if label not in mine or mine[label][0].state == "reserved":
                 raise FolderProblem(
                     f"there is a result of {label!r}, but {self.ledger.address} says that it never "
                     "began: an older copy of the ledger was put back, or the folder is another "
@@ -79,45 +89,49 @@ class Payments:
 
     def settle(self, label: str) -> None:
         """Its result is on disk; what is lost stays as it is."""
-        payment, receipt = self._payment(label)
-        if payment.state == "started":
+        self.settle_all([label])
+
+    def settle_all(self, labels: Iterable[str]) -> None:
+        """The same for several labels, all at once."""
+        labels = list(labels)
+        while started := self._receipts_of("started", self._held(labels)):
             try:
-                self.ledger.commit(receipt)
+                return self.ledger.settle_all(started)
             except InvalidInput:
-                if self._payment(label)[0].state != "committed":  # by a copy of the study
+                if self._receipts_of("started", self._held(labels)) == started:
                     raise
+                # by a copy of the study: look again
 
     def receipt(self, label: str) -> Receipt:
         """For rows that were paid for before."""
-        return self._payment(label)[1]
+        return self._held([label])[label][1]
 
     def events(self, *, but: Callable[[str], bool] = lambda label: False) -> list[Event]:
         """What was paid for, except where the label is to be left out."""
-        return [payment.event for label, payment in self._listed() if not but(label)]
+        return [payment.event for label, (payment, _) in self._listed() if not but(label)]
 
     def begun(self) -> list[Payment]:
         """What may have touched rows so far."""
-        return [payment for _, payment in self._listed() if payment.state != "reserved"]
+        return [payment for _, (payment, _) in self._listed() if payment.state != "reserved"]
 
     def used(self) -> Price:
         return total(payment.price for payment in self.begun())
 
     def others(self) -> int:
         """How many payments of the ledger are not this study's."""
-        state = self.ledger.state()
-        return len(state.counted) - len(self._listed(state))
+        return self.ledger.balance().payments - len(self._listed())
 
-    def _payment(self, label: str) -> tuple[Payment, Receipt]:
-        state = self.ledger.state()
-        try:
-            payment = self._mine(state)[label]
-            return payment, state.receipt(payment)
-        except KeyError:
-            raise FolderProblem(self._lacks(label, state)) from None
+    def _held(self, labels: Iterable[str]) -> dict[str, _Paid]:
+        """The payments of these labels, each of which must be there."""
+        mine = self._mine()
+        for label in labels:
+            if label not in mine:
+                raise FolderProblem(self._lacks(label))
+        return {label: mine[label] for label in labels}
 
-    def _lacks(self, label: str, state: State) -> str:
+    def _lacks(self, label: str) -> str:
         lacks = f"{self.ledger.address} holds no payment for {label!r} of study {self._study}"
-        if any(payment.purpose == self._purpose(label) for payment in state.payments):
+        if any(payment.label == label for payment, _ in self.ledger.payments_of(self._study)):
             return (
                 f"{lacks} any more: it was given back. A copy of this folder was resumed and has "
                 "finished the study, or somebody voided the payment; go on with that copy, or "
@@ -125,21 +139,16 @@ class Payments:
             )
         return f"{lacks}: this is another ledger than the study began with."
 
-    def _receipts_of(self, what: str) -> list[Receipt]:
-        state = self.ledger.state()
-        return [state.receipt(p) for p in self._mine(state).values() if p.state == what]
+    def _receipts_of(self, state: str, held: Mapping[str, _Paid]) -> list[Receipt]:
+        return [receipt for payment, receipt in held.values() if payment.state == state]
 
-    def _mine(self, state: State | None = None) -> dict[str, Payment]:
-        return dict(self._listed(state))
+    def _mine(self) -> dict[str, _Paid]:
+        return dict(self._listed())
 
-    def _listed(self, state: State | None = None) -> list[tuple[str, Payment]]:
+    def _listed(self) -> list[tuple[str, _Paid]]:
         """With their labels; a payment that was exchanged or given back does not count."""
-        end = self._purpose("")
         return [
-            (payment.purpose.removesuffix(end), payment)
-            for payment in (state or self.ledger.state()).counted
-            if payment.purpose.endswith(end)
+            (payment.label or "", (payment, receipt))
+            for payment, receipt in self.ledger.payments_of(self._study)
+            if payment.counts
         ]
-
-    def _purpose(self, label: str) -> str:
-        return f"{label} (study {self._study})"

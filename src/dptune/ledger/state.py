@@ -1,0 +1,229 @@
+"""What a ledger says, for people and programs that look at all of it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dptune import accounting
+from dptune.ledger.balance import Balance
+from dptune.privacy import Budget, Event, Guarantee, Price, event_to_dict
+from dptune.rounding import cost
+
+
+@dataclass(frozen=True)
+class Payment:
+    """One payment and where it stands: reserved, started, committed, voided or exchanged."""
+
+    number: int
+    time: str
+    purpose: str
+    event: Event
+    price: Price
+    state: str
+    entry: str
+    settled: str = ""  # when it was committed, voided or exchanged
+    reason: str = ""  # why it was voided or exchanged
+    study: str | None = None  # whose it is, where a study paid
+    label: str | None = None  # what of the study
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is spent. An exchanged payment's place is taken by its successor."""
+        return self.state not in ("voided", "exchanged")
+
+
+@dataclass(frozen=True)
+class BudgetChange:
+    """The budget from this moment on, and why."""
+
+    time: str
+    budget: Budget
+    reason: str
+
+
+@dataclass(frozen=True)
+class Version:
+    """Rows that were declared to be this data set, and why."""
+
+    time: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class State:
+    """What a verified chain says. Holds no fingerprint: they never leave the ledger."""
+
+    balance: Balance
+    scheduled: int  # how many of the first payments were fixed together, before any of them ran
+    hashes: tuple[str, ...]  # of all entries, in order
+    changes: tuple[BudgetChange, ...]
+    versions: tuple[Version, ...]
+    payments: tuple[Payment, ...]
+
+    @property
+    def entries(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def head(self) -> str:
+        return self.hashes[-1] if self.hashes else ""
+
+    @property
+    def dataset(self) -> str:
+        return self.balance.dataset
+
+    @property
+    def budget(self) -> Budget:
+        return self.balance.budget
+
+    @property
+    def opened_slack(self) -> float | None:
+        return self.balance.opened_slack
+
+    @property
+    def slack(self) -> float:
+        return self.balance.slack
+
+    @property
+    def spent(self) -> Price:
+        return self.balance.spent
+
+    @property
+    def charged(self) -> Price:
+        return self.balance.charged
+
+    @property
+    def remaining(self) -> Price:
+        return self.balance.remaining
+
+    @property
+    def remaining_epsilon(self) -> float:
+        return self.balance.remaining_epsilon
+
+    @property
+    def fixed(self) -> bool:
+        return self.balance.fixed
+
+    @property
+    def counted(self) -> tuple[Payment, ...]:
+        """Payments that count as spent: all but the voided and the exchanged."""
+        return tuple(payment for payment in self.payments if payment.counts)
+
+    @property
+    def events(self) -> list[Event]:
+        return [payment.event for payment in self.counted]
+
+    def admits(self, events: Sequence[Event], price: Price) -> bool:
+        """Whether `events`, which cost `price`, fit in beside everything that counts."""
+        return self.balance.admits(events, [price])
+
+    def fits(self, budget: Budget) -> bool:
+        """Whether everything that counts would be within another budget."""
+        if self.fixed and self.epsilon_at(budget.delta) <= budget.epsilon:
+            return True
+        return self.balance.fits(budget)
+
+    @property
+    def spent_epsilon(self) -> float:
+        """At the budget's delta. What was granted fits in the budget, so this does not exceed it
+        by a rounding either."""
+        return min(self.epsilon_at(self.budget.delta), self.budget.epsilon)
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon of everything that counts, at another delta. Where everything was fixed
+        before the first output was seen, privacy losses are composed directly."""
+        if self.fixed:
+            return accounting.direct_epsilon(self.events, delta)
+        return accounting.epsilon_of(self.events, self.charged, delta)
+
+    def guarantee(self) -> Guarantee:
+        """The statement for everything this ledger paid for."""
+        return accounting.guarantee(
+            self.events,
+            self.budget.delta,
+            spent=self.charged,
+            adaptive=not self.fixed,
+            covers_search=None,
+            covers_selection=None,
+            releases=("the outputs of all payments that count",) if self.counted else (),
+            public_facts=(f"the data set's name, {self.dataset}", "its number of rows"),
+            caveats=self._caveats(),
+        )
+
+    @property
+    def _limit(self) -> str:
+        """The budget as a promise: the largest there ever was, because one that is lowered to what
+        was spent is no limit that was fixed beforehand. Where mu squared and slack were traded for
+        each other, both may have been used up: delta + (1 - delta) * delta (docs/accounting.md)."""
+        epsilon = max(change.budget.epsilon for change in self.changes)
+        delta = max(change.budget.delta for change in self.changes)
+        return f"({epsilon:g}, {delta * (1 if self.opened_slack is not None else 2)!r})"
+
+    def _caveats(self) -> tuple[str, ...]:
+        budget, first = self.budget, self.changes[0].budget
+        caveats = ["whatever touched the rows without a payment here is not covered"]
+        if self.counted:
+            # A sum that stops early because of what was seen is an odometer, not a filter.
+            caveats.append(
+                "this is what was spent; if how many runs there were, or how large, depended on "
+                f"outputs, promise the budget instead: {self._limit}"
+            )
+        if self.opened_slack is None:
+            caveats.append(
+                "this ledger was opened before the sum of failure probabilities was fixed; if "
+                "outputs decided which runs had one, delta may have doubled, and the budget above "
+                "says so"
+            )
+        elif self.opened_slack:
+            caveats.append(
+                f"of delta, {cost(self.opened_slack)} is set aside for failures of sampled runs "
+                "and sealed searches, used or not, since the ledger was opened"
+            )
+        if budget != first:
+            caveats.append(
+                f"the budget was changed from ({first.epsilon:g}, {first.delta!r}) to "
+                f"({budget.epsilon:g}, {budget.delta!r}): {self.changes[-1].reason}"
+            )
+        states = [payment.state for payment in self.payments]
+        if voided := states.count("voided"):
+            caveats.append(f"payments voided as never started, on somebody's word: {voided}")
+        if exchanged := states.count("exchanged"):
+            # Nothing came back, but whoever ran the first and then the second paid once.
+            caveats.append(
+                "payments exchanged before they were started, on the word of the program that ran "
+                f"them, for others that cost no more and count in their place: {exchanged}"
+            )
+        return tuple(caveats)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        budget, spent, left = self.budget, self.spent, self.remaining
+        return {
+            "dataset": self.dataset,
+            "budget": {**asdict(budget), "mu": budget.mu},
+            "spent": {"epsilon": self.spent_epsilon, "mu": spent.mu, **asdict(spent)},
+            "left": {"epsilon": self.remaining_epsilon, "mu": left.mu, **asdict(left)},
+            "payments": [
+                {
+                    "payment": payment.number,
+                    "time": payment.time,
+                    "purpose": payment.purpose,
+                    "study": payment.study,
+                    "label": payment.label,
+                    "event": event_to_dict(payment.event),
+                    **asdict(payment.price),
+                    "state": payment.state,
+                    "settled": payment.settled,
+                    "reason": payment.reason,
+                    "entry": payment.entry,
+                }
+                for payment in self.payments
+            ],
+            "budget_history": [
+                {"time": change.time, **asdict(change.budget), "reason": change.reason}
+                for change in self.changes
+            ],
+            "versions": [{"time": v.time, "reason": v.reason} for v in self.versions],
+            "chain": {"verified": True, "entries": self.entries, "head": self.head},
+            "guarantee": self.guarantee().to_dict(),
+        }
