@@ -55,7 +55,7 @@ METHODS[Narrowing.name] = Narrowing  # so that resume and `bench compare` know i
 
 if __name__ == "__main__":
     found = dptune.tune(
-        None, dptune.load_data("demo"), budget=dptune.Budget(1.0, 1e-5), search=Narrowing()
+        dptune.load_data("demo"), budget=dptune.Budget(1.0, 1e-5), search=Narrowing()
     )
     for trial in found.trials:
         print(f"{trial.stage:10}  r {trial.plan.total_step_size:9.4g}  {trial.score:+.4f}")

@@ -403,13 +403,13 @@ def test_a_full_disk_in_the_beginning_costs_nothing(
 
 
 def test_an_interrupted_study_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dptune.study.runner import Course
+    from dptune.study.runner import Runner
 
-    def interrupted(self: Course, *_: Any) -> None:
+    def interrupted(self: Runner, *_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Course, "final_run", interrupted)
+        patch.setattr(Runner, "_leg", interrupted)
         code, _, err = run(*QUICK, "--out", "r")
     assert code == 130 and "dptune resume r" in err
     assert as_json(run("resume", "r", "--json"))["final"]["stage"] == "final run"

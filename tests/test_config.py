@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dptune.engines.linear import LinearEngine
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.ledger.store import are_one, open_store
 from dptune.privacy import Budget
@@ -25,9 +26,9 @@ from dptune.study.config import (
     Config,
     Preparation,
     build,
+    digest,
     parse,
     score_from,
-    seal,
     search_from,
 )
 from dptune.study.run_folder import RunFolder
@@ -45,7 +46,7 @@ def make_config(**asked: Any) -> Config:
         "preparation": Preparation(),
         "source": {},
     }
-    return Config(**values | asked).sealed()
+    return Config(**values | asked).named()
 
 
 def again(config: Config, tmp_path: Path) -> Config:
@@ -64,7 +65,8 @@ ASKED: list[dict[str, Any]] = [
         ),
         "score": HeldOutScore(every=3, share=1e-3),
     },
-    {"recipe": {"sampling_rate": 0.1, "optimizer": "adam", "bias": True, "clip_norm": 1e-3}},
+    {"recipe": {"sampling_rate": 0.1, "optimizer": "adam", "clip_norm": 1e-3}},
+    {"engine": LinearEngine(bias=True, initialization="random")},
     {"recipe": {"sampling_rate": None, "momentum": np.float32(0.5), "free_steps": np.int64(2)}},
     {"preparation": Preparation(unit_rows=False, standardize=True, center_share=0.1)},
     {"preparation": Preparation(ranges=((18, 90), (-1 / 3, 1e300)))},
@@ -103,7 +105,7 @@ def test_a_study_has_a_name_of_its_own_that_seals_what_was_asked() -> None:
     first, second = make_config(), make_config()
     assert first.study != second.study
     assert first.study.split("-")[1] == second.study.split("-")[1]
-    assert first.study.endswith(seal(parse(first.to_toml(), "run.toml")))
+    assert first.study.endswith(digest(parse(first.to_toml(), "run.toml")))
     for asked in ({"budget": Budget(1.0, 2e-5)}, {"seed": 1}, {"reuse": "/x"}, {"facts": ("f",)}):
         assert make_config(**asked).study.split("-")[1] != first.study.split("-")[1]
     ranges = {"preparation": Preparation(ranges=((0, 1),))}

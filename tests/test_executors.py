@@ -98,8 +98,8 @@ def test_a_study_in_processes_has_the_form_of_one_in_this(tmp_path: Path) -> Non
 class ForgetsOne:
     """An executor that loses its second trial."""
 
-    def fit(self, engine: Any, plans: Any, rows: Any, randomness: Any) -> list[Any]:
-        models = SerialExecutor().fit(engine, plans, rows, randomness)
+    def fit(self, engine: Any, plans: Any, rows: Any, *more: Any) -> list[Any]:
+        models = SerialExecutor().fit(engine, plans, rows, *more)
         return [None if index == 1 else model for index, model in enumerate(models)]
 
 

@@ -27,6 +27,7 @@ from dptune import (
     resume,
     tune,
 )
+from dptune.data.rows import DataFacts
 from dptune.errors import BudgetExceeded, InvalidInput
 from dptune.privacy import Event, NoisyCount
 from dptune.search.base import SearchMethod
@@ -51,7 +52,7 @@ def planned(search: SearchMethod, ledger: str = "", **space: Any) -> Outline:
         source={},
         ledger=ledger,
     )
-    return Outline(config, 5000, 16, 3, has_classes=True, reused=False)
+    return Outline(config, DataFacts(5000, (16,), 1, 3, "softmax"), reused=False)
 
 
 def epsilon_by_dp_accounting(events: list[Event]) -> float:
@@ -91,7 +92,7 @@ def test_whose_steps_depend_on_outputs_is_not_fixed() -> None:
 
 
 def study(folder: Path, data: Data, **asked: Any) -> Any:
-    return tune(None, data, budget=BUDGET, recipe={"sampling_rate": 0.2}, out=folder, **asked)
+    return tune(data, budget=BUDGET, recipe={"sampling_rate": 0.2}, out=folder, **asked)
 
 
 def test_a_sampled_study_runs_exactly_what_it_fixed(tmp_path: Path) -> None:

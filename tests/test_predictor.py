@@ -43,7 +43,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
         there / "a.csv", index=False
     )
     tune(
-        None,
         load_data(there / "a.csv"),
         budget=Budget(8.0, 1e-5),
         space=Space(steps=(5, 10)),
@@ -70,7 +69,7 @@ def test_names_are_stored_with_the_model(model: TrainedModel) -> None:
 def test_labels_given_as_floats_are_predicted_as_floats(tmp_path: Path) -> None:
     rows = frame()
     data = Data(rows, (rows["age"] > 0).astype(float))
-    result = tune(None, data, budget=Budget(8.0, 1e-5), search=UnitNoise(), out=tmp_path / "r")
+    result = tune(data, budget=Budget(8.0, 1e-5), search=UnitNoise(), out=tmp_path / "r")
     for model in (result.model, dptune.load(tmp_path / "r")):
         assert model.predict(rows).dtype == np.float64
         assert str(model.classes) == "(0.0, 1.0)"

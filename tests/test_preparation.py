@@ -33,8 +33,8 @@ def data() -> Data:
 @pytest.mark.usefixtures("same_noise")
 def test_declared_ranges_let_small_columns_speak(tmp_path: Path) -> None:
     asked = Preparation(ranges=RANGES)
-    plain = tune(None, data(), budget=BUDGET).test_accuracy
-    ranged = tune(None, data(), budget=BUDGET, preparation=asked, out=tmp_path / "run")
+    plain = tune(data(), budget=BUDGET).test_accuracy
+    ranged = tune(data(), budget=BUDGET, preparation=asked, out=tmp_path / "run")
     assert plain is not None and plain < 0.65
     assert ranged.test_accuracy is not None and ranged.test_accuracy > 0.8
     assert "the ranges of the columns, as declared" in ranged.guarantee.public_facts
@@ -60,7 +60,7 @@ def test_ranges_that_do_not_fit_the_columns_cost_nothing(tmp_path: Path) -> None
     before = ledger.state().entries
     asked = Preparation(ranges=RANGES[:1])
     with pytest.raises(InvalidInput, match="ranges has 1 pairs, and the data have 2 columns"):
-        tune(None, rows, budget=BUDGET, preparation=asked, ledger=address, out=tmp_path / "run")
+        tune(rows, budget=BUDGET, preparation=asked, ledger=address, out=tmp_path / "run")
     assert ledger.state().entries == before and not (tmp_path / "run").exists()
 
 

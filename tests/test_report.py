@@ -76,7 +76,7 @@ def folders(
         space = Space(steps=(5, 10))
         with repeated_noise():
             dptune.tune(
-                None, data, budget=Budget(2.0, 1e-4), space=space, out=made[name], watch=watch,
+                data, budget=Budget(2.0, 1e-4), space=space, out=made[name], watch=watch,
                 **asked,
             )  # fmt: skip
     return made
@@ -142,7 +142,7 @@ def cut_off(out: Path, doing: str, **asked: Any) -> Path:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        dptune.tune(None, data, budget=Budget(2.0, 1e-4), out=out, watch=watch, **asked)
+        dptune.tune(data, budget=Budget(2.0, 1e-4), out=out, watch=watch, **asked)
     dptune.resume(out, data)
     return out
 
@@ -166,7 +166,7 @@ def test_where_no_trial_was_scored_the_picture_says_so(doing: str, tmp_path: Pat
 @pytest.mark.parametrize("search", [LinearScaling(), RandomSearch()])
 def test_labels_of_ticks_do_not_run_together(search: Any, space: Space, tmp_path: Path) -> None:
     data, out = Data(*rows(0, 400)), tmp_path / "run"
-    dptune.tune(None, data, budget=Budget(2.0, 1e-4), search=search, space=space, out=out)
+    dptune.tune(data, budget=Budget(2.0, 1e-4), search=search, space=space, out=out)
     figure = draw(Record.read(out))
     figure.savefig(io.BytesIO(), format="png")  # lays everything out
     left = figure.axes[0]
@@ -199,7 +199,7 @@ def rare_rows(count: int) -> Data:
 
 
 def test_with_rare_classes_the_landscape_has_the_r_of_the_runs(tmp_path: Path) -> None:
-    dptune.tune(None, rare_rows(4000), budget=Budget(2.0, 1e-4), out=tmp_path / "run")
+    dptune.tune(rare_rows(4000), budget=Budget(2.0, 1e-4), out=tmp_path / "run")
     record = Record.read(tmp_path / "run")
     assert record.situation.census is not None and record.situation.census.imbalance > 1.0
     assert record.final.plan.steps == 200 // 3
@@ -214,7 +214,7 @@ def test_with_rare_classes_the_landscape_has_the_r_of_the_runs(tmp_path: Path) -
 
 def test_with_rare_classes_no_two_noises_stand_at_the_end_of_the_space(tmp_path: Path) -> None:
     space, out = Space(learning_rate=(0.01, 1.0)), tmp_path / "run"
-    dptune.tune(None, rare_rows(4000), budget=Budget(2.0, 1e-4), space=space, out=out)
+    dptune.tune(rare_rows(4000), budget=Budget(2.0, 1e-4), space=space, out=out)
     left = draw(Record.read(out)).axes[0]
     (above,) = left.child_axes
     places = list(above.get_xticks())
@@ -228,9 +228,7 @@ def test_without_trials_the_picture_trusts_the_law_as_far_as_the_search_does(
 ) -> None:
     data, out = Data(*rows(0, 400)), tmp_path / "run"
     prepared = Preparation(unit_rows=unit_rows)
-    dptune.tune(
-        None, data, budget=Budget(2.0, 1e-4), search=UnitNoise(), preparation=prepared, out=out
-    )
+    dptune.tune(data, budget=Budget(2.0, 1e-4), search=UnitNoise(), preparation=prepared, out=out)
     left = draw(Record.read(out)).axes[0]
     (band,) = left.patches
     low, high = band.get_extents().transformed(left.transData.inverted()).intervalx
@@ -262,9 +260,7 @@ def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_pa
     data = Data(*rows(0, 400), public=rows(2, 100))
     asked = Preparation(standardize=True, center_share=0.1)
     out = tmp_path / "run"
-    dptune.tune(
-        None, data, budget=Budget(2.0, 1e-4), search=UnitNoise(), preparation=asked, out=out
-    )
+    dptune.tune(data, budget=Budget(2.0, 1e-4), search=UnitNoise(), preparation=asked, out=out)
     card = model_card(out)
     assert (
         "| features | columns shifted and scaled by public numbers, rows scaled to unit length, a "
@@ -408,7 +404,6 @@ def test_a_record_knows_what_the_ledger_set_aside(tmp_path: Path) -> None:
     opened = {"dataset": "people", "fingerprint": data.fingerprint, "slack": 5e-6}
     dptune.Ledger.create(str(tmp_path / "l.db"), budget, **opened)
     result = dptune.tune(
-        None,
         data,
         budget=budget,
         space=Space(steps=(5, 10)),

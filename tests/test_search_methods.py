@@ -127,7 +127,6 @@ def planned(method: SearchMethod, score: Score | None = None, **changes: Any) ->
 
 def study(method: SearchMethod, out: Path | None = None, **asked: Any) -> StudyResult:
     return tune(
-        None,
         **{"data": make_data(), "budget": BUDGET, "space": SPACE, "search": method} | asked,
         out=out,
     )

@@ -32,10 +32,10 @@ from dptune.search.methods import METHODS
 from dptune.search.score import UnpaidScore
 from dptune.search.space import Setting, Space
 from dptune.study import measure
-from dptune.study.config import SCORES, Config, Preparation, parse, seal
+from dptune.study.config import SCORES, Config, Preparation, digest, parse
 from dptune.study.payments import Payments
 from dptune.study.runner import Progress
-from dptune.study.statement import state
+from dptune.study.statement import guarantee_for
 from dptune.study.study import outline, resume, tune
 from test_study import (
     BUDGET,
@@ -329,8 +329,8 @@ def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
     spent = Price(BUDGET.mu_squared())
     event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
     told = {"searched": None, "centred": False, "counted": True, "scored": True}
-    assert state(planned, data, [event], spent, 0, (), **told).epsilon == pytest.approx(2.0)
-    assert state(planned, data, [event], planned.price, 0, (), **told).epsilon == 0.5
+    assert guarantee_for(planned, data, [event], spent, 0, (), **told).epsilon == pytest.approx(2.0)
+    assert guarantee_for(planned, data, [event], planned.price, 0, (), **told).epsilon == 0.5
 
 
 # Whatever was changed between the beginning and a resume.
@@ -362,9 +362,9 @@ def test_a_changed_run_toml_is_refused(edit: str, tmp_path: Path) -> None:
     (out / "run.toml").write_text(changed)
     with pytest.raises(FolderProblem):
         resume(out, data)
-    # Nor does it help to forge the seal: then the results are another study's, unpaid by this one.
+    # Nor does it help to forge it: then the results are another study's, unpaid by this one.
     plain = parse(changed, "run.toml")
-    forged = re.sub(r'study = "([0-9a-f]{8})-\w+"', rf'study = "\1-{seal(plain)}"', changed)
+    forged = re.sub(r'study = "([0-9a-f]{8})-\w+"', rf'study = "\1-{digest(plain)}"', changed)
     (out / "run.toml").write_text(forged)
     if forged != text:
         with pytest.raises((FolderProblem, InvalidInput)):
@@ -545,7 +545,6 @@ def test_a_study_does_not_promise_for_others_in_the_same_ledger(tmp_path: Path) 
     Ledger.create(address, Budget(4.0, 1e-5), dataset="people", fingerprint=data.fingerprint)
     study(tmp_path / "first", data, ledger=address)
     result = tune(
-        None,
         data,
         budget=Budget(1.0, 1e-5),
         search=METHODS["random-search"](),

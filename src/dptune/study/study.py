@@ -276,6 +276,8 @@ def outline(data: Data, config: Config) -> Outline:
             "held-out scores go with full-batch runs only, and this study samples rows; pay for "
             "noisy scores, or leave the sampling rate out."
         )
+    if planned.rows_of_a_trial < 1:
+        raise InvalidInput("rows can be held out of two or more; this data set has one.")
     planned.engine.check(planned.recipe)
     if planned.recipe.augmentations > data.copies:
         raise InvalidInput(
