@@ -130,11 +130,6 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
-class Effort(StrEnum):
-    full = "full"
-    quick = "quick"
-
-
 TrainOn = Annotated[
     Device, typer.Option("--device", metavar="DEVICE", help=f"Where to train: {_either(Device)}.")
 ]
@@ -145,16 +140,21 @@ Folder = Annotated[
 
 def main() -> None:
     """The `dptune` command."""
+    run_verbs(app, "dptune")
+
+
+def run_verbs(verbs: typer.Typer, name: str) -> None:
+    """Do what the command line asks of `verbs`, and end with an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no box characters
     try:
-        exit_code = app(prog_name="dptune", standalone_mode=False)
+        exit_code = verbs(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except DptuneError as error:
         exit_code = _fail(type(error).__name__, str(error), error.exit_code)
     except _UsageError as error:
-        exit_code = _explain_usage(error)
+        exit_code = _explain_usage(error, name)
     except OSError as error:
         # Whatever was asked may be done: printing comes last.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -172,8 +172,8 @@ def _fail(kind: str, message: str, exit_code: int) -> int:
     return exit_code
 
 
-def _explain_usage(error: Any) -> int:
-    command = error.ctx.command_path if error.ctx else "dptune"
+def _explain_usage(error: Any, name: str) -> int:
+    command = error.ctx.command_path if error.ctx else name
     message = error.format_message().rstrip(".")
     if not message:  # a verb without arguments has shown its help already
         return int(error.exit_code)
@@ -703,67 +703,6 @@ def bench_compare(
             workers=usual if workers is None else workers,
         )
     _show(as_json, {"rows": table}, lambda: bench_screen.bench_compare(table, folder))
-
-
-@bench_app.command("reproduce")
-def bench_reproduce(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="A table or figure, or all; without it they are listed."
-        ),
-    ] = None,
-    data: Annotated[
-        str,
-        typer.Option(
-            metavar="TASKS",
-            help="Tasks, separated by commas, as in bench compare; most use the first.",
-        ),
-    ] = "demo",
-    repeats: Annotated[int, typer.Option(help="Runs behind every accuracy.")] = 20,
-    folder: Annotated[
-        str,
-        typer.Option(
-            "--out",
-            metavar="FOLDER",
-            help="Where tables and pictures go; what was measured is not measured again.",
-        ),
-    ] = "runs/reproduce",
-    device: TrainOn = Device.cpu,
-    effort: Annotated[
-        Effort,
-        typer.Option(metavar="EFFORT", help="The grids: full, or quick to see whether all works."),
-    ] = Effort.full,
-    only_list: Annotated[
-        bool,
-        typer.Option("--list", metavar=_FLAG, help="List the names and stop.", show_default=False),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Measure the tables and figures of the linear scaling paper on public data, its figures beside
-    ours.
-
-    Example: dptune bench reproduce methods --data demo --repeats 20
-    """
-    from dptune.bench import reproduce as bench
-    from dptune.cli import bench_screen
-
-    if name is None or only_list:
-        names = {one.name: one.title for one in bench.EXPERIMENTS.values()}
-        _show(as_json, names, lambda: bench_screen.bench_names(names))
-        return
-    with screen.progress() as report:
-        results = bench.reproduce(
-            name,
-            data.split(","),
-            repeats=repeats,
-            out=Path(folder),
-            device=device.value,
-            report=report,
-            effort=effort.value,
-        )
-    plain = {called: result.table.plain() for called, result in results.items()}
-    _show(as_json, plain, lambda: bench_screen.bench_results(results, folder))
 
 
 def _number(text: str) -> float:
