@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import three_classes
 from dptune import Budget
 from dptune.bench import compare, harness
 from dptune.bench.tasks import load_task
 from dptune.errors import DptuneError, InvalidInput
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.unit_noise import UnitNoise
+from support.rows import three_classes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 QUICK = ("linear-scaling", "unit-noise", "random-search", "oracle")

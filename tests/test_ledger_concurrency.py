@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROWS, new_ledger
 from dptune import Budget, FullBatchRun, Ledger, accounting, gdp
 from dptune.errors import BudgetExceeded, InvalidInput, LedgerExists
+from support.ledgers import ROWS, new_ledger
 
 PROCESSES = 16
 LEGS = 8

@@ -13,8 +13,8 @@ from types import FrameType
 
 import pytest
 
-from conftest import ROWS, new_ledger
 from dptune import Budget, FullBatchRun, Ledger, Receipt
+from support.ledgers import ROWS, new_ledger
 
 RANDOM_KILLS = 200
 TINY = FullBatchRun(steps=1, noise_multiplier=1000.0)

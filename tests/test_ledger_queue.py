@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROWS
 from dptune import FullBatchRun, Ledger
 from dptune.ledger import store
 from dptune.ledger.queue import queue_of, turn
+from support.ledgers import ROWS
 
 EVENT = FullBatchRun(steps=1, noise_multiplier=1000.0)
 WRITERS, EACH = 12, 4

@@ -13,7 +13,6 @@ import pytest
 from matplotlib.figure import Figure
 
 import dptune
-from conftest import repeated_noise
 from dptune import (
     Budget,
     Data,
@@ -39,7 +38,8 @@ from dptune.report.split import slots
 from dptune.report.verdict import verdict
 from dptune.search.base import Situation
 from dptune.study.runner import Progress
-from test_study import make_data
+from support.noise import repeated_noise
+from support.rows import make_data
 
 pytestmark = pytest.mark.usefixtures("one_thread", "same_noise")
 

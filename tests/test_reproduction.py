@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import repeated_noise, three_classes
 from dptune import Budget, accounting, gdp
 from dptune.bench import harness
 from dptune.bench.outcome import Outcome
@@ -25,6 +24,8 @@ from reproduction import best_noise, lab, reproduce
 from reproduction.experiments import budgets, methods, runtime
 from reproduction.experiments.recipe import rdp_mu
 from reproduction.lab import EFFORTS, Lab, at_noises, priced
+from support.noise import repeated_noise
+from support.rows import three_classes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = [

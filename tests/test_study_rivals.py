@@ -16,7 +16,8 @@ from dptune.ledger import Ledger
 from dptune.search.unit_noise import UnitNoise
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import read_config, resume
-from test_study import make_data, study
+from support.rows import make_data
+from support.studies import study
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

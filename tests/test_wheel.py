@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from hatchling.builders.wheel import WheelBuilder
-
 ROOT = Path(__file__).parent.parent
 
 
 def test_the_wheel_holds_the_package_and_nothing_else() -> None:
+    from hatchling.builders.wheel import WheelBuilder
+
     builder = WheelBuilder(str(ROOT))
     packed = {file.distribution_path for file in builder.recurse_included_files()}
     package = ROOT / "src"
