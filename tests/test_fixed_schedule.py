@@ -14,12 +14,10 @@ from dp_accounting import pld
 from dptune import (
     Budget,
     Data,
-    FullBatchRun,
     Ledger,
     LinearScaling,
     NoisyScore,
     RandomSearch,
-    SampledRun,
     Space,
     UnitNoise,
     accounting,
@@ -27,7 +25,7 @@ from dptune import (
     tune,
 )
 from dptune.errors import BudgetExceeded, InvalidInput
-from dptune.privacy import Event, NoisyCount
+from dptune.privacy import Event, FullBatchRun, NoisyCount, SampledRun
 from dptune.search.base import SearchMethod
 from dptune.study.config import Config, Preparation
 from dptune.study.outline import Outline

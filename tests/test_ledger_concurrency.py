@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dptune import Budget, FullBatchRun, Ledger, accounting, gdp
+from dptune import Budget, Ledger, accounting, gdp
 from dptune.errors import BudgetExceeded, InvalidInput, LedgerExists
+from dptune.privacy import FullBatchRun
 from support.ledgers import ROWS, new_ledger
 
 PROCESSES = 16

@@ -13,7 +13,8 @@ from types import FrameType
 
 import pytest
 
-from dptune import Budget, FullBatchRun, Ledger, Receipt
+from dptune import Budget, Ledger
+from dptune.privacy import FullBatchRun, Receipt
 from support.ledgers import ROWS, new_ledger
 
 RANDOM_KILLS = 200

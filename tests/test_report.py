@@ -25,12 +25,11 @@ from dptune import (
     RandomSearch,
     Space,
     UnitNoise,
-    model_card,
-    search_picture,
 )
 from dptune.cli import study_screen
 from dptune.cli.text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
+from dptune.report import model_card, search_picture
 from dptune.report.landscape import landscape, r_at, readable, scored
 from dptune.report.plots import draw
 from dptune.report.record import Record

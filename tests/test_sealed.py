@@ -15,22 +15,24 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import chi2, geom, logser, nbinom, norm, poisson
 
-from dptune import (
-    Budget,
+from dptune import Budget, accounting, gdp
+from dptune.accounting import sealed
+from dptune.accounting.sealed import GaussianTrial, RenyiCurve, TrialCount
+from dptune.errors import InvalidInput, UnpricedEvent
+from dptune.privacy import (
     Composition,
     FullBatchRun,
+    Guarantee,
     NoisyCount,
+    Parallel,
     PrivateMean,
     RandomStopping,
     SampledRun,
     SubsetSearch,
-    accounting,
-    gdp,
+    event_from_dict,
+    event_to_dict,
+    total,
 )
-from dptune.accounting import sealed
-from dptune.accounting.sealed import GaussianTrial, RenyiCurve, TrialCount
-from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.privacy import Guarantee, Parallel, event_from_dict, event_to_dict, total
 from support.adversary import POISSON, Adversary, by_formula, cells_of
 
 DELTA = 1e-5

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dptune import Budget, Ledger, Sweep, accounting, gdp, split_budget
+from dptune import Budget, Ledger, accounting, gdp
+from dptune.accounting import Sweep, split_budget
 from dptune.errors import BudgetExceeded, InvalidInput
 from dptune.rounding import allowance
 from support.ledgers import ROWS

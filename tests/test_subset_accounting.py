@@ -13,22 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dptune import (
-    Budget,
+from dptune import Budget, Ledger, accounting, gdp
+from dptune.accounting import subset
+from dptune.accounting.sealed import GaussianSearch, RenyiCurve, TrialCount
+from dptune.errors import BudgetExceeded, InvalidInput, UnpricedEvent
+from dptune.privacy import (
     Composition,
+    Event,
     FullBatchRun,
-    Ledger,
+    Guarantee,
     NoisyCount,
     PrivateMean,
     RandomStopping,
     SampledRun,
-    accounting,
-    gdp,
+    SubsetSearch,
+    event_from_dict,
+    event_to_dict,
 )
-from dptune.accounting import subset
-from dptune.accounting.sealed import GaussianSearch, RenyiCurve, TrialCount
-from dptune.errors import BudgetExceeded, InvalidInput, UnpricedEvent
-from dptune.privacy import Event, Guarantee, SubsetSearch, event_from_dict, event_to_dict
 from support.adversary import Adversary, cells_of
 from support.ledgers import ROWS, new_ledger
 
