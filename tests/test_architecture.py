@@ -54,9 +54,19 @@ def test_letters_have_a_line_for_every_room_and_an_arrow_between_floors() -> Non
     )
 
 
-def test_every_room_is_in_the_picture() -> None:
-    drawn = {text.get_text() for text in layers.draw(layers.floors()).axes[0].texts}
-    assert {room.name for floor in layers.floors() for room in floor} <= drawn
+def test_every_room_is_in_the_picture_and_fits_its_box() -> None:
+    axes = layers.draw(layers.floors()).axes[0]
+    assert {room.name for floor in layers.floors() for room in floor} <= {
+        text.get_text() for text in axes.texts
+    }
+    boxes = [patch.get_window_extent() for patch in axes.patches]
+    for text in axes.texts[2:]:  # after the title and the sentence below it
+        place = text.get_window_extent()
+        if text.get_text():  # not an arrow
+            assert any(
+                box.x0 < place.x0 < place.x1 < box.x1 - 10 and box.y0 < place.y0 < place.y1 < box.y1
+                for box in boxes
+            ), text.get_text()
 
 
 def test_links_of_the_page_lead_somewhere() -> None:

@@ -24,6 +24,7 @@ PACKAGE = "dptune"
 BEGIN, END = "<!-- layers -->\n```\n", "```\n<!-- /layers -->"
 
 _WIDTH, _DOTS_PER_INCH = 11.5, 150
+_LETTERS_AN_INCH = 14.0
 _INK, _FAINT, _EDGE = "#1f2933", "#52606d", "#9aa5b1"
 # From what people touch down to the words that everything is written in.
 _COLORS = (
@@ -78,7 +79,7 @@ def draw(house: Sequence[Sequence[Room]]) -> Figure:
     """The layers as a picture."""
     gap, heights = 0.34, [_height(floor) for floor in house]
     tall = sum(heights) + gap * (len(house) - 1) + 1.35
-    figure = Figure(figsize=(_WIDTH, tall))
+    figure = Figure(figsize=(_WIDTH, tall), dpi=_DOTS_PER_INCH)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, _WIDTH), ylim=(0, tall))
     axes.axis("off")
@@ -119,7 +120,11 @@ def _width(floor: Sequence[Room]) -> float:
 
 
 def _lines(room: Room, width: float) -> list[str]:
-    return textwrap.wrap(room.about, int(width * 13.2))
+    """As few as fit, and of about one length."""
+    widest = int(_LETTERS_AN_INCH * (width - 0.34))
+    fewest = len(textwrap.wrap(room.about, widest))
+    narrow = (textwrap.wrap(room.about, letters) for letters in range(20, widest + 1))
+    return next(lines for lines in narrow if len(lines) == fewest)
 
 
 def _height(floor: Sequence[Room]) -> float:
@@ -159,7 +164,7 @@ def main() -> None:
     house = floors()
     text = in_letters(house)
     # Tests read this back: the picture cannot fall behind unseen.
-    draw(house).savefig(PICTURE, dpi=_DOTS_PER_INCH, metadata={"Description": text})
+    draw(house).savefig(PICTURE, metadata={"Description": text})
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}")
 
