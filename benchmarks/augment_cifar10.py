@@ -1,4 +1,4 @@
-"""Features of augmented CIFAR-10 images, for `dptune bench reproduce augmult`.
+"""Features of augmented CIFAR-10 images, for `python -m reproduction run augmult`.
 
     python benchmarks/augment_cifar10.py cifar10.npz resnet20.safetensors features.npz out.npz
 

@@ -2,21 +2,22 @@
 
 import os
 import pwd
-import random
-import secrets
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
 from dptune import Budget, Ledger
+from support.ledgers import new_ledger
+from support.noise import repeated_noise
+
+if TYPE_CHECKING:
+    from support.spy import Spied
 
 # The same examples every time, however slow the machine; --hypothesis-profile=hunt for fresh ones.
 settings.register_profile(
@@ -35,8 +36,6 @@ for _wish in (
     *("TTY_COMPATIBLE", "GITHUB_ACTIONS"),
 ):
     os.environ.pop(_wish, None)
-
-ROWS = "digest of the rows"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -60,18 +59,17 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@contextmanager
-def repeated_noise() -> Iterator[None]:
-    """Noise that is the same every time, where the outcome hangs on it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(secrets, "randbits", random.Random(0).getrandbits)
-        yield
-
-
 @pytest.fixture
 def same_noise() -> Iterator[None]:
     with repeated_noise():
         yield
+
+
+@pytest.fixture
+def spied(monkeypatch: pytest.MonkeyPatch) -> "Spied":
+    from support.spy import spy_on_engine  # which needs torch
+
+    return spy_on_engine(monkeypatch)
 
 
 @pytest.fixture
@@ -83,26 +81,6 @@ def budget() -> Budget:
 def ledger(tmp_path: Path, budget: Budget) -> Ledger:
     """A fresh SQLite ledger with one declared version of its data set."""
     return new_ledger(str(tmp_path / "ledger.db"), budget)
-
-
-def three_classes(path: Path, **more: Any) -> Path:
-    """A file for benchmarks: 600 rows of lengths around 5 in three classes, and 300 to test on."""
-    draws = np.random.default_rng(0)
-    centers = draws.normal(size=(3, 6))
-
-    def rows(count: int) -> tuple[Any, Any]:
-        labels = draws.integers(3, size=count)
-        return 2 * (centers[labels] + draws.normal(size=(count, 6))), labels
-
-    (x, y), (tx, ty) = rows(600), rows(300)
-    np.savez(path, X_train=x, y_train=y, X_test=tx, y_test=ty, **more)
-    return path
-
-
-def new_ledger(address: str, budget: Budget) -> Ledger:
-    ledger = Ledger.create(address, budget, dataset="patients")
-    ledger.declare(ROWS, reason="first version")
-    return ledger
 
 
 def _find(program: str) -> str | None:

@@ -13,19 +13,20 @@ from prv_accountant import GaussianMechanism, PRVAccountant
 from scipy.special import expit
 from scipy.stats import norm
 
-from dptune import (
+from dptune import accounting, gdp
+from dptune.errors import InvalidInput, UnpricedEvent
+from dptune.privacy import (
     Composition,
+    Event,
     FullBatchRun,
+    Guarantee,
     NoisyCount,
     Price,
     PrivateMean,
     RandomStopping,
     SampledRun,
-    accounting,
-    gdp,
+    total,
 )
-from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.privacy import Event, Guarantee, total
 
 DELTA = 1e-5
 SAMPLED = SampledRun(steps=1000, noise_multiplier=1.0, sampling_rate=0.01)

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from conftest import ROWS, new_ledger
-from dptune import Budget, FullBatchRun, Ledger, SampledRun, accounting
+from dptune import Budget, Ledger, accounting
 from dptune.errors import BudgetExceeded
 from dptune.ledger import chain
+from dptune.privacy import FullBatchRun, SampledRun
+from support.ledgers import ROWS, new_ledger
 
 Array = NDArray[np.float64]
 Profile = Callable[[Array], Array]  # delta at every epsilon, negative ones included

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import three_classes
 from dptune import Budget
-from dptune.bench import compare, harness, law
+from dptune.bench import compare, harness
 from dptune.bench.tasks import load_task
 from dptune.errors import DptuneError, InvalidInput
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.unit_noise import UnitNoise
+from support.rows import three_classes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 QUICK = ("linear-scaling", "unit-noise", "random-search", "oracle")
@@ -147,23 +147,3 @@ def test_repeats_are_independent_studies(file: Path) -> None:
     fixed = harness.run_method(task, UnitNoise(), Budget(1.0, 1e-5), 6, lambda _: None)
     assert len(set(fixed.total_step_sizes)) == 1
     assert len(set(fixed.accuracies)) > 1
-
-
-def test_the_best_noise_of_a_landscape_is_found(file: Path) -> None:
-    tops = np.array([-abs(np.log(noise / 0.5)) for noise in law.NOISES])
-    landscape = law.Landscape(
-        task="t", rows=1, columns=1, outputs=2, epsilon=1.0, signal=1.0, law=0.5,
-        accuracies=tuple(80 + 2 * tops),
-    )  # fmt: skip
-    best, low, high = landscape.near_best(1.0)
-    assert best == pytest.approx(0.5, rel=0.15)
-    assert low < 0.5 * np.exp(-0.3) and high > 0.5 * np.exp(0.3)
-    assert low > 0.5 * np.exp(-0.8) and high < 0.5 * np.exp(0.8)
-
-
-def test_landscapes_are_kept_and_drawn(file: Path, tmp_path: Path) -> None:
-    found = law.measure([str(file)], [1.0], repeats=1, device="cpu", report=lambda _: None)
-    law.save(found, tmp_path / "law.json")
-    assert law.load(tmp_path / "law.json") == found
-    law.picture(found, tmp_path / "law.png")
-    assert (tmp_path / "law.png").stat().st_size > 10_000

@@ -26,7 +26,6 @@ CHOICES: dict[tuple[str, ...], set[str]] = {
     ("tune",): {*cli.Method, *cli.StudyScore, *cli.Device},
     ("plan",): {*cli.Score},
     ("bench", "compare"): {*cli.Device},
-    ("bench", "reproduce"): {*cli.Effort},
 }
 
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from dptune import DiskRows, LinearEngine, MemoryRows, Randomness, TrainPlan, write_chunks
+from dptune import LinearEngine, TrainPlan
+from dptune.data import DiskRows, MemoryRows, write_chunks
+from dptune.engines import Randomness
 from dptune.errors import InvalidInput
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -17,13 +17,14 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer,
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
-from conftest import repeated_noise
-from dptune import Budget, BudgetExceeded, Ledger, Price, gdp, rounding
+from dptune import Budget, BudgetExceeded, Ledger, gdp, rounding
 from dptune.data import Data
 from dptune.errors import InvalidInput, WrongDataset
 from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier
 from dptune.estimator.earlier_fits import beside
 from dptune.estimator.own_scale import own_scale
+from dptune.privacy import Price
+from support.noise import repeated_noise
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -18,7 +18,8 @@ from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.plan import TrainPlan
 from dptune.study.study import resume
-from test_study import BUDGET, make_data, make_rows, study
+from support.rows import make_data, make_rows
+from support.studies import BUDGET, study
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -11,16 +11,13 @@ import dp_accounting
 import pytest
 from dp_accounting import pld
 
-from conftest import ROWS, new_ledger
 from dptune import (
     Budget,
     Data,
-    FullBatchRun,
     Ledger,
     LinearScaling,
     NoisyScore,
     RandomSearch,
-    SampledRun,
     Space,
     UnitNoise,
     accounting,
@@ -29,11 +26,12 @@ from dptune import (
 )
 from dptune.data.rows import DataFacts
 from dptune.errors import BudgetExceeded, InvalidInput
-from dptune.privacy import Event, NoisyCount
+from dptune.privacy import Event, FullBatchRun, NoisyCount, SampledRun
 from dptune.search.base import SearchMethod
 from dptune.study.config import Config, Preparation
 from dptune.study.outline import Outline
-from test_study import make_data
+from support.ledgers import ROWS, new_ledger
+from support.rows import make_data
 
 BUDGET = Budget(8.0, 1e-5)
 RUN = SampledRun(steps=200, noise_multiplier=0.8, sampling_rate=0.02)

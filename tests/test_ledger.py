@@ -10,8 +10,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import ROWS, new_ledger
-from dptune import Budget, FullBatchRun, Ledger, RandomStopping, SampledRun, accounting, gdp
+from dptune import Budget, Ledger, accounting, gdp
 from dptune.cli import screen
 from dptune.errors import (
     BudgetExceeded,
@@ -24,6 +23,8 @@ from dptune.errors import (
     WrongDataset,
 )
 from dptune.ledger.store import open_store
+from dptune.privacy import FullBatchRun, RandomStopping, SampledRun
+from support.ledgers import ROWS, new_ledger
 
 SMALL = FullBatchRun(steps=100, noise_multiplier=200.0)
 SAME_PRICE = FullBatchRun(steps=25, noise_multiplier=100.0)

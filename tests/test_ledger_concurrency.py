@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROWS, new_ledger
-from dptune import Budget, FullBatchRun, Ledger, accounting, gdp
+from dptune import Budget, Ledger, accounting, gdp
 from dptune.errors import BudgetExceeded, InvalidInput, LedgerExists
+from dptune.privacy import FullBatchRun
+from support.ledgers import ROWS, new_ledger
 
 PROCESSES = 16
 LEGS = 8

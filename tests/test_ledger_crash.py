@@ -13,8 +13,9 @@ from types import FrameType
 
 import pytest
 
-from conftest import ROWS, new_ledger
-from dptune import Budget, FullBatchRun, Ledger, Receipt
+from dptune import Budget, Ledger
+from dptune.privacy import FullBatchRun, Receipt
+from support.ledgers import ROWS, new_ledger
 
 RANDOM_KILLS = 200
 TINY = FullBatchRun(steps=1, noise_multiplier=1000.0)

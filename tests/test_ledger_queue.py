@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROWS
-from dptune import FullBatchRun, Ledger
+from dptune import Ledger
 from dptune.ledger import store
 from dptune.ledger.queue import queue_of, turn
+from dptune.privacy import FullBatchRun
+from support.ledgers import ROWS
 
 EVENT = FullBatchRun(steps=1, noise_multiplier=1000.0)
 WRITERS, EACH = 12, 4

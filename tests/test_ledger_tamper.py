@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from conftest import ROWS
-from dptune import Budget, FullBatchRun, Ledger
+from dptune import Budget, Ledger
 from dptune.errors import LedgerCorrupt, LedgerUnavailable
 from dptune.ledger import chain
 from dptune.ledger.chain import State
+from dptune.privacy import FullBatchRun
+from support.ledgers import ROWS
 
 EVENT = FullBatchRun(steps=100, noise_multiplier=400.0)
 

@@ -9,17 +9,20 @@ from dp_accounting import dp_event, pld
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptune import (
+from dptune import accounting
+from dptune.errors import InvalidInput, UnpricedEvent
+from dptune.privacy import (
     Composition,
+    Event,
     FullBatchRun,
     NoisyCount,
+    Parallel,
     PrivateMean,
     RandomStopping,
     SampledRun,
-    accounting,
+    event_from_dict,
+    event_to_dict,
 )
-from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.privacy import Event, Parallel, event_from_dict, event_to_dict
 
 DELTA = 1e-5
 TRAIN = FullBatchRun(steps=100, noise_multiplier=50.0)

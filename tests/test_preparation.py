@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptune import Budget, Data, Ledger, Preparation, load, model_card, resume, tune
+from dptune import Budget, Data, Ledger, Preparation, load, resume, tune
 from dptune.data.preprocess import from_ranges
 from dptune.errors import InvalidInput
+from dptune.report import model_card
 from dptune.study.config import build, parse
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -7,19 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from dptune import (
-    Budget,
+from dptune import Budget, Guarantee, gdp
+from dptune.errors import InvalidInput, UnpricedEvent
+from dptune.privacy import (
     Composition,
+    Event,
     FullBatchRun,
-    Guarantee,
     NoisyCount,
     PrivateMean,
     RandomStopping,
     SampledRun,
-    gdp,
+    event_from_dict,
+    event_to_dict,
 )
-from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.privacy import Event, event_from_dict, event_to_dict
 
 EVENTS: list[Event] = [
     FullBatchRun(steps=100, noise_multiplier=37.4),

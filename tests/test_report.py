@@ -13,7 +13,6 @@ import pytest
 from matplotlib.figure import Figure
 
 import dptune
-from conftest import repeated_noise
 from dptune import (
     Budget,
     Data,
@@ -26,12 +25,11 @@ from dptune import (
     RandomSearch,
     Space,
     UnitNoise,
-    model_card,
-    search_picture,
 )
 from dptune.cli import study_screen
 from dptune.cli.text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
+from dptune.report import model_card, search_picture
 from dptune.report.landscape import landscape, r_at, readable, scored
 from dptune.report.plots import draw
 from dptune.report.record import Record
@@ -39,7 +37,8 @@ from dptune.report.split import slots
 from dptune.report.verdict import verdict
 from dptune.search.base import Situation
 from dptune.study.runner import Progress
-from test_study import make_data
+from support.noise import repeated_noise
+from support.rows import make_data
 
 pytestmark = pytest.mark.usefixtures("one_thread", "same_noise")
 

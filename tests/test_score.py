@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptune import NoisyCount, accounting
+from dptune import accounting
 from dptune.errors import InvalidInput
+from dptune.privacy import NoisyCount
 from dptune.search.score import (
     HeldOutScore,
     NoisyScore,

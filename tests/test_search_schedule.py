@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dptune import Budget, Composition, NoisyCount, TrainPlan, accounting, gdp
+from dptune import Budget, TrainPlan, accounting, gdp
 from dptune.errors import BudgetExceeded
-from dptune.privacy import Event, Parallel, total
+from dptune.privacy import Composition, Event, NoisyCount, Parallel, total
 from dptune.search.base import (
     Facts,
     Schedule,

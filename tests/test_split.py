@@ -8,10 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from conftest import ROWS
-from dptune import Budget, Ledger, Sweep, accounting, gdp, split_budget
+from dptune import Budget, Ledger, accounting, gdp
+from dptune.accounting import Sweep, split_budget
 from dptune.errors import BudgetExceeded, InvalidInput
 from dptune.rounding import allowance
+from support.ledgers import ROWS
 
 # The paper's five splits of epsilon 1 at delta 1e-5, three trials each.
 PAPER = {

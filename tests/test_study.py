@@ -3,8 +3,7 @@
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from dptune.errors import (
     WrongDataset,
 )
 from dptune.ledger import Ledger
-from dptune.plan import TrainPlan
 from dptune.privacy import Budget, FullBatchRun, NoisyCount, Parallel, PrivateMean, SampledRun
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
@@ -36,69 +34,13 @@ from dptune.search.unit_noise import UnitNoise
 from dptune.study import measure
 from dptune.study.config import SCORES, Preparation
 from dptune.study.runner import Progress
-from dptune.study.study import StudyResult, resume, tune
+from dptune.study.study import resume, tune
 from dptune.study.trained_model import load
+from support.rows import make_data, make_rows
+from support.spy import Spied
+from support.studies import BUDGET, contents, stop_after, study
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-BUDGET = Budget(2.0, 1e-5)
-SPACE = Space(steps=(5, 20))
-
-
-def make_rows(count: int = 400, seed: int = 0) -> tuple[Any, Any]:
-    rng = np.random.default_rng(seed)
-    features = rng.normal(size=(count, 4))
-    labels = (features[:, 0] + 0.3 * rng.normal(size=count) > 0.1).astype(int)
-    return features, labels
-
-
-def make_data(count: int = 400, **facts: Any) -> Data:
-    features, labels = make_rows(count)
-    return Data(features, labels, **{"test": make_rows(50, 1), "public": make_rows(100, 2)} | facts)
-
-
-def study(out: Path | None, data: Data | None = None, **asked: Any) -> StudyResult:
-    asked = {"budget": BUDGET, "space": SPACE} | asked
-    return tune(make_data() if data is None else data, out=out, **asked)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Everything a folder holds, apart from the ledger."""
-    files = (file for file in folder.rglob("*") if file.is_file() and file.suffix != ".db")
-    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
-
-
-@dataclass
-class Spied:
-    """What the engine really did with private rows."""
-
-    runs: list[tuple[TrainPlan, Any]] = field(default_factory=list)  # with the rows
-    evaluations: list[tuple[Any, Any]] = field(default_factory=list)  # rows, weights by class
-    exact: list[Any] = field(default_factory=list)
-
-
-@pytest.fixture
-def spied(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spied]:
-    spied = Spied()
-    fit_many, evaluate_many = LinearEngine.fit_many, LinearEngine.evaluate_many
-
-    def fit(
-        self: LinearEngine, plans: Sequence[TrainPlan], rows: Any, *args: Any, **more: Any
-    ) -> Any:
-        if rows.count > 1:  # not the rehearsal
-            spied.runs += [(plan, rows) for plan in plans]
-        return fit_many(self, plans, rows, *args, **more)
-
-    def evaluate(self: LinearEngine, models: Any, rows: Any, **more: Any) -> Any:
-        found = evaluate_many(self, models, rows, **more)
-        if rows.count > 1:  # else it is the rehearsal
-            spied.evaluations.append((rows, more.get("row_weights")))
-        spied.exact += found
-        return found
-
-    monkeypatch.setattr(LinearEngine, "fit_many", fit)
-    monkeypatch.setattr(LinearEngine, "evaluate_many", evaluate)
-    yield spied
 
 
 def test_a_study_gives_a_model_its_trials_and_one_guarantee(tmp_path: Path) -> None:
@@ -606,21 +548,6 @@ def test_a_damaged_file_is_named_and_the_study_goes_on_without_it(
     assert torch.isfinite(result.model.model.weights).all()
     assert result.guarantee.epsilon <= BUDGET.epsilon
     assert ledger.spent().mu_squared <= BUDGET.mu_squared()
-
-
-def stop_after(out: Path, data: Data, doing: str, **asked: Any) -> bool:
-    """Begin a study and break it off when it says that it is `doing` this."""
-
-    class Stop(Exception):
-        pass
-
-    def watch(progress: Progress) -> None:
-        if progress.doing.startswith(doing):
-            raise Stop
-
-    with pytest.raises(Stop):
-        study(out, data, watch=watch, **asked)
-    return True
 
 
 def test_a_damaged_model_file_is_named(tmp_path: Path) -> None:

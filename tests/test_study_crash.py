@@ -31,7 +31,8 @@ from dptune.study.run_folder import RunFolder
 from dptune.study.runner import Progress
 from dptune.study.study import resume
 from dptune.study.trained_model import load
-from test_study import BUDGET, contents, make_data, stop_after, study
+from support.rows import make_data
+from support.studies import BUDGET, contents, stop_after, study
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -51,7 +52,8 @@ from dptune.data import Data
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Stream
 from dptune.study.study import resume
-from test_study import make_data, study
+from support.rows import make_data
+from support.studies import study
 
 data = make_data()
 

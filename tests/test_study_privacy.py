@@ -37,17 +37,9 @@ from dptune.study.payments import Payments
 from dptune.study.runner import Progress
 from dptune.study.statement import guarantee_for
 from dptune.study.study import outline, resume, tune
-from test_study import (
-    BUDGET,
-    SPACE,
-    Spied,
-    contents,
-    make_data,
-    make_rows,
-    spied,  # noqa: F401
-    stop_after,
-    study,
-)
+from support.rows import make_data, make_rows
+from support.spy import Spied
+from support.studies import BUDGET, SPACE, contents, stop_after, study
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -92,7 +84,7 @@ def epsilon_by_bisection(mu: float, delta: float) -> float:
 
 def test_epsilon_has_independent_derivations_from_what_really_ran(
     tmp_path: Path,
-    spied: Spied,  # noqa: F811
+    spied: Spied,
     counted: dict[str, list[Any]],
 ) -> None:
     from dp_accounting import dp_event, pld, rdp
@@ -155,7 +147,7 @@ def numbers_in(value: Any) -> set[float]:
 def test_no_exact_number_about_private_rows_leaves(
     score: str,
     tmp_path: Path,
-    spied: Spied,  # noqa: F811
+    spied: Spied,
     counted: dict[str, list[Any]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from dptune import study as study_module
 from dptune.errors import DptuneError, LedgerLocked
 from dptune.ledger import Ledger
 from dptune.search.unit_noise import UnitNoise
+from dptune.study import study as study_module
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import read_config, resume
-from test_study import make_data, study
+from support.rows import make_data
+from support.studies import study
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -13,24 +13,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from conftest import ROWS, new_ledger
-from dptune import (
-    Budget,
+from dptune import Budget, Ledger, accounting, gdp
+from dptune.accounting import subset
+from dptune.accounting.sealed import GaussianSearch, RenyiCurve, TrialCount
+from dptune.errors import BudgetExceeded, InvalidInput, UnpricedEvent
+from dptune.privacy import (
     Composition,
+    Event,
     FullBatchRun,
-    Ledger,
+    Guarantee,
     NoisyCount,
     PrivateMean,
     RandomStopping,
     SampledRun,
-    accounting,
-    gdp,
+    SubsetSearch,
+    event_from_dict,
+    event_to_dict,
 )
-from dptune.accounting import subset
-from dptune.accounting.sealed import GaussianSearch, RenyiCurve, TrialCount
-from dptune.errors import BudgetExceeded, InvalidInput, UnpricedEvent
-from dptune.privacy import Event, Guarantee, SubsetSearch, event_from_dict, event_to_dict
-from test_sealed import Adversary, cells_of
+from support.adversary import Adversary, cells_of
+from support.ledgers import ROWS, new_ledger
 
 DELTA = 1e-5
 SAMPLED = SampledRun(steps=10, noise_multiplier=5.0, sampling_rate=0.1)

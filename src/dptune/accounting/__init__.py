@@ -20,3 +20,5 @@ from dptune.accounting.pricing import replace_one_epsilon as replace_one_epsilon
 from dptune.accounting.pricing import sealed_bound as sealed_bound
 from dptune.accounting.pricing import slack_of_one as slack_of_one
 from dptune.accounting.pricing import slack_set_aside as slack_set_aside
+from dptune.accounting.split import Sweep as Sweep
+from dptune.accounting.split import split_budget as split_budget

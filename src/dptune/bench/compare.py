@@ -214,20 +214,3 @@ def _row(outcome: Outcome, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "below_oracle": None if oracle is None else oracle.mean - outcome.mean,
         "repeats": len(outcome.accuracies),
     }
-
-
-if __name__ == "__main__":  # for machines without the command line's packages
-    import sys
-
-    given = dict(pair.split("=", 1) for pair in sys.argv[1:])
-    rows = compare(
-        given["data"].split(","),
-        given.get("methods", ",".join(DEFAULT_METHODS)).split(","),
-        [float(epsilon) for epsilon in given.get("epsilon", "1").split(",")],
-        delta=float(given.get("delta", "1e-5")),
-        repeats=int(given.get("repeats", "20")),
-        out=Path(given["out"]),
-        device=given.get("device", "cuda"),
-        report=lambda text: print(text, flush=True),
-    )
-    print(as_table(rows).markdown())

@@ -1,13 +1,9 @@
 """How fast private linear probes train, beside Opacus and beside bare matrix products.
 
-All ratios come from one run. The rows are random and in memory; loading them is not timed. On a GPU
-machine without the command line's packages: `python -m dptune.bench.speed --device cuda`.
+All ratios come from one run. The rows are random and in memory; loading them is not timed.
 """
 
-import argparse
-import json
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -340,15 +336,3 @@ def _seconds(work: Callable[[], object]) -> float:
 def _wait_for_gpu() -> None:
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
-
-
-def _main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m dptune.bench.speed", description=__doc__)
-    parser.add_argument("--device", choices=DEVICES, default="cpu")
-    device = parser.parse_args().device
-    results = measure(lambda text: print(text, file=sys.stderr, flush=True), device)
-    print(json.dumps(results, indent=2, allow_nan=False))
-
-
-if __name__ == "__main__":
-    _main()

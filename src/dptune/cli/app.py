@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import dptune
 from dptune import accounting
 from dptune.accounting.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
 from dptune.cli import screen
 from dptune.data.fingerprint import fingerprint_file
 from dptune.errors import DptuneError, InvalidInput, LedgerCorrupt
 from dptune.privacy import Budget, FullBatchRun, Price, Receipt, SampledRun
+from dptune.version import __version__
 
 if TYPE_CHECKING:
     from dptune.ledger import Ledger
@@ -130,11 +130,6 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
-class Effort(StrEnum):
-    full = "full"
-    quick = "quick"
-
-
 TrainOn = Annotated[
     Device, typer.Option("--device", metavar="DEVICE", help=f"Where to train: {_either(Device)}.")
 ]
@@ -145,16 +140,21 @@ Folder = Annotated[
 
 def main() -> None:
     """The `dptune` command."""
+    run_verbs(app, "dptune")
+
+
+def run_verbs(verbs: typer.Typer, name: str) -> None:
+    """Do what the command line asks of `verbs`, and end with an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no box characters
     try:
-        exit_code = app(prog_name="dptune", standalone_mode=False)
+        exit_code = verbs(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except DptuneError as error:
         exit_code = _fail(type(error).__name__, str(error), error.exit_code)
     except _UsageError as error:
-        exit_code = _explain_usage(error)
+        exit_code = _explain_usage(error, name)
     except OSError as error:
         # Whatever was asked may be done: printing comes last.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -172,8 +172,8 @@ def _fail(kind: str, message: str, exit_code: int) -> int:
     return exit_code
 
 
-def _explain_usage(error: Any) -> int:
-    command = error.ctx.command_path if error.ctx else "dptune"
+def _explain_usage(error: Any, name: str) -> int:
+    command = error.ctx.command_path if error.ctx else name
     message = error.format_message().rstrip(".")
     if not message:  # a verb without arguments has shown its help already
         return int(error.exit_code)
@@ -189,7 +189,7 @@ def _show(as_json: bool, plain: dict[str, Any], draw: Callable[[], None]) -> Non
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"dptune {dptune.__version__}")
+        print(f"dptune {__version__}")
         raise typer.Exit
 
 
@@ -374,8 +374,9 @@ def predict(
     from dptune.data.sources import read_features
     from dptune.study import study
     from dptune.study.run_folder import RunFolder
+    from dptune.study.trained_model import load
 
-    model = dptune.load(folder)
+    model = load(folder)
     label = study.read_config(RunFolder.open(folder)).source.get("label")
     features = read_features(data, model.column_names or model.columns, label)
     predictions = model.predict(features).tolist()
@@ -515,7 +516,7 @@ def budget(
 ) -> None:
     """Show a ledger: what is spent, what is left, every payment; verifies the whole chain."""
     inside = os.path.join(where, "ledger.db")  # of a run folder with a ledger of its own
-    ledger = dptune.Ledger.open(inside if os.path.exists(inside) else where)
+    ledger = _open(inside if os.path.exists(inside) else where)
     state = ledger.state()
     if contains is not None and contains not in state.hashes:
         raise LedgerCorrupt(
@@ -549,7 +550,9 @@ def open_ledger(
     Example: dptune ledger open patients.db --dataset patients --data patients.csv
     --epsilon 1 --delta 1e-5
     """
-    ledger = dptune.Ledger.create(
+    from dptune.ledger import Ledger
+
+    ledger = Ledger.create(
         where,
         Budget(epsilon, delta),
         dataset=dataset,
@@ -562,7 +565,7 @@ def open_ledger(
 @ledger_app.command()
 def declare(where: Where, data: Data, reason: Reason, as_json: AsJson = False) -> None:
     """Declare that these data are another version of the ledger's data set and share its budget."""
-    ledger = dptune.Ledger.open(where)
+    ledger = _open(where)
     new = ledger.declare(_fingerprint(data), reason=reason)
     done = "declared; runs on these data pay from the same budget" if new else "declared already"
     _show_ledger(ledger, as_json, done)
@@ -573,7 +576,7 @@ def change_budget(
     where: Where, epsilon: Epsilon, delta: Delta, reason: Reason, as_json: AsJson = False
 ) -> None:
     """Replace the budget. The old one and the reason stay in the ledger."""
-    ledger = dptune.Ledger.open(where)
+    ledger = _open(where)
     old, new = ledger.state().budget, Budget(epsilon, delta)
     ledger.change_budget(new, reason=reason)
     done = f"the budget was epsilon {old.epsilon:g} at delta {old.delta:g}, and is now epsilon "
@@ -595,7 +598,7 @@ def reserve(
     Example: dptune ledger reserve patients.db --data patients.csv
     --purpose "trial 1" --steps 100 --noise-multiplier 60
     """
-    ledger = dptune.Ledger.open(where)
+    ledger = _open(where)
     event = _run(steps, noise_multiplier, sampling_rate)
     receipt = ledger.reserve(event, purpose=purpose, fingerprint=_fingerprint(data))
     _show_payment(ledger, receipt, "reserved", as_json)
@@ -604,7 +607,7 @@ def reserve(
 @ledger_app.command()
 def commit(where: Where, payment: Number, as_json: AsJson = False) -> None:
     """Record that a reserved run has ended and its output exists."""
-    ledger = dptune.Ledger.open(where)
+    ledger = _open(where)
     receipt = ledger.receipt(payment)
     ledger.commit(receipt)
     _show_payment(ledger, receipt, "committed", as_json)
@@ -613,7 +616,7 @@ def commit(where: Where, payment: Number, as_json: AsJson = False) -> None:
 @ledger_app.command()
 def void(where: Where, payment: Number, reason: Reason, as_json: AsJson = False) -> None:
     """Give a reservation back. Only for a run that never started: once it read a row, it counts."""
-    ledger = dptune.Ledger.open(where)
+    ledger = _open(where)
     receipt = ledger.receipt(payment)
     ledger.void(receipt, reason=reason)
     _show_payment(ledger, receipt, "voided", as_json)
@@ -705,67 +708,6 @@ def bench_compare(
     _show(as_json, {"rows": table}, lambda: bench_screen.bench_compare(table, folder))
 
 
-@bench_app.command("reproduce")
-def bench_reproduce(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="A table or figure, or all; without it they are listed."
-        ),
-    ] = None,
-    data: Annotated[
-        str,
-        typer.Option(
-            metavar="TASKS",
-            help="Tasks, separated by commas, as in bench compare; most use the first.",
-        ),
-    ] = "demo",
-    repeats: Annotated[int, typer.Option(help="Runs behind every accuracy.")] = 20,
-    folder: Annotated[
-        str,
-        typer.Option(
-            "--out",
-            metavar="FOLDER",
-            help="Where tables and pictures go; what was measured is not measured again.",
-        ),
-    ] = "runs/reproduce",
-    device: TrainOn = Device.cpu,
-    effort: Annotated[
-        Effort,
-        typer.Option(metavar="EFFORT", help="The grids: full, or quick to see whether all works."),
-    ] = Effort.full,
-    only_list: Annotated[
-        bool,
-        typer.Option("--list", metavar=_FLAG, help="List the names and stop.", show_default=False),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Measure the tables and figures of the linear scaling paper on public data, its figures beside
-    ours.
-
-    Example: dptune bench reproduce methods --data demo --repeats 20
-    """
-    from dptune.bench import reproduce as bench
-    from dptune.cli import bench_screen
-
-    if name is None or only_list:
-        names = {one.name: one.title for one in bench.EXPERIMENTS.values()}
-        _show(as_json, names, lambda: bench_screen.bench_names(names))
-        return
-    with screen.progress() as report:
-        results = bench.reproduce(
-            name,
-            data.split(","),
-            repeats=repeats,
-            out=Path(folder),
-            device=device.value,
-            report=report,
-            effort=effort.value,
-        )
-    plain = {called: result.table.plain() for called, result in results.items()}
-    _show(as_json, plain, lambda: bench_screen.bench_results(results, folder))
-
-
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -821,6 +763,12 @@ def _fingerprint(source: str) -> str:
 
         return fingerprint_source(source)
     return fingerprint_file(source)
+
+
+def _open(where: str) -> "Ledger":
+    from dptune.ledger import Ledger
+
+    return Ledger.open(where)
 
 
 def _show_ledger(ledger: "Ledger", as_json: bool, done: str) -> None:

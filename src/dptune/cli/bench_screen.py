@@ -1,13 +1,10 @@
 """What people see of a benchmark."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from dptune.cli.screen import facts_table, out, plain_table
 from dptune.rounding import cost
-
-if TYPE_CHECKING:
-    from dptune.bench.experiment import Result
 
 
 def bench_compare(table: Sequence[dict[str, Any]], folder: str) -> None:
@@ -35,30 +32,6 @@ def bench_compare(table: Sequence[dict[str, Any]], folder: str) -> None:
         out.print(drawn)
         out.print(f"percent of test rows right, mean ± standard error of {runs} repeats\n")
     out.print(f"tables in {folder}: compare.md, compare.csv, compare.json", highlight=False)
-
-
-def bench_names(names: Mapping[str, str]) -> None:
-    table = plain_table("tables and figures of the linear scaling paper")
-    table.show_header = False
-    for name, title in names.items():
-        table.add_row(name, title)
-    out.print(table)
-    out.print("measure one with: dptune bench reproduce NAME, or all of them with NAME all")
-
-
-def bench_results(results: Mapping[str, "Result"], folder: str) -> None:
-    """Each table with its notes; pages and pictures are in the folder."""
-    for name, result in results.items():
-        drawn = plain_table(name)
-        for heading, style in result.table.columns.items():
-            drawn.add_column(heading, justify="right" if style else "left")
-        for row in result.table.texts():
-            drawn.add_row(*row)
-        out.print(drawn)
-        for note in result.notes:
-            out.print(note, highlight=False)
-        picture = f", {name}.png" if result.picture else ""
-        out.print(f"in {folder}: {name}.md, {name}.csv, {name}.json{picture}\n", highlight=False)
 
 
 def bench_accounting(results: dict[str, Any]) -> None:

@@ -1,1 +1,20 @@
-"""What is told about a finished run: a picture, a model card."""
+"""What is told about a finished run: a picture, a model card.
+
+Names load on first use: only pictures need matplotlib.
+"""
+
+from typing import TYPE_CHECKING
+
+from dptune.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from dptune.report.card import model_card as model_card
+    from dptune.report.plots import search_picture as search_picture
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "card": ("model_card",),
+            "plots": ("search_picture",),
+        },
+    )

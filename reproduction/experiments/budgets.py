@@ -3,18 +3,18 @@
 from dataclasses import replace
 from typing import Any, cast
 
-from dptune.bench.charts import Picture, Plot, Series
 from dptune.bench.compare import DRAWS, method_from
-from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.experiments.methods import RANDOM
 from dptune.bench.harness import accuracies, run_method
-from dptune.bench.lab import DELTA, Lab
 from dptune.bench.outcome import ORACLE, Outcome, Runs
 from dptune.bench.tables import Table
 from dptune.engines.linear import LinearEngine
 from dptune.privacy import Budget
 from dptune.search.base import SearchMethod, Situation, Stage, calibrated, draft
 from dptune.search.space import Setting
+from reproduction.charts import Picture, Plot, Series
+from reproduction.experiment import UNKNOWN, Experiment, Result
+from reproduction.experiments.methods import RANDOM
+from reproduction.lab import DELTA, Lab
 
 _SERVED = (0.5, 1.0, 2.0, 4.0, 8.0)
 _FRONTS = ("linear-scaling", "unit-noise", "paper-line", RANDOM)

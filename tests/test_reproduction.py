@@ -5,24 +5,27 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from conftest import repeated_noise, three_classes
 from dptune import Budget, accounting, gdp
-from dptune.bench import harness, lab, reproduce
-from dptune.bench.experiments import budgets, methods, runtime
-from dptune.bench.experiments.recipe import rdp_mu
-from dptune.bench.lab import EFFORTS, Lab, at_noises, priced
+from dptune.bench import harness
 from dptune.bench.outcome import Outcome
 from dptune.bench.tables import Table
 from dptune.errors import DptuneError, InvalidInput
 from dptune.privacy import FullBatchRun
 from dptune.search.methods import METHODS
+from reproduction import __main__ as command_line
+from reproduction import best_noise, lab, reproduce
+from reproduction.experiments import budgets, methods, runtime
+from reproduction.experiments.recipe import rdp_mu
+from reproduction.lab import EFFORTS, Lab, at_noises, priced
+from support.noise import repeated_noise
+from support.rows import three_classes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = [
@@ -362,8 +365,8 @@ def test_without_matplotlib_tables_are_written_and_pictures_follow(
 ) -> None:
     said: list[str] = []
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "dptune.bench.figures", None)
-        patch.delattr("dptune.bench.figures", raising=False)
+        patch.setitem(sys.modules, "reproduction.figures", None)
+        patch.delattr("reproduction.figures", raising=False)
         run("heatmaps", file, tmp_path, report=said.append)
     assert "heatmaps.png was not drawn: matplotlib is missing; run this again where it is" in said
     assert not (tmp_path / "heatmaps.png").exists()
@@ -385,44 +388,91 @@ def test_noise_is_what_a_learning_rate_is_chosen_by(file: Path, tmp_path: Path) 
     assert [one.weight_noise for one in at_noises(plan, [0.2, 3.0])] == pytest.approx([0.2, 3.0])
 
 
-def test_it_runs_without_the_packages_of_the_command_line(file: Path, tmp_path: Path) -> None:
-    code = (
-        "import runpy, sys; sys.modules.update(dict.fromkeys(('typer', 'rich')));"
-        "runpy.run_module('dptune.bench.reproduce', run_name='__main__')"
-    )
-    given = (
-        "name=heatmaps",
-        f"data={file}",
-        "repeats=2",
-        "device=cpu",
-        "effort=quick",
-        f"out={tmp_path}",
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *given], capture_output=True, text=True, check=True
-    )
-    assert "| epsilon | learning rate |" in done.stdout
-    assert (tmp_path / "heatmaps.png").exists()
-
-
 def test_the_command_line_lists_measures_and_refuses(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dptune.cli import app as cli
-
-    def dptune(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dptune", "bench", "reproduce", *words])
+    def call(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["reproduction", "run", *words])
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            command_line.main()
         return (int(ended.value.code or 0), *capsys.readouterr())
 
     for words in ((), ("--list",), ("fits", "--list")):
-        code, said, _ = dptune(*words)
+        code, said, _ = call(*words)
         assert code == 0 and all(name in said for name in NAMES)
-    code, _, wrong = dptune("tables")
+    code, said, _ = call("--json")
+    assert code == 0 and list(json.loads(said)) == NAMES
+    code, _, wrong = call("tables")
     assert code == 2 and "no table or figure called 'tables'" in wrong
     asked = ("heatmaps", "--data", str(file), "--repeats", "2", "--effort", "quick")
-    code, said, _ = dptune(*asked, "--out", str(tmp_path))
+    code, said, _ = call(*asked, "--out", str(tmp_path))
     assert code == 0 and "learning rate" in said and "heatmaps.png" in said
-    code, said, _ = dptune(*asked, "--out", str(tmp_path), "--json")
+    code, said, _ = call(*asked, "--out", str(tmp_path), "--json")
     assert json.loads(said)["heatmaps"] == rows_of(tmp_path, "heatmaps")
+
+
+def test_the_best_noise_of_a_scan_is_found(file: Path) -> None:
+    tops = np.array([-abs(np.log(noise / 0.5)) for noise in best_noise.NOISES])
+    scan = best_noise.Scan(
+        task="t", rows=1, columns=1, outputs=2, epsilon=1.0, signal=1.0, law=0.5,
+        accuracies=tuple(80 + 2 * tops),
+    )  # fmt: skip
+    best, low, high = scan.near_best(1.0)
+    assert best == pytest.approx(0.5, rel=0.15)
+    assert low < 0.5 * np.exp(-0.3) and high > 0.5 * np.exp(0.3)
+    assert low > 0.5 * np.exp(-0.8) and high < 0.5 * np.exp(0.8)
+
+
+def test_scans_are_kept_and_drawn(file: Path, tmp_path: Path) -> None:
+    found = best_noise.measure([str(file)], [1.0], repeats=1, device="cpu", report=lambda _: None)
+    best_noise.save(found, tmp_path / "best-noise.json")
+    assert best_noise.load(tmp_path / "best-noise.json") == found
+    best_noise.picture(found, tmp_path / "best-noise.png")
+    assert (tmp_path / "best-noise.png").stat().st_size > 10_000
+
+
+def test_the_map_of_best_noise_is_measured_once_and_drawn_again(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "map"
+
+    def call(*words: str) -> tuple[int, str, str]:
+        asked = ["reproduction", "best-noise", "--out", str(out), *words]
+        monkeypatch.setattr(sys, "argv", asked)
+        with pytest.raises(SystemExit) as ended:
+            command_line.main()
+        return (int(ended.value.code or 0), *capsys.readouterr())
+
+    code, _, wrong = call()
+    assert code == 2 and "give --data to measure it" in wrong
+    code, _, wrong = call("--data", str(file), "--epsilon", "1,two")
+    assert code == 2 and "got '1,two'" in wrong
+    assert not out.exists()
+    code, said, _ = call("--data", str(file), "--epsilon", "1", "--repeats", "1", "--json")
+    measured = json.loads(said)["scans"]
+    assert code == 0 and [scan["epsilon"] for scan in measured] == [1.0]
+    monkeypatch.setattr(best_noise, "measure", lambda *_, **__: pytest.fail("measured again"))
+    (out / "best-noise.png").unlink()
+    code, said, _ = call()
+    assert code == 0 and "small" in said and (out / "best-noise.png").exists()
+    assert [asdict(scan) for scan in best_noise.load(out / "best-noise.json")] == [
+        {**scan, "accuracies": tuple(scan["accuracies"])} for scan in measured
+    ]
+
+
+def test_the_stored_map_of_best_noise_can_be_read() -> None:
+    """Whatever else changes, docs/law.md shows these."""
+    stored = best_noise.load(Path(__file__).parent.parent / "benchmarks" / "best-noise.json")
+    assert len(stored) > 20 and all(len(scan.accuracies) == 25 for scan in stored)
+
+
+@pytest.mark.parametrize("verb", ["run", "best-noise"])
+def test_the_module_answers_as_a_command(verb: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "reproduction", verb, "--help"],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"Usage: python -m reproduction {verb}" in done.stdout

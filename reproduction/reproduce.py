@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from dptune import validate
-from dptune.bench.experiment import Experiment, Result
-from dptune.bench.experiments import (
+from dptune.bench.harness import Report
+from dptune.bench.store import read, write
+from dptune.errors import InvalidInput
+from reproduction.experiment import Experiment, Result
+from reproduction.experiments import (
     averaging,
     budgets,
-    landscape,
     line,
+    maps,
     methods,
     recipe,
     rows,
     runtime,
 )
-from dptune.bench.harness import Report
-from dptune.bench.lab import EFFORTS, Lab
-from dptune.bench.store import read, write
-from dptune.errors import InvalidInput
+from reproduction.lab import EFFORTS, Lab
 
 ALL = "all"
 _COARSE = "Measured with little effort, on coarse grids: these figures mean nothing."
@@ -54,7 +54,7 @@ _ORDER = (
 )
 _FOUND = {
     experiment.name: experiment
-    for module in (methods, recipe, averaging, rows, line, budgets, landscape, runtime)
+    for module in (methods, recipe, averaging, rows, line, budgets, maps, runtime)
     for experiment in module.EXPERIMENTS
 }
 EXPERIMENTS: dict[str, Experiment] = {name: _FOUND[name] for name in _ORDER}
@@ -129,7 +129,7 @@ def _draw(result: Result, file: Path, report: Report) -> bool:
     if result.picture is None:
         return False
     try:
-        from dptune.bench import figures
+        from reproduction import figures
     except ImportError:
         report(f"{file.name} was not drawn: matplotlib is missing; run this again where it is")
         return False
@@ -171,23 +171,3 @@ def _contents(out: Path) -> str:
         link = f"[{name}]({name}.md)"
         lines.append(f"| {link} | {experiment.title} | {data} | {repeats} | {picture} |")
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":  # for machines without the command line's packages
-    import sys
-
-    given = dict(pair.split("=", 1) for pair in sys.argv[1:])
-    if "name" not in given:
-        for listed in EXPERIMENTS.values():
-            print(f"{listed.name}: {listed.title}")
-        sys.exit()
-    for called, measured in reproduce(
-        given["name"],
-        given.get("data", "demo").split(","),
-        repeats=int(given.get("repeats", "20")),
-        out=Path(given.get("out", "runs/reproduce")),
-        device=given.get("device", "cuda"),
-        report=lambda text: print(text, flush=True),
-        effort=given.get("effort", "full"),
-    ).items():
-        print(f"\n{called}\n\n{measured.table.markdown()}")

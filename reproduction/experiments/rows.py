@@ -2,14 +2,14 @@
 
 from dptune import gdp
 from dptune.accounting import calibrate_direct
-from dptune.bench import paper
-from dptune.bench.augmented import load_augmented
-from dptune.bench.charts import Picture, Plot, Series
-from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.experiments.recipe import sampling_rate
-from dptune.bench.lab import DELTA, Lab, priced
 from dptune.bench.tables import Table
 from dptune.privacy import Budget
+from reproduction import paper
+from reproduction.augmented import load_augmented
+from reproduction.charts import Picture, Plot, Series
+from reproduction.experiment import UNKNOWN, Experiment, Result
+from reproduction.experiments.recipe import sampling_rate
+from reproduction.lab import DELTA, Lab, priced
 
 _FRACTIONS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02)
 _COPIES = (1, 2, 4, 8, 16)

@@ -7,17 +7,17 @@ from typing import Any
 
 import torch
 
-from dptune.bench.charts import Dots, Picture
 from dptune.bench.compare import method_from
-from dptune.bench.experiment import UNKNOWN, Experiment, Result
 from dptune.bench.harness import accuracies, run_method
-from dptune.bench.lab import DELTA, Lab, priced
 from dptune.bench.tables import Table
 from dptune.engines.linear import LinearEngine
 from dptune.errors import DptuneError
 from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
+from reproduction.charts import Dots, Picture
+from reproduction.experiment import UNKNOWN, Experiment, Result
+from reproduction.lab import DELTA, Lab, priced
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dptune.accounting.split import Sweep, split_budget
-from dptune.bench import paper
-from dptune.bench.charts import Dots, Picture, Plot, Series
-from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.lab import DELTA, Lab, at_noises, priced
 from dptune.bench.outcome import Outcome
 from dptune.bench.tables import Table
 from dptune.privacy import Budget
@@ -16,6 +12,10 @@ from dptune.search.base import SearchMethod
 from dptune.search.paper_line import PaperLine
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
+from reproduction import paper
+from reproduction.charts import Dots, Picture, Plot, Series
+from reproduction.experiment import UNKNOWN, Experiment, Result
+from reproduction.lab import DELTA, Lab, at_noises, priced
 
 _BUDGET = Budget(1.0, DELTA)
 _TRIALS = 3

@@ -2,17 +2,17 @@
 
 import math
 
-from dptune.bench import paper
-from dptune.bench.charts import Dots, Picture, Plot, Series
 from dptune.bench.compare import DRAWS, method_from
-from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.lab import DELTA, Lab
 from dptune.bench.outcome import ORACLE, Outcome, Runs, error_reduction
 from dptune.bench.tables import Table
 from dptune.errors import DptuneError
 from dptune.privacy import Budget
 from dptune.search.methods import METHODS
 from dptune.search.random_search import RandomSearch
+from reproduction import paper
+from reproduction.charts import Dots, Picture, Plot, Series
+from reproduction.experiment import UNKNOWN, Experiment, Result
+from reproduction.lab import DELTA, Lab
 
 RANDOM = RandomSearch.name
 

@@ -4,9 +4,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dptune.bench.charts import Picture
-from dptune.bench.lab import Lab
 from dptune.bench.tables import Table
+from reproduction.charts import Picture
+from reproduction.lab import Lab
 
 UNKNOWN = "not known to us"
 

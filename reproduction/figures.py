@@ -14,7 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from dptune.bench.charts import Dots, Heat, Panel, Picture, Plot
+from reproduction.charts import Dots, Heat, Panel, Picture, Plot
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; marks differ as well.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

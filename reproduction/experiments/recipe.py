@@ -9,14 +9,14 @@ from scipy.optimize import brentq
 
 from dptune import gdp
 from dptune.accounting.sealed import RenyiCurve
-from dptune.bench import paper
-from dptune.bench.charts import Dots, Picture, Series
-from dptune.bench.experiment import UNKNOWN, Experiment, Result
-from dptune.bench.lab import DELTA, Lab, priced
 from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
 from dptune.privacy import Budget
+from reproduction import paper
+from reproduction.charts import Dots, Picture, Series
+from reproduction.experiment import UNKNOWN, Experiment, Result
+from reproduction.lab import DELTA, Lab, priced
 
 BATCH = 4096
 _MOMENTA = (0.0, 0.5, 0.9, 0.99)

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from dptune.bench.harness import Report, accuracies
+from dptune.bench.store import write
 from dptune.bench.tasks import Task, load_task
 from dptune.engines.linear import LinearEngine
+from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget
 from dptune.search.base import Facts, calibrated, draft
@@ -21,7 +23,7 @@ _STEPS, _WIDE = 200, (1e-6, 1e6)  # the law is about noise: no rate is out of bo
 
 
 @dataclass(frozen=True)
-class Landscape:
+class Scan:
     """Mean test accuracy in percent of runs that end at each of `NOISES`, at one budget."""
 
     task: str
@@ -54,18 +56,18 @@ def measure(
     repeats: int,
     device: str,
     report: Report,
-) -> list[Landscape]:
-    """One landscape for every task and budget, at delta 1e-5."""
+) -> list[Scan]:
+    """One scan for every task and budget, at delta 1e-5."""
     found = []
     for source in sources:
         task = load_task(source, device=device)
         for epsilon in epsilons:
             report(f"{task.name}, epsilon {epsilon:g}")
-            found.append(_landscape(task, Budget(epsilon, 1e-5), repeats))
+            found.append(_scan(task, Budget(epsilon, 1e-5), repeats))
     return found
 
 
-def _landscape(task: Task, budget: Budget, repeats: int) -> Landscape:
+def _scan(task: Task, budget: Budget, repeats: int) -> Scan:
     recipe = TrainPlan(rows=task.train.count, steps=1, learning_rate=1.0, noise_multiplier=1.0)
     space = Space(_WIDE, (_STEPS, _STEPS))
     plans = [
@@ -79,7 +81,7 @@ def _landscape(task: Task, budget: Budget, repeats: int) -> Landscape:
     engine = LinearEngine(outputs=task.outputs)
     runs = accuracies(engine, task, [plan for plan in plans for _ in range(repeats)])
     facts = Facts(task.train.columns, task.outputs, unit_rows=task.preparation.unit_rows)
-    return Landscape(
+    return Scan(
         task=task.name,
         rows=task.train.count,
         columns=task.train.columns,
@@ -91,29 +93,31 @@ def _landscape(task: Task, budget: Budget, repeats: int) -> Landscape:
     )
 
 
-def save(landscapes: Sequence[Landscape], file: Path) -> None:
-    file.write_text(json.dumps([asdict(one) for one in landscapes], indent=1) + "\n")
+def save(scans: Sequence[Scan], file: Path) -> None:
+    write(file, json.dumps([asdict(one) for one in scans], indent=1) + "\n")
 
 
-def load(file: Path) -> list[Landscape]:
+def load(file: Path) -> list[Scan]:
+    if not file.exists():
+        raise InvalidInput(f"there is no {file} to draw; give --data to measure it.")
     plain = json.loads(file.read_text())
-    return [Landscape(**{**one, "accuracies": tuple(one["accuracies"])}) for one in plain]
+    return [Scan(**{**one, "accuracies": tuple(one["accuracies"])}) for one in plain]
 
 
-def picture(landscapes: Sequence[Landscape], file: Path) -> None:
+def picture(scans: Sequence[Scan], file: Path) -> None:
     """Best noise over signal, one mark for every task and budget, with the law."""
     import matplotlib.pyplot as plt
 
-    from dptune.bench.figures import COLORS
+    from reproduction.figures import COLORS
 
-    tasks = sorted({one.task for one in landscapes})
+    tasks = sorted({one.task for one in scans})
     sources = list(dict.fromkeys(task.partition("?")[0] for task in tasks))
     changes = list(dict.fromkeys(task.partition("?")[2] for task in tasks))
     marks = "o^s*DPX"
     figure, axes = plt.subplots(figsize=(10, 6.2), layout="constrained")
     for task in tasks:
         source, _, change = task.partition("?")
-        own = [one for one in landscapes if one.task == task]
+        own = [one for one in scans if one.task == task]
         best = [one.near_best(0.3) for one in own]
         x = [one.signal for one in own]
         y = [middle for middle, _, _ in best]
@@ -133,7 +137,7 @@ def picture(landscapes: Sequence[Landscape], file: Path) -> None:
             label=f"{task} ({own[0].rows:,} rows, {own[0].columns} columns)",
         )
     signals = np.geomspace(
-        min(one.signal for one in landscapes) / 1.5, max(one.signal for one in landscapes) * 1.5
+        min(one.signal for one in scans) / 1.5, max(one.signal for one in scans) * 1.5
     )
     axes.plot(signals, 0.5 * signals**0.15, color="black", label="the law, 10 classes")
     axes.axhline(1.0, color="gray", linestyle="--", linewidth=1, label="c = 1")
@@ -145,22 +149,3 @@ def picture(landscapes: Sequence[Landscape], file: Path) -> None:
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
     figure.savefig(file, dpi=130)
     plt.close(figure)
-
-
-if __name__ == "__main__":
-    import sys
-
-    given = dict(pair.split("=", 1) for pair in sys.argv[1:])
-    results = Path(given["out"])
-    if "data" in given:
-        measured = measure(
-            given["data"].split(","),
-            [float(epsilon) for epsilon in given.get("epsilon", "0.1,1,8").split(",")],
-            repeats=int(given.get("repeats", "8")),
-            device=given.get("device", "cpu"),
-            report=lambda text: print(text, flush=True),
-        )
-        results.mkdir(parents=True, exist_ok=True)
-        save(measured, results / "law.json")
-    else:
-        picture(load(results / "law.json"), results / "law.png")
