@@ -650,7 +650,7 @@ def _gaussian_mu_squared(event: Event) -> float:
             return squared_sensitivity * gdp.full_batch_mu_squared(1, noise)
         case Parallel(parts=parts):
             return max(
-                math.fsum(map(_gaussian_mu_squared, _flatten([part]))) * (1 + 4e-16)
+                rounding.above(math.fsum(map(_gaussian_mu_squared, _flatten([part]))))
                 for part in parts
             )
     raise UnpricedEvent(
@@ -662,7 +662,7 @@ def _gaussian_mu_squared(event: Event) -> float:
 def _part_price(part: Event, slack: float) -> Price:
     if isinstance(part, SampledRun):
         mu = sampled.trade_off([_step(part)], failure=slack).mu(slack)
-        return Price(mu * mu * (1 + 4e-16), slack)
+        return Price(rounding.above(mu * mu), slack)
     if isinstance(part, Sealed):
         mu = _mu_in_company(part, slack)
         return Price(mu * mu * (1 + 1e-12), slack)
@@ -709,7 +709,7 @@ def _steps_and_gaussian(events: Iterable[Event]) -> tuple[list[sampled.Step], fl
         else:
             squares.append(_gaussian_mu_squared(part))
     steps = [_step(replace(step, steps=count)) for step, count in alike.items()]
-    return steps, math.sqrt(math.fsum(squares)) * (1 + 4e-16)
+    return steps, rounding.above(math.sqrt(math.fsum(squares)))
 
 
 def _to_dp_event(event: Event) -> "dp_event.DpEvent":

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dptune import gdp, validate
+from dptune import gdp, rounding, validate
 from dptune.accounting import pricing
 from dptune.errors import BudgetExceeded
 from dptune.privacy import Budget, Guarantee, NoisyCount, Price, total
-from dptune.rounding import cost
 
 DEFAULT_SCORE_SHARE = 0.005
 
@@ -156,7 +155,7 @@ def split_budget(
             return split
         left = math.nextafter(left, 0.0)  # the sum may not exceed the budget by a rounding either
     raise BudgetExceeded(
-        f"the search alone costs epsilon {cost(pricing.epsilon(search, budget.delta))} of "
+        f"the search alone costs epsilon {rounding.cost(pricing.epsilon(search, budget.delta))} of "
         f"{budget.epsilon:g} at delta {budget.delta:g} and leaves nothing for the final run; use "
         "fewer or cheaper trials, or a larger budget."
     )
@@ -177,4 +176,4 @@ def _scores(sweeps: Sequence[Sweep], mu_squared: float) -> tuple[NoisyCount, ...
 
 def _together(slots: Sequence[Slot]) -> Price:
     # The product is rounded; paid one by one, the slots must not come to more.
-    return total(Price(slot.count * slot.mu_squared * (1 + 4e-16)) for slot in slots)
+    return total(Price(rounding.above(slot.count * slot.mu_squared)) for slot in slots)

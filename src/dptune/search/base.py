@@ -12,11 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dptune import accounting
+from dptune import accounting, rounding
 from dptune.errors import BudgetExceeded
 from dptune.plan import TrainPlan
 from dptune.privacy import Budget, NoisyCount
-from dptune.rounding import cost
 from dptune.search.score import HeldOutScore, Score
 from dptune.search.sealing import SealedSearch, Sealing
 from dptune.search.space import Setting, Space
@@ -193,7 +192,7 @@ def schedule(
         final = Stage("final run", 1, left)
     if left <= 0:
         raise BudgetExceeded(
-            f"the search alone needs more than epsilon {cost(budget.epsilon)} at delta "
+            f"the search alone needs more than epsilon {rounding.cost(budget.epsilon)} at delta "
             f"{budget.delta!r} and leaves nothing for the final run; use fewer or cheaper trials, "
             "or a larger budget. Nothing was spent."
         )
@@ -209,7 +208,7 @@ def _scored(sweep: Stage, score: Score, everything: float, sharing: int) -> Stag
 
 
 def _price(sweep: Stage, score: Score) -> float:
-    trials = sweep.trials * sweep.mu_squared * (1 + 4e-16)
+    trials = rounding.above(sweep.trials * sweep.mu_squared)
     scores = accounting.price(sweep.score).mu_squared if sweep.score else 0.0
     return max(trials, scores) if isinstance(score, HeldOutScore) else trials + scores
 
@@ -238,7 +237,7 @@ def draft(recipe: TrainPlan, setting: Setting) -> TrainPlan:
 
 def calibrated(plan: TrainPlan, mu_squared: float, slack: float) -> TrainPlan:
     """The plan with the noise that makes it cost `mu_squared`, rounded toward privacy."""
-    mu = math.sqrt(mu_squared) * (1 - 4e-16)  # the square may not exceed it by a rounding
+    mu = rounding.below(math.sqrt(mu_squared))
     if plan.sampling_rate is not None:
         run = accounting.calibrate_sampled(
             mu=mu, slack=slack, steps=plan.steps, sampling_rate=plan.sampling_rate
