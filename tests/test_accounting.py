@@ -24,8 +24,9 @@ from dptune import (
     accounting,
     gdp,
 )
+from dptune.accounting import Guarantee
 from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.privacy import Event, Guarantee, total
+from dptune.privacy import Event, total
 
 DELTA = 1e-5
 SAMPLED = SampledRun(steps=1000, noise_multiplier=1.0, sampling_rate=0.01)

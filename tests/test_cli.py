@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from dptune import accounting
+from dptune.accounting import Budget
 from dptune.cli import app as cli
-from dptune.privacy import Budget, FullBatchRun, Price, SampledRun
+from dptune.privacy import FullBatchRun, Price, SampledRun
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -27,10 +27,12 @@ from dptune import (
     accounting,
     gdp,
 )
-from dptune.accounting import sealed
-from dptune.accounting.sealed import GaussianTrial, RenyiCurve, TrialCount
+from dptune.accounting import Guarantee, sealed
+from dptune.accounting.renyi import RenyiCurve
+from dptune.accounting.sealed import GaussianTrial
+from dptune.accounting.trial_count import SHAPES, TrialCount
 from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.privacy import Guarantee, Parallel, event_from_dict, event_to_dict, total
+from dptune.privacy import Parallel, event_from_dict, event_to_dict, total
 
 DELTA = 1e-5
 POISSON = math.inf
@@ -619,7 +621,7 @@ def test_learning_is_bounded_for_sampled_trials_too() -> None:
     """By the curve of one trial, and the formula once more."""
     event = RandomStopping(trial=SAMPLED, expected_trials=10, density_ratio=1.1)
     found = accounting.sealed_bound(event, DELTA)
-    orders = np.array(accounting.pricing._RDP_ORDERS)
+    orders = np.array(accounting.renyi.ORDERS)
     step = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0))
     values = np.array(rdp.RdpAccountant(list(orders)).compose(step, 1000).rdp)
     extra = 2 * np.min((1 - 1 / orders) * values + math.log(10) / orders)
@@ -856,7 +858,7 @@ def test_in_company_the_price_covers_the_whole_curve(
     event, slack = search(mu, mean, distribution), 1e-8
     paid = accounting.price(event, slack=slack)
     trial = GaussianTrial(mu)
-    extra = sealed.log_ratio(count(mean, sealed.SHAPES[distribution]), trial)
+    extra = sealed.log_ratio(count(mean, SHAPES[distribution]), trial)
     at = np.linspace(0.0, 12 * mu, 4000)
     deltas = np.minimum(1.0, mean * np.array([trial.delta(float(e)) for e in at]))
     for alarm in 10.0 ** np.array(alarms):

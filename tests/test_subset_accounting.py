@@ -26,10 +26,12 @@ from dptune import (
     accounting,
     gdp,
 )
-from dptune.accounting import subset
-from dptune.accounting.sealed import GaussianSearch, RenyiCurve, TrialCount
+from dptune.accounting import Guarantee, subset
+from dptune.accounting.renyi import RenyiCurve
+from dptune.accounting.sealed import GaussianSearch
+from dptune.accounting.trial_count import TrialCount
 from dptune.errors import BudgetExceeded, InvalidInput, UnpricedEvent
-from dptune.privacy import Event, Guarantee, SubsetSearch, event_from_dict, event_to_dict
+from dptune.privacy import Event, SubsetSearch, event_from_dict, event_to_dict
 from test_sealed import Adversary, cells_of
 
 DELTA = 1e-5

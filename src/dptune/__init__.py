@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dptune.accounting import Budget as Budget
+    from dptune.accounting import Guarantee as Guarantee
     from dptune.accounting.split import Sweep as Sweep
     from dptune.accounting.split import split_budget as split_budget
     from dptune.data import Data as Data
@@ -28,10 +30,8 @@ if TYPE_CHECKING:
     from dptune.estimator import DPLinearClassifier as DPLinearClassifier
     from dptune.ledger import Ledger as Ledger
     from dptune.plan import TrainPlan as TrainPlan
-    from dptune.privacy import Budget as Budget
     from dptune.privacy import Composition as Composition
     from dptune.privacy import FullBatchRun as FullBatchRun
-    from dptune.privacy import Guarantee as Guarantee
     from dptune.privacy import NoisyCount as NoisyCount
     from dptune.privacy import Price as Price
     from dptune.privacy import PrivateMean as PrivateMean
@@ -82,10 +82,8 @@ _HOMES = {
     "study.trained_model": ("TrainedModel", "load"),
     "data.preprocess": ("Preprocessing",),
     "privacy": (
-        "Budget",
         "Composition",
         "FullBatchRun",
-        "Guarantee",
         "NoisyCount",
         "Price",
         "PrivateMean",
@@ -107,6 +105,7 @@ _HOMES = {
     "search.random_search": ("RandomSearch",),
     "search.space": ("Space",),
     "search.unit_noise": ("UnitNoise",),
+    "accounting": ("Budget", "Guarantee"),
     "accounting.split": ("Sweep", "split_budget"),
     "study.study": ("StudyResult", "resume", "tune"),
 }

@@ -15,8 +15,11 @@ from typing import Any
 
 from dptune import gdp, rounding, validate
 from dptune.accounting import pricing
+from dptune.accounting.budget import Budget
+from dptune.accounting.calibration import calibrate_full_batch
+from dptune.accounting.guarantees import Guarantee, guarantee
 from dptune.errors import BudgetExceeded
-from dptune.privacy import Budget, Guarantee, NoisyCount, Price, total
+from dptune.privacy import NoisyCount, Price, total
 
 DEFAULT_SCORE_SHARE = 0.005
 
@@ -78,7 +81,7 @@ class BudgetSplit:
 
     def guarantee(self) -> Guarantee:
         """What a study that follows this plan may promise."""
-        one_step = [pricing.calibrate_full_batch(mu=slot.mu, steps=1) for slot in self.slots]
+        one_step = [calibrate_full_batch(mu=slot.mu, steps=1) for slot in self.slots]
         releases, public = ["the final model"], ["the number of rows"]
         caveats = [
             "a plan: true of a study that is run exactly like this",
@@ -93,7 +96,7 @@ class BudgetSplit:
             releases.append("their noisy scores")
         elif self.score == "public":
             public.append("the rows that score the trials")
-        promise = pricing.guarantee(
+        promise = guarantee(
             one_step,
             self.budget.delta,
             spent=self.spent,

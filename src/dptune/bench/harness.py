@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from dptune.accounting import Budget
 from dptune.bench.outcome import ORACLE, Outcome
 from dptune.bench.tasks import Task
 from dptune.engines.executors import SerialExecutor
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget
 from dptune.search.base import Census, SearchMethod, Stage, calibrated, draft
 from dptune.search.score import NoisyScore
 from dptune.search.space import Setting, Space

@@ -21,11 +21,12 @@ import typer
 
 import dptune
 from dptune import accounting
+from dptune.accounting import Budget
 from dptune.accounting.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
 from dptune.cli import screen
 from dptune.data.fingerprint import fingerprint_file
 from dptune.errors import DptuneError, InvalidInput, LedgerCorrupt
-from dptune.privacy import Budget, FullBatchRun, Price, Receipt, SampledRun
+from dptune.privacy import FullBatchRun, Price, Receipt, SampledRun
 
 if TYPE_CHECKING:
     from dptune.ledger import Ledger

@@ -12,13 +12,12 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from dptune.accounting import Budget, Guarantee
 from dptune.accounting.split import BudgetSplit, Slot
 from dptune.privacy import (
-    Budget,
     Composition,
     Event,
     FullBatchRun,
-    Guarantee,
     NoisyCount,
     Parallel,
     PrivateMean,

@@ -18,17 +18,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from dptune import accounting, gdp
+from dptune.accounting import Budget, Guarantee
 from dptune.errors import DptuneError, LedgerCorrupt
-from dptune.privacy import (
-    Budget,
-    Event,
-    Guarantee,
-    Price,
-    Receipt,
-    event_from_dict,
-    event_to_dict,
-    total,
-)
+from dptune.privacy import Event, Price, Receipt, event_from_dict, event_to_dict, total
 from dptune.rounding import cost
 
 # 1 had no limit on slack of its own: who reads only that would admit too much.

@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dptune import accounting, rounding
+from dptune.accounting import Budget
 from dptune.errors import BudgetExceeded
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget, NoisyCount
+from dptune.privacy import NoisyCount
 from dptune.search.score import HeldOutScore, Score
 from dptune.search.sealing import SealedSearch, Sealing
 from dptune.search.space import Setting, Space

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dptune import accounting
+from dptune.accounting import Budget, Guarantee
 from dptune.data import Data
 from dptune.data.rows import MemoryRows, find_device, find_precision
 from dptune.engines.executors import Executor, SerialExecutor
@@ -26,7 +27,7 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
 from dptune.ledger.store import are_one
-from dptune.privacy import Budget, Event, Guarantee, Price, total
+from dptune.privacy import Event, Price, total
 from dptune.rounding import allowance, cost
 from dptune.search.base import Census, SearchMethod
 from dptune.search.linear_scaling import LinearScaling

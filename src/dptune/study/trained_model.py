@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dptune.accounting import Guarantee
 from dptune.data.arrays import names_of, places
 from dptune.data.preprocess import Preprocessing
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import InvalidInput
-from dptune.privacy import Guarantee
 from dptune.search.trial import Trial
 from dptune.study.run_folder import RunFolder
 

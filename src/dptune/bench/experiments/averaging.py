@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dptune.accounting import Budget
 from dptune.bench.charts import Picture, Plot, Series
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
 from dptune.bench.harness import fit, tested
@@ -15,7 +16,6 @@ from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
 from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget
 
 _AVERAGES: dict[str, dict[str, Any]] = {
     "last iterate": {},

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, cast
 
+from dptune.accounting import Budget
 from dptune.bench.charts import Picture, Plot, Series
 from dptune.bench.compare import DRAWS, method_from
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
@@ -12,7 +13,6 @@ from dptune.bench.lab import DELTA, Lab
 from dptune.bench.outcome import ORACLE, Outcome, Runs
 from dptune.bench.tables import Table
 from dptune.engines.linear import LinearEngine
-from dptune.privacy import Budget
 from dptune.search.base import SearchMethod, Situation, Stage, calibrated, draft
 from dptune.search.space import Setting
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from dptune.accounting import Budget
 from dptune.bench.charts import Heat, Picture, Plot, Series
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
 from dptune.bench.lab import DELTA, Lab, priced
 from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget
 
 _FACTORS = ((1.5, "up to 1.5"), (3.0, "1.5 to 3"), (10.0, "3 to 10"), (math.inf, "above 10"))
 _CELL = {

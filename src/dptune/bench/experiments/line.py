@@ -4,6 +4,7 @@ searched, and how r becomes a learning rate and steps."""
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dptune.accounting import Budget
 from dptune.accounting.split import Sweep, split_budget
 from dptune.bench import paper
 from dptune.bench.charts import Dots, Picture, Plot, Series
@@ -11,7 +12,6 @@ from dptune.bench.experiment import UNKNOWN, Experiment, Result
 from dptune.bench.lab import DELTA, Lab, at_noises, priced
 from dptune.bench.outcome import Outcome
 from dptune.bench.tables import Table
-from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.paper_line import PaperLine
 from dptune.search.space import Space

@@ -2,6 +2,7 @@
 
 import math
 
+from dptune.accounting import Budget
 from dptune.bench import paper
 from dptune.bench.charts import Dots, Picture, Plot, Series
 from dptune.bench.compare import DRAWS, method_from
@@ -10,7 +11,6 @@ from dptune.bench.lab import DELTA, Lab
 from dptune.bench.outcome import ORACLE, Outcome, Runs, error_reduction
 from dptune.bench.tables import Table
 from dptune.errors import DptuneError
-from dptune.privacy import Budget
 from dptune.search.methods import METHODS
 from dptune.search.random_search import RandomSearch
 

@@ -8,7 +8,8 @@ from typing import Any
 from scipy.optimize import brentq
 
 from dptune import gdp
-from dptune.accounting.sealed import RenyiCurve
+from dptune.accounting import Budget
+from dptune.accounting.renyi import RenyiCurve
 from dptune.bench import paper
 from dptune.bench.charts import Dots, Picture, Series
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
@@ -16,7 +17,6 @@ from dptune.bench.lab import DELTA, Lab, priced
 from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
-from dptune.privacy import Budget
 
 BATCH = 4096
 _MOMENTA = (0.0, 0.5, 0.9, 0.99)

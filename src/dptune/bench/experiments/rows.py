@@ -1,7 +1,7 @@
 """Which rows a step reads: batches, augmented copies, subsets."""
 
 from dptune import gdp
-from dptune.accounting import calibrate_direct
+from dptune.accounting import Budget, calibrate_direct
 from dptune.bench import paper
 from dptune.bench.augmented import load_augmented
 from dptune.bench.charts import Picture, Plot, Series
@@ -9,7 +9,6 @@ from dptune.bench.experiment import UNKNOWN, Experiment, Result
 from dptune.bench.experiments.recipe import sampling_rate
 from dptune.bench.lab import DELTA, Lab, priced
 from dptune.bench.tables import Table
-from dptune.privacy import Budget
 
 _FRACTIONS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02)
 _COPIES = (1, 2, 4, 8, 16)

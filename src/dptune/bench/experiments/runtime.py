@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from dptune.accounting import Budget
 from dptune.bench.charts import Dots, Picture
 from dptune.bench.compare import method_from
 from dptune.bench.experiment import UNKNOWN, Experiment, Result
@@ -15,7 +16,6 @@ from dptune.bench.lab import DELTA, Lab, priced
 from dptune.bench.tables import Table
 from dptune.engines.linear import LinearEngine
 from dptune.errors import DptuneError
-from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
 
