@@ -96,10 +96,10 @@ def mu_in_company(search: Sealed, slack: float) -> float:
         raise SearchTooRevealing
     try:
         if isinstance(search, SubsetSearch):
-            outcomes = _likelihood_ratios(_dominating_pair(search, slack), slack)
+            ratios = _likelihood_ratios(_dominating_pair(search, slack), slack)
         else:
-            outcomes = _likelihood_ratios(_full_batch_search(search), slack)
-        return min(mu, outcomes.curve().mu(slack))
+            ratios = _likelihood_ratios(_full_batch_search(search), slack)
+        return min(mu, ratios.curve().mu(slack))
     except UnpricedEvent:  # of sampled trials, or too far from Gaussian
         return mu
 
@@ -119,13 +119,15 @@ def lone_search(events: Sequence[Event]) -> Sealed | None:
     return None
 
 
-def _ratio_bound(search: RandomStopping, delta: float) -> tuple[sealed.SampledTrial | None, float]:
+def _ratio_bound(
+    search: RandomStopping, delta: float
+) -> tuple[sealed.SampledMechanism | None, float]:
     """One trial with sampled runs, and epsilon by the ratio bound: infinite where there is none."""
     trials, (steps, mu) = TrialCount.of(search), trial_steps_and_mu(search)
     try:
         # Cut tails are small against delta over the mean, the smallest delta that is read.
         curve = sampled.trade_off(steps, gaussian_mu=mu, failure=delta / trials.mean)
-        trial = sealed.SampledTrial(curve)
+        trial = sealed.SampledMechanism(curve)
         return trial, sealed.ratio_epsilon(trials, trial, delta)
     except UnpricedEvent:
         return None, math.inf
@@ -171,8 +173,8 @@ def _subset_bound(event: SubsetSearch, delta: float) -> SealedBound:
     search, final_mu = _search_and_final_mu(event)
     rate, disjoint = event.sampling_rate, event.disjoint
     orders = np.arange(2.0, subset.LARGEST_ORDER + 1)
-    first, second = search.renyi(orders), sealed.GaussianTrial(final_mu).renyi(orders)
-    renyi = subset.renyi(first, second, sampling_rate=rate, disjoint=disjoint)
+    first, second = search.renyi(orders), sealed.GaussianMechanism(final_mu).renyi(orders)
+    renyi = subset.renyi_divergences(first, second, sampling_rate=rate, disjoint=disjoint)
     published = RenyiCurve(*renyi).epsilon(delta)
     seen = "the other rows" if disjoint else "all rows"
     words = f"a dominating pair for a search on a secret sample and a final run on {seen}"
@@ -183,10 +185,10 @@ def _subset_bound(event: SubsetSearch, delta: float) -> SealedBound:
     )
 
 
-def _dominating_pair(event: SubsetSearch, delta: float) -> subset.Pair:
+def _dominating_pair(event: SubsetSearch, delta: float) -> subset.DominatingPair:
     """Search and final run, to be read at `delta`."""
     search, final_mu = _search_and_final_mu(event)
-    return subset.Pair.of(
+    return subset.DominatingPair.of(
         _likelihood_ratios(search, delta),
         final_mu,
         sampling_rate=event.sampling_rate,
@@ -194,14 +196,16 @@ def _dominating_pair(event: SubsetSearch, delta: float) -> subset.Pair:
     )
 
 
-def _likelihood_ratios(mechanism: sealed.Trial | subset.Pair, delta: float) -> subset.Outcomes:
+def _likelihood_ratios(
+    mechanism: sealed.Mechanism | subset.DominatingPair, delta: float
+) -> subset.LikelihoodRatios:
     largest = mechanism.epsilon(max(1e-6 * delta, 1e-90))  # proof is far below delta
-    return subset.outcomes(mechanism.delta, largest)
+    return subset.discretize(mechanism.delta, largest)
 
 
 def _search_and_final_mu(
     event: SubsetSearch,
-) -> tuple[sealed.GaussianTrial | sealed.GaussianSearch, float]:
+) -> tuple[sealed.GaussianMechanism | sealed.GaussianSearch, float]:
     search = _full_batch_search(event.search)
     final_mu = _above_zero(_full_batch_mu(flatten([event.final])))
     if max(search.mu, final_mu) > gdp.LARGEST_MU:
@@ -223,13 +227,13 @@ def _above_zero(mu: float) -> float:
     return max(mu, 1e-12)
 
 
-def _full_batch_search(event: Event) -> sealed.GaussianTrial | sealed.GaussianSearch:
+def _full_batch_search(event: Event) -> sealed.GaussianMechanism | sealed.GaussianSearch:
     match flatten([event]):
         case [RandomStopping(density_ratio=ratio) as search]:
             mu = _above_zero(_full_batch_mu(_trial_parts(search)))
             return sealed.GaussianSearch(trials=TrialCount.of(search), mu=mu, density_ratio=ratio)
         case parts:
-            return sealed.GaussianTrial(_above_zero(_full_batch_mu(parts)))
+            return sealed.GaussianMechanism(_above_zero(_full_batch_mu(parts)))
 
 
 def _full_batch_mu(parts: Sequence[Event]) -> float:

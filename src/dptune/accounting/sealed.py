@@ -17,7 +17,7 @@ early cost epsilon, never truth.
 The published bounds are here as well: Renyi DP (Papernot & Steinke 2022), profiles (Koskela,
 Redberg & Wang 2024, which the ratio bound never exceeds) and DP-HyPO's (Wang et al. 2023).
 
->>> ten, trial = TrialCount(mean=10, shape=1.0), GaussianTrial(0.1)
+>>> ten, trial = TrialCount(mean=10, shape=1.0), GaussianMechanism(0.1)
 >>> round(log_ratio(ten, trial), 6), round(ratio_epsilon(ten, trial, 1e-5), 6)
 (0.180217, 0.577075)
 """
@@ -43,16 +43,16 @@ Array = NDArray[np.float64]
 _MARGIN = 1e-12
 
 
-class Trial(Protocol):
-    """What one trial reveals, its score included. Both answers are rounded up."""
+class Mechanism(Protocol):
+    """What a mechanism reveals, such as one trial with its score. Both answers are rounded up."""
 
     def delta(self, epsilon: float) -> float: ...
     def epsilon(self, delta: float) -> float: ...
 
 
 @dataclass(frozen=True)
-class GaussianTrial:
-    """A trial that is mu-GDP."""
+class GaussianMechanism:
+    """A mechanism that is mu-GDP."""
 
     mu: float
 
@@ -67,8 +67,8 @@ class GaussianTrial:
 
 
 @dataclass(frozen=True)
-class SampledTrial:
-    """A trial with sampled steps, by the vertices of its trade-off curve."""
+class SampledMechanism:
+    """A mechanism with sampled steps, by the vertices of its trade-off curve."""
 
     curve: sampled.TradeOff
 
@@ -80,7 +80,7 @@ class SampledTrial:
         return self.curve.epsilon(delta)
 
 
-def log_ratio(trials: TrialCount, trial: Trial) -> float:
+def log_ratio(trials: TrialCount, trial: Mechanism) -> float:
     """Log of how much more often a neighbour's trial can be the winner, for its score alone.
 
     Guarantees: never below the maximum over all ways of scoring.
@@ -90,7 +90,7 @@ def log_ratio(trials: TrialCount, trial: Trial) -> float:
     return (trials.shape + 1.0) * _least_exponent(trials, trial) * (1 + _MARGIN)
 
 
-def _least_exponent(trials: TrialCount, trial: Trial) -> float:
+def _least_exponent(trials: TrialCount, trial: Mechanism) -> float:
     """The least h with delta(h) <= odds * (e^h - 1), from above."""
     odds = trials.odds * (1 - _MARGIN)
 
@@ -108,15 +108,15 @@ def _least_exponent(trials: TrialCount, trial: Trial) -> float:
     return exponent
 
 
-def ratio_epsilon(trials: TrialCount, trial: Trial, delta: float) -> float:
+def ratio_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float:
     """Epsilon of the search at `delta` by the ratio bound.
 
     Guarantees: an upper bound, whatever the score and however ties are broken.
     """
-    return _one_trial(trials, trial, delta) + log_ratio(trials, trial)
+    return _one_trial_epsilon(trials, trial, delta) + log_ratio(trials, trial)
 
 
-def profile_epsilon(trials: TrialCount, trial: Trial, delta: float) -> float:
+def profile_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float:
     """Epsilon by privacy profiles (Koskela, Redberg & Wang 2024): every h is valid, and
     log(e^h + delta(h) / odds) takes the place of h. A Poisson number of trials is bounded as in
     the ratio bound."""
@@ -128,16 +128,16 @@ def profile_epsilon(trials: TrialCount, trial: Trial, delta: float) -> float:
         return math.log1p(math.expm1(exponent) + trial.delta(exponent) / odds)
 
     # Convex in e^h; the least is below twice the exponent of the ratio, where e^h alone is more.
-    touching = _least_exponent(trials, trial)
-    found = touching
-    if touching > 0:
-        search = {"bounds": (0.0, 2 * touching), "method": "bounded"}
-        found = float(minimize_scalar(cost, options={"xatol": 1e-7 * touching}, **search).x)
-    extra = (trials.shape + 1.0) * min(cost(found), cost(touching)) * (1 + _MARGIN)
-    return _one_trial(trials, trial, delta) + extra
+    start = exponent = _least_exponent(trials, trial)
+    if start > 0:
+        search = {"bounds": (0.0, 2 * start), "method": "bounded"}
+        exponent = float(minimize_scalar(cost, options={"xatol": 1e-7 * start}, **search).x)
+    extra = (trials.shape + 1.0) * min(cost(exponent), cost(start)) * (1 + _MARGIN)
+    return _one_trial_epsilon(trials, trial, delta) + extra
 
 
-def _one_trial(trials: TrialCount, trial: Trial, delta: float) -> float:
+def _one_trial_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float:
+    """Of one trial, at a delta so small that all of them together have `delta`."""
     delta = validate.strictly_between(0, 1, delta=delta)
     return trial.epsilon(delta / trials.mean * (1 - _MARGIN)) * (1 + _MARGIN)
 
@@ -146,7 +146,7 @@ def search_curve(
     trials: TrialCount,
     curve: RenyiCurve,
     *,
-    trial: Trial | None = None,
+    trial: Mechanism | None = None,
     density_ratio: float | None = None,
 ) -> RenyiCurve:
     """Renyi DP of a search from that of one trial (Papernot & Steinke 2022, Theorems 2 and 6).
@@ -158,7 +158,7 @@ def search_curve(
     orders = curve.orders
     values = curve.values + math.log(trials.mean) / (orders - 1.0)
     if density_ratio is not None:
-        ratio = _density_ratio(trials, density_ratio)
+        ratio = _checked_ratio(trials, density_ratio)
         values += (orders / (orders - 1.0) + 1.0 + trials.shape) * math.log(ratio)
     if trials.is_poisson:
         if trial is None:
@@ -166,13 +166,13 @@ def search_curve(
         at = np.log1p(1.0 / (orders - 1.0))
         values += trials.mean * np.array([trial.delta(float(epsilon)) for epsilon in at])
     else:
-        values += _renyi_ratio(trials, curve)
+        values += _log_ratio_by_renyi(trials, curve)
     # Divergences grow with the order, so what holds at a larger one holds here.
     return RenyiCurve(orders, np.minimum.accumulate(values[::-1])[::-1])
 
 
 def renyi_epsilon(
-    trials: TrialCount, curve: RenyiCurve, delta: float, *, trial: Trial | None = None
+    trials: TrialCount, curve: RenyiCurve, delta: float, *, trial: Mechanism | None = None
 ) -> float:
     """Epsilon by Renyi DP: the published bound."""
     return search_curve(trials, curve, trial=trial).epsilon(delta)
@@ -185,7 +185,7 @@ def adaptive_epsilon(
     return search_curve(trials, curve, density_ratio=density_ratio).epsilon(delta)
 
 
-def _density_ratio(trials: TrialCount, density_ratio: float) -> float:
+def _checked_ratio(trials: TrialCount, density_ratio: float) -> float:
     ratio = validate.positive(density_ratio=density_ratio)
     if ratio < 1 or trials.is_poisson:
         raise InvalidInput(
@@ -195,7 +195,7 @@ def _density_ratio(trials: TrialCount, density_ratio: float) -> float:
     return ratio
 
 
-def _renyi_ratio(trials: TrialCount, curve: RenyiCurve) -> float:
+def _log_ratio_by_renyi(trials: TrialCount, curve: RenyiCurve) -> float:
     """The Renyi bound's counterpart of `log_ratio`; at order 1 it is log(1/gamma)."""
     log_inverse, orders = trials.log_inverse_gamma, curve.orders
     bounds = (1.0 - 1.0 / orders) * curve.values + log_inverse / orders
@@ -227,28 +227,28 @@ class GaussianSearch:
         by_renyi = self._curve.epsilon(delta)
         if self.density_ratio is not None:
             return by_renyi
-        return min(by_renyi, ratio_epsilon(self.trials, GaussianTrial(self.mu), delta))
+        return min(by_renyi, ratio_epsilon(self.trials, GaussianMechanism(self.mu), delta))
 
     def renyi(self, orders: Array) -> Array:
-        curve = self._renyi(orders)
-        found: Array = curve.values[np.searchsorted(curve.orders, orders)]
-        return found
+        curve = self._curve_at(orders)
+        divergences: Array = curve.values[np.searchsorted(curve.orders, orders)]
+        return divergences
 
     @cached_property
     def _curve(self) -> RenyiCurve:
-        return self._renyi()
+        return self._curve_at()
 
-    def _renyi(self, also: Array | None = None) -> RenyiCurve:
+    def _curve_at(self, also: Array | None = None) -> RenyiCurve:
         return search_curve(
             self.trials,
             RenyiCurve.gaussian(self.mu, also=also),
-            trial=GaussianTrial(self.mu),
+            trial=GaussianMechanism(self.mu),
             density_ratio=self.density_ratio,
         )
 
     @cached_property
     def _log_ratio(self) -> float:
-        return log_ratio(self.trials, GaussianTrial(self.mu))
+        return log_ratio(self.trials, GaussianMechanism(self.mu))
 
 
 BOUNDS = ("ratio", "profile", "renyi")
@@ -257,7 +257,7 @@ BOUNDS = ("ratio", "profile", "renyi")
 def gaussian_epsilon(trials: TrialCount, mu: float, delta: float, bound: str = "ratio") -> float:
     """Epsilon at `delta` of a search whose trials are mu-GDP, by one of `BOUNDS`."""
     validate.one_of(BOUNDS, bound=bound)
-    trial = GaussianTrial(validate.non_negative(mu=mu, at_most=gdp.LARGEST_MU))
+    trial = GaussianMechanism(validate.non_negative(mu=mu, at_most=gdp.LARGEST_MU))
     if mu == 0:
         return 0.0
     if bound == "renyi":
