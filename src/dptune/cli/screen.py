@@ -63,7 +63,8 @@ def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
 def plan(split: BudgetSplit) -> None:
     out.print(slots_table(split.budget, split.slots))
     if split.scores:
-        noise = f"Gaussian noise of {cost(split.scores[0].noise, 1)} rows"
+        noises = dict.fromkeys(cost(counts.noise, 1) for counts in split.scores)
+        noise = f"Gaussian noise of {', '.join(noises)} rows"
         out.print(Text(f"Scores: counts of correct rows, centred within a sweep, with {noise}."))
     statement(split.guarantee())
 
