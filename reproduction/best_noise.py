@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from dptune.accounting import Budget
 from dptune.bench.harness import Report, accuracies
 from dptune.bench.store import write
 from dptune.bench.tasks import Task, load_task
 from dptune.engines.linear import LinearEngine
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget
 from dptune.search.base import Facts, calibrated, draft
 from dptune.search.law import best_noise, displacement
 from dptune.search.space import Space

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from dptune import gdp
-from dptune.accounting import calibrate_direct
+from dptune.accounting import Budget, calibrate_direct
 from dptune.bench.harness import SPACE, Report, accuracies, run_method, run_oracle
 from dptune.bench.outcome import Outcome, Runs
 from dptune.bench.store import read, write
 from dptune.bench.tasks import Task, identity, load_task
 from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.space import Space
 

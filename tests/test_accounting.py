@@ -14,12 +14,12 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from dptune import accounting, gdp
+from dptune.accounting import Guarantee
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Composition,
     Event,
     FullBatchRun,
-    Guarantee,
     NoisyCount,
     Price,
     PrivateMean,

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from dptune import accounting
+from dptune.accounting import Budget
 from dptune.cli import app as cli
-from dptune.privacy import Budget, FullBatchRun, Price, SampledRun
+from dptune.privacy import FullBatchRun, Price, SampledRun
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -68,9 +69,9 @@ def test_plan_leaves_0_884_for_the_final_run(dptune: Run) -> None:
 
 def test_plan_pays_for_selection_by_default(dptune: Run) -> None:
     plan = as_json(dptune(*PLAN, "--json"))
-    assert plan["score"] == {"kind": "noisy", "noise": pytest.approx(60.92, abs=0.01)}
+    assert plan["score"] == {"kind": "noisy", "noise": pytest.approx([60.92, 60.92], abs=0.01)}
     single = as_json(dptune(*PLAN[:5], "--sweep", "1@0.1", "--json"))
-    assert single["score"] == {"kind": "noisy", "noise": None}
+    assert single["score"] == {"kind": "noisy", "noise": []}
     assert "the rows that score the trials" not in single["guarantee"]["public_facts"]
     assert plan["final"]["epsilon"] == pytest.approx(0.88101, abs=1e-5)
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 import dptune
+from dptune.accounting import Budget
 from dptune.cli import app as cli
 from dptune.data import Data
 from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from dptune.estimator import DPLinearClassifier
-from dptune.privacy import Budget
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
 from dptune.study.study import tune

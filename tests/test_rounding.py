@@ -1,12 +1,14 @@
 """Numbers are shown rounded toward privacy."""
 
+import math
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptune.rounding import allowance, cost
+from dptune.rounding import above, allowance, below, cost
 
 
 @given(st.floats(1e-6, 1e3))
@@ -29,3 +31,17 @@ def test_costs_round_up_and_allowances_down(value: float) -> None:
 )
 def test_shown_digits(value: float, up: str, down: str) -> None:
     assert (cost(value), allowance(value)) == (up, down)
+
+
+@given(st.floats(1e-150, 1e150), st.floats(1e-100, 1e100))
+def test_a_product_or_root_that_was_rounded_ends_on_the_safe_side(a: float, b: float) -> None:
+    exact = Fraction(a) * Fraction(b)
+    assert Fraction(below(a * b)) <= exact <= Fraction(above(a * b))
+    root = math.sqrt(a)
+    assert Fraction(below(root)) ** 2 <= Fraction(a) <= Fraction(above(root)) ** 2
+    assert above(a) / a - 1 < 1e-15 and 1 - below(a) / a < 1e-15
+
+
+def test_the_hair_is_two_units_in_the_last_place() -> None:
+    assert above(1.0) == math.nextafter(math.nextafter(1.0, 2.0), 2.0) == 1 + 4e-16
+    assert below(1.0) == 1 - 2**-51 == 1 - 4e-16

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptune import accounting
+from dptune.accounting.split import score_counts
 from dptune.errors import InvalidInput
 from dptune.privacy import NoisyCount
 from dptune.search.score import (
@@ -17,7 +18,6 @@ from dptune.search.score import (
     NoisyScore,
     PublicScore,
     UnpaidScore,
-    counts_for,
     released,
 )
 
@@ -29,7 +29,7 @@ def squared_sensitivity(trials: int) -> float:
 
 @given(trials=st.integers(2, 50), mu_squared=st.floats(1e-12, 1e3))
 def test_counts_cost_what_was_asked_and_never_more(trials: int, mu_squared: float) -> None:
-    event = counts_for(trials, mu_squared)
+    event = score_counts(trials, mu_squared)
     assert event is not None and event.centered and event.counts == trials
     assert accounting.price(event).mu_squared <= mu_squared
     by_hand = squared_sensitivity(trials) / event.noise**2
@@ -39,21 +39,19 @@ def test_counts_cost_what_was_asked_and_never_more(trials: int, mu_squared: floa
 
 def test_half_a_percent_of_epsilon_1_buys_this_noise() -> None:
     """Two sweeps of three trials share it: noise 60.9 (mu = 0.268051 at delta 1e-5)."""
-    event = counts_for(3, 0.0025 * 0.268051**2)
+    event = score_counts(3, 0.0025 * 0.268051**2)
     assert event is not None
     assert event.noise == pytest.approx(60.92, abs=0.01)
     assert event.noise == pytest.approx(math.sqrt(2 / 3 / (0.0025 * 0.268051**2)))
 
 
 def test_a_single_trial_has_nothing_to_be_compared_with() -> None:
-    assert counts_for(1, 0.1) is None
-    assert NoisyScore().event(1, 0.1) is None
-    assert HeldOutScore().event(1, 0.1) is None
+    assert score_counts(1, 0.1) is None
 
 
-def test_public_and_unpaid_scores_are_no_event_and_only_one_covers_selection() -> None:
-    assert PublicScore().event(3, 0.1) is None and PublicScore().covers_selection
-    assert UnpaidScore().event(3, 0.1) is None and not UnpaidScore().covers_selection
+def test_public_and_unpaid_scores_cost_nothing_and_only_one_covers_selection() -> None:
+    assert PublicScore().share == 0 and PublicScore().covers_selection
+    assert UnpaidScore().share == 0 and not UnpaidScore().covers_selection
     assert NoisyScore().covers_selection and HeldOutScore().covers_selection
     assert [kind.kind for kind in (NoisyScore, HeldOutScore, PublicScore, UnpaidScore)] == [
         "noisy",

@@ -16,13 +16,12 @@ from scipy.optimize import brentq
 from scipy.stats import chi2, geom, logser, nbinom, norm, poisson
 
 from dptune import Budget, accounting, gdp
-from dptune.accounting import sealed
-from dptune.accounting.sealed import GaussianTrial, RenyiCurve, TrialCount
+from dptune.accounting import Guarantee, sealed
+from dptune.accounting.sealed import GaussianMechanism, RenyiCurve, TrialCount
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Composition,
     FullBatchRun,
-    Guarantee,
     NoisyCount,
     Parallel,
     PrivateMean,
@@ -33,7 +32,7 @@ from dptune.privacy import (
     event_to_dict,
     total,
 )
-from support.adversary import POISSON, Adversary, by_formula, cells_of
+from support.adversary import POISSON, SHAPES, Adversary, by_formula, cells_of
 
 DELTA = 1e-5
 SAMPLED = SampledRun(steps=1000, noise_multiplier=1.0, sampling_rate=0.01)
@@ -177,7 +176,7 @@ def test_a_senseless_number_of_trials_is_refused(mean: float, shape: float) -> N
 def test_the_ratio_bound_has_its_known_values(
     mu: float, shape: float, mean: float, log_ratio: float, epsilon: float
 ) -> None:
-    trials, trial = count(mean, shape), GaussianTrial(mu)
+    trials, trial = count(mean, shape), GaussianMechanism(mu)
     assert sealed.log_ratio(trials, trial) == pytest.approx(log_ratio, abs=6e-7)
     assert sealed.ratio_epsilon(trials, trial, DELTA) == pytest.approx(epsilon, abs=6e-7)
     assert gdp.epsilon_from_mu(0.1, 1e-6) == pytest.approx(0.396857, abs=6e-7)
@@ -211,7 +210,7 @@ def test_the_ratio_is_the_maximum_over_thresholds_from_above(
             else:
                 high -= third
         peak = gain((low + high) / 2)
-        found = mpmath.mpf(sealed.log_ratio(trials, GaussianTrial(mu)))
+        found = mpmath.mpf(sealed.log_ratio(trials, GaussianMechanism(mu)))
         assert 0 <= float(found / peak - 1) < 1e-10
 
 
@@ -265,7 +264,7 @@ def test_profiles_match_a_grid_over_every_exponent() -> None:
     grid = np.linspace(0, 8 * mu + mu * mu, 20_001)
     deltas = norm.cdf(mu / 2 - grid / mu) - np.exp(grid) * norm.cdf(-mu / 2 - grid / mu)
     extra = 2 * np.min(np.log(np.exp(grid) + (1 - gamma) / gamma * deltas))
-    found = sealed.profile_epsilon(count(10, 1.0), GaussianTrial(mu), DELTA)
+    found = sealed.profile_epsilon(count(10, 1.0), GaussianMechanism(mu), DELTA)
     assert found == pytest.approx(gdp.epsilon_from_mu(mu, DELTA / 10) + extra, abs=1e-6)
 
 
@@ -296,7 +295,7 @@ def test_bounds_at_the_ends_of_the_range() -> None:
     trials = count(10, 1.0)
     assert sealed.gaussian_epsilon(trials, 0.0, DELTA) == 0.0
     # Nothing is told about a single trial, and log R is the shape's most: 2 log(1/gamma).
-    hopeless = sealed.log_ratio(trials, GaussianTrial(1e4))
+    hopeless = sealed.log_ratio(trials, GaussianMechanism(1e4))
     assert hopeless == pytest.approx(2 * math.log(10), rel=1e-9)
     assert hopeless >= 2 * math.log(10)
     # Too quiet for a privacy loss above delta: the ratio alone, to first order in mu.
@@ -538,7 +537,7 @@ def test_learning_is_bounded_for_sampled_trials_too() -> None:
     """By the curve of one trial, and the formula once more."""
     event = RandomStopping(trial=SAMPLED, expected_trials=10, density_ratio=1.1)
     found = accounting.sealed_bound(event, DELTA)
-    orders = np.array(accounting.pricing._RDP_ORDERS)
+    orders = np.array(accounting.renyi.ORDERS)
     step = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0))
     values = np.array(rdp.RdpAccountant(list(orders)).compose(step, 1000).rdp)
     extra = 2 * np.min((1 - 1 / orders) * values + math.log(10) / orders)
@@ -774,8 +773,8 @@ def test_in_company_the_price_covers_the_whole_curve(
     the Gaussian of the price, outside the failure."""
     event, slack = search(mu, mean, distribution), 1e-8
     paid = accounting.price(event, slack=slack)
-    trial = GaussianTrial(mu)
-    extra = sealed.log_ratio(count(mean, sealed.SHAPES[distribution]), trial)
+    trial = GaussianMechanism(mu)
+    extra = sealed.log_ratio(count(mean, SHAPES[distribution]), trial)
     at = np.linspace(0.0, 12 * mu, 4000)
     deltas = np.minimum(1.0, mean * np.array([trial.delta(float(e)) for e in at]))
     for alarm in 10.0 ** np.array(alarms):

@@ -20,7 +20,8 @@ from scipy.special import ndtr
 from typer.testing import CliRunner
 
 from dptune import accounting
-from dptune.accounting.sealed import TrialCount
+from dptune.accounting import Budget
+from dptune.accounting.trial_count import TrialCount
 from dptune.cli.app import Method, app
 from dptune.data import Data
 from dptune.data.rows import MemoryRows
@@ -30,7 +31,6 @@ from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.plan import TrainPlan
 from dptune.privacy import (
-    Budget,
     Composition,
     Event,
     FullBatchRun,

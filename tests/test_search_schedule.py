@@ -182,8 +182,14 @@ def test_sweeps_share_what_scores_may_cost(budget: Budget) -> None:
 
 @pytest.mark.parametrize("rest", [0.0, -0.5, 1e-13])
 def test_a_search_that_leaves_nothing_is_refused(budget: Budget, rest: float) -> None:
-    with pytest.raises(BudgetExceeded, match=r"epsilon 1\.0000 .* leaves nothing .* fewer or"):
+    with pytest.raises(BudgetExceeded, match=r"epsilon 1\.\d+ of 1 .* leaves nothing .* fewer or"):
         schedule(Greedy(rest), budget, UNIT, PublicScore())
+
+
+def test_runs_whose_failures_use_up_delta_are_refused() -> None:
+    """A thousand sampled runs of a thousandth of delta each leave nothing for anything else."""
+    with pytest.raises(BudgetExceeded, match=r"of 1001 runs, 1e-05 together, use up delta = 1e-05"):
+        schedule(RandomSearch(trials=1001), Budget(1.0, 1e-5), UNIT, NoisyScore(), slack=1e-8)
 
 
 def test_the_papers_search_can_be_too_dear() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dptune import Budget, Ledger, accounting, gdp
 from dptune.accounting import Sweep, split_budget
+from dptune.accounting.split import Stage, price_stages
 from dptune.errors import BudgetExceeded, InvalidInput
 from dptune.rounding import allowance
 from support.ledgers import ROWS
@@ -52,6 +53,26 @@ def test_scores_cost_what_they_were_given(share: float, noise: float, budget: Bu
     assert paid == pytest.approx(share * budget.mu_squared(), rel=1e-9)
     if noise == 100.0:
         assert split.final.epsilon == pytest.approx(0.88292, abs=1e-5)
+
+
+def test_a_plan_and_a_study_share_scores_alike(budget: Budget) -> None:
+    """Sweeps of three and of seven pay the same for their scores, so the larger has more noise:
+    half the share each, over squared sensitivities of 2/3 and 12/7."""
+    split = split_budget(budget, [Sweep(3, 0.05), Sweep(7, 0.05)])
+    mu = gdp.mu_from_epsilon(0.05, budget.delta)
+    stages = [Stage("small", 3, mu * mu), Stage("large", 7, mu * mu)]
+    study = price_stages(budget, stages, score_share=0.005)
+    assert split.scores == tuple(stage.score for stage in study.sweeps)
+    each = 0.0025 * budget.mu_squared()
+    by_hand = [math.sqrt(2 / 3 / each), math.sqrt(12 / 7 / each)]
+    assert [score.noise for score in split.scores] == pytest.approx(by_hand, rel=1e-12)
+    assert split.final.mu_squared == pytest.approx(study.final.mu_squared, rel=2e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 300.0])
+def test_a_whole_budget_reads_as_the_whole(epsilon: float) -> None:
+    left = split_budget(Budget(epsilon, 1e-5), []).final.epsilon
+    assert allowance(left) == f"{epsilon:.4f}"
 
 
 sweeps = st.lists(

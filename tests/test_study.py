@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from dptune import accounting
+from dptune.accounting import Budget
 from dptune.cli.app import Method
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
@@ -25,7 +26,7 @@ from dptune.errors import (
     WrongDataset,
 )
 from dptune.ledger import Ledger
-from dptune.privacy import Budget, FullBatchRun, NoisyCount, Parallel, PrivateMean, SampledRun
+from dptune.privacy import FullBatchRun, NoisyCount, Parallel, PrivateMean, SampledRun
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, UnpaidScore

@@ -21,10 +21,11 @@ from typing import Any
 import pytest
 import torch
 
+from dptune.accounting import Budget
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerUnavailable
 from dptune.ledger import Ledger
 from dptune.ledger import ledger as ledger_module
-from dptune.privacy import Budget, FullBatchRun
+from dptune.privacy import FullBatchRun
 from dptune.search.paper_line import PaperLine
 from dptune.study.payments import Payments
 from dptune.study.run_folder import RunFolder

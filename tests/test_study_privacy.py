@@ -20,13 +20,14 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dptune import accounting
+from dptune.accounting import Budget
 from dptune.cli.app import Method
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
 from dptune.ledger import Ledger
 from dptune.ledger import ledger as ledger_module
-from dptune.privacy import Budget, FullBatchRun, Price, PrivateMean, total
+from dptune.privacy import FullBatchRun, Price, PrivateMean, total
 from dptune.report.plots import search_picture
 from dptune.search.methods import METHODS
 from dptune.search.score import UnpaidScore

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from dptune import Budget, Ledger, accounting, gdp
-from dptune.accounting import subset
+from dptune.accounting import Guarantee, subset
 from dptune.accounting.sealed import GaussianSearch, RenyiCurve, TrialCount
 from dptune.errors import BudgetExceeded, InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Composition,
     Event,
     FullBatchRun,
-    Guarantee,
     NoisyCount,
     PrivateMean,
     RandomStopping,
@@ -62,9 +61,9 @@ def epsilon_of(event: SubsetSearch, delta: float = DELTA) -> float:
     return accounting.sealed_bound(event, delta).epsilon
 
 
-def outcomes_of(mu: float) -> subset.Outcomes:
+def ratios_of(mu: float) -> subset.LikelihoodRatios:
     largest = gdp.epsilon_from_mu(mu, 1e-12)
-    return subset.outcomes(lambda epsilon: gdp.delta_from_mu(mu, epsilon), largest)
+    return subset.discretize(lambda epsilon: gdp.delta_from_mu(mu, epsilon), largest)
 
 
 # --- The pair, by brute force -----------------------------------------------------------------
@@ -144,14 +143,16 @@ def test_the_closed_forms_agree_with_a_grid(
 def test_both_directions_count(
     data: st.DataObject, rate: float, mu: float, disjoint: bool, epsilon: float
 ) -> None:
-    """Outcomes as lopsided as you like, so that now one direction is the worse and now the other;
+    """Ratios as lopsided as you like, so that now one direction is the worse and now the other;
     the final run is on cells."""
     size = data.draw(st.integers(2, 6))
     weights = st.lists(st.floats(0.01, 1), min_size=size, max_size=size)
     without, with_row = (np.array(data.draw(weights)) for _ in range(2))
     without, with_row = without / without.sum(), with_row / with_row.sum()
-    search = subset.Outcomes(np.log(with_row / without), without, 0.0)
-    found = subset.Pair.of(search, mu, sampling_rate=rate, disjoint=disjoint).delta(epsilon)
+    search = subset.LikelihoodRatios(np.log(with_row / without), without, 0.0)
+    found = subset.DominatingPair.of(search, mu, sampling_rate=rate, disjoint=disjoint).delta(
+        epsilon
+    )
     one, other = released(rate, disjoint, (without, with_row), cells_of(mu))
     exact = max(delta_of(one, other, epsilon), delta_of(other, one, epsilon))
     assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-3) + 1e-9
@@ -160,29 +161,29 @@ def test_both_directions_count(
 def test_the_row_that_is_gone_can_be_the_worse_case() -> None:
     """Proof that a row was there and proof that it was not, each against the closed form."""
     mostly = np.log(np.array([1 / 0.9]))
-    gone = subset.Outcomes(np.append(mostly, -math.inf), np.array([0.9, 0.1]), 0.0)
-    there = subset.Outcomes(np.array([math.log(0.9)]), np.array([1.0]), 0.1)
+    gone = subset.LikelihoodRatios(np.append(mostly, -math.inf), np.array([0.9, 0.1]), 0.0)
+    there = subset.LikelihoodRatios(np.array([math.log(0.9)]), np.array([1.0]), 0.1)
     for search in (gone, there):
-        pair = subset.Pair.of(search, 0.0, sampling_rate=0.2, disjoint=False)
+        pair = subset.DominatingPair.of(search, 0.0, sampling_rate=0.2, disjoint=False)
         assert pair.delta(0.0) == pytest.approx(0.2 * 0.1, rel=1e-9)
-    # Without the row an outcome of 0.1 has ratio 1 - 0.2, which is below e^-0.2 and not e^-0.3.
-    pair = subset.Pair.of(gone, 0.0, sampling_rate=0.2, disjoint=False)
+    # Without the row an atom of 0.1 has ratio 1 - 0.2, which is below e^-0.2 and not e^-0.3.
+    pair = subset.DominatingPair.of(gone, 0.0, sampling_rate=0.2, disjoint=False)
     assert pair.delta(0.2) == pytest.approx(0.1 * (1 - 0.8 * math.exp(0.2)), rel=1e-6)
     assert pair.delta(0.3) < 1e-9
 
 
-# --- Outcomes of a profile --------------------------------------------------------------------
+# --- Likelihood ratios of a profile -----------------------------------------------------------
 
 
-def profile_of(search: subset.Outcomes, epsilon: float) -> float:
+def profile_of(search: subset.LikelihoodRatios, epsilon: float) -> float:
     ratios = np.exp(search.log_ratio)
     return search.proof + float(search.mass @ np.maximum(ratios - math.exp(epsilon), 0))
 
 
 @settings(max_examples=30)
 @given(mu=st.floats(1e-6, 8), share=st.floats(0, 1.5))
-def test_outcomes_reveal_as_much_as_the_gaussian_and_hardly_more(mu: float, share: float) -> None:
-    search = outcomes_of(mu)
+def test_ratios_reveal_as_much_as_the_gaussian_and_hardly_more(mu: float, share: float) -> None:
+    search = ratios_of(mu)
     assert search.mass.min() >= 0
     assert search.mass.sum() == pytest.approx(1, abs=1e-12)
     assert float(search.mass @ np.exp(search.log_ratio)) + search.proof == pytest.approx(1)
@@ -199,7 +200,7 @@ def test_outcomes_reveal_as_much_as_the_gaussian_and_hardly_more(mu: float, shar
     steps=st.lists(st.tuples(st.floats(0, 3), st.floats(0, 1)), min_size=1, max_size=6),
     largest=st.floats(0, 4),
 )
-def test_outcomes_exceed_no_profile_however_ragged(
+def test_ratios_exceed_no_profile_however_ragged(
     steps: list[tuple[float, float]], largest: float
 ) -> None:
     """Profiles are smooth; a minimum of several bounds is not. Where it is known, it is kept, and
@@ -208,7 +209,7 @@ def test_outcomes_exceed_no_profile_however_ragged(
     def profile(epsilon: float) -> float:
         return min((delta for at, delta in steps if epsilon >= at), default=1.0)
 
-    search = subset.outcomes(profile, largest)
+    search = subset.discretize(profile, largest)
     assert search.mass.min() >= 0
     assert search.mass.sum() == pytest.approx(1, abs=1e-12)
     for epsilon in np.linspace(0.0, largest, 1000)[::37]:
@@ -216,13 +217,13 @@ def test_outcomes_exceed_no_profile_however_ragged(
 
 
 def test_a_profile_of_nothing_and_of_everything() -> None:
-    nothing = subset.outcomes(lambda _: 0.0, 0.0)
+    nothing = subset.discretize(lambda _: 0.0, 0.0)
     assert nothing.proof == 0.0
-    pair = subset.Pair.of(nothing, 0.3, sampling_rate=0.5, disjoint=False)
+    pair = subset.DominatingPair.of(nothing, 0.3, sampling_rate=0.5, disjoint=False)
     assert pair.epsilon(DELTA) == pytest.approx(gdp.epsilon_from_mu(0.3, DELTA), rel=1e-6)
-    everything = subset.outcomes(lambda _: 1.0, 5.0)
+    everything = subset.discretize(lambda _: 1.0, 5.0)
     assert everything.proof == 1.0
-    pair = subset.Pair.of(everything, 0.3, sampling_rate=0.01, disjoint=True)
+    pair = subset.DominatingPair.of(everything, 0.3, sampling_rate=0.01, disjoint=True)
     assert pair.delta(5.0) >= 0.01
     assert pair.epsilon(1e-3) == math.inf
 
@@ -234,13 +235,15 @@ def test_a_profile_of_nothing_and_of_everything() -> None:
 def test_terms_are_rounded_up_and_by_little(
     first: float, second: float, epsilon: float, disjoint: bool
 ) -> None:
-    """In 40 digits: the corners between tangents, and the sum over some of the outcomes."""
-    rate, search = 0.1, outcomes_of(first)
+    """In 40 digits: the corners between tangents, and the sum over some of the atoms."""
+    rate, search = 0.1, ratios_of(first)
     at = np.linspace(0.0, gdp.epsilon_from_mu(first, 1e-12), 1000)
     deltas = np.array([gdp.delta_from_mu(first, float(point)) for point in at])
     touching, corners = subset._envelope(at, deltas)
-    some = subset.Outcomes(search.log_ratio[::50], search.mass[::50], 0.0)
-    found = subset.Pair.of(some, second, sampling_rate=rate, disjoint=disjoint).delta(epsilon)
+    some = subset.LikelihoodRatios(search.log_ratio[::50], search.mass[::50], 0.0)
+    found = subset.DominatingPair.of(some, second, sampling_rate=rate, disjoint=disjoint).delta(
+        epsilon
+    )
     with mpmath.workdps(40):
         for number in range(0, len(corners), 60):
             one, two = touching[number], touching[number + 1]
@@ -278,7 +281,7 @@ def test_delta_lies_between_what_the_parts_say(
 ) -> None:
     """Below: an attacker who looks at one part only, which is amplified by sampling. Above: one who
     is told whether the row was in the sample."""
-    pair = subset.Pair.of(outcomes_of(first), second, sampling_rate=rate, disjoint=disjoint)
+    pair = subset.DominatingPair.of(ratios_of(first), second, sampling_rate=rate, disjoint=disjoint)
     found = pair.delta(epsilon)
 
     def amplified(mu: float, chance: float) -> float:
@@ -458,7 +461,7 @@ def test_renyi_dp_covers_both_directions_of_any_parts(
     q1, p1, q2, p2 = weights / weights.sum(axis=1, keepdims=True)
     orders = np.arange(2.0, 12.0)
     parts = (divergences(q, p, orders) for q, p in ((q1, p1), (q2, p2)))
-    found_at, bound = subset.renyi(*parts, sampling_rate=rate, disjoint=disjoint)
+    found_at, bound = subset.renyi_divergences(*parts, sampling_rate=rate, disjoint=disjoint)
     without, with_row = released(rate, disjoint, (q1, p1), (q2, p2))
     exact = divergences(without, with_row, found_at)
     assert np.all(exact <= bound * (1 + 1e-9) + 1e-12)
@@ -467,7 +470,7 @@ def test_renyi_dp_covers_both_directions_of_any_parts(
 def test_renyi_dp_of_a_mixture_is_exact_in_one_direction() -> None:
     """Moments of the mixture of two Gaussians, against their integral."""
     first, second, rate, order = 0.6, 0.4, 0.3, 7
-    at, values = subset.renyi(
+    at, values = subset.renyi_divergences(
         integers * first**2 / 2, integers * second**2 / 2, sampling_rate=rate, disjoint=True
     )
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
@@ -489,13 +492,17 @@ def test_renyi_dp_on_all_rows_is_what_is_known_of_sampling(mu: float, rate: floa
     """dp-accounting has the exact divergence of a sampled Gaussian, and ours, which holds for any
     search, is above it by at most log(3) over the order less one; a final run adds."""
     nothing = np.zeros_like(integers)
-    at, values = subset.renyi(integers * mu**2 / 2, nothing, sampling_rate=rate, disjoint=False)
+    at, values = subset.renyi_divergences(
+        integers * mu**2 / 2, nothing, sampling_rate=rate, disjoint=False
+    )
     event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / mu))
     theirs = np.array(rdp.RdpAccountant(list(at)).compose(event).rdp)
     assert np.all(theirs <= values * (1 + 1e-9))
     assert np.all(values <= theirs + math.log(3) / (at - 1) + 1e-9)
     assert values[0] == pytest.approx(theirs[0], rel=1e-9)  # order 2 is exact
-    _, more = subset.renyi(integers * mu**2 / 2, integers, sampling_rate=rate, disjoint=False)
+    _, more = subset.renyi_divergences(
+        integers * mu**2 / 2, integers, sampling_rate=rate, disjoint=False
+    )
     assert more == pytest.approx(values + at)
 
 

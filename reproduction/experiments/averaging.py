@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from dptune.accounting import Budget
 from dptune.bench.harness import fit, tested
 from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
 from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget
 from reproduction.charts import Picture, Plot, Series
 from reproduction.experiment import UNKNOWN, Experiment, Result
 from reproduction.lab import DELTA, Lab, at_noises, priced

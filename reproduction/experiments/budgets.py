@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Any, cast
 
+from dptune.accounting import Budget
 from dptune.bench.compare import DRAWS, method_from
 from dptune.bench.harness import accuracies, run_method
 from dptune.bench.outcome import ORACLE, Outcome, Runs
 from dptune.bench.tables import Table
 from dptune.engines.linear import LinearEngine
-from dptune.privacy import Budget
 from dptune.search.base import SearchMethod, Situation, Stage, calibrated, draft
 from dptune.search.space import Setting
 from reproduction.charts import Picture, Plot, Series

@@ -4,10 +4,10 @@ searched, and how r becomes a learning rate and steps."""
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dptune.accounting import Budget
 from dptune.accounting.split import Sweep, split_budget
 from dptune.bench.outcome import Outcome
 from dptune.bench.tables import Table
-from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.paper_line import PaperLine
 from dptune.search.space import Space

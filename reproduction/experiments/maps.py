@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from dptune.accounting import Budget
 from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget
 from reproduction.charts import Heat, Picture, Plot, Series
 from reproduction.experiment import UNKNOWN, Experiment, Result
 from reproduction.lab import DELTA, Lab, priced

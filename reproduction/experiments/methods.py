@@ -2,11 +2,11 @@
 
 import math
 
+from dptune.accounting import Budget
 from dptune.bench.compare import DRAWS, method_from
 from dptune.bench.outcome import ORACLE, Outcome, Runs, error_reduction
 from dptune.bench.tables import Table
 from dptune.errors import DptuneError
-from dptune.privacy import Budget
 from dptune.search.methods import METHODS
 from dptune.search.random_search import RandomSearch
 from reproduction import paper

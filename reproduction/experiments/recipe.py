@@ -8,11 +8,11 @@ from typing import Any
 from scipy.optimize import brentq
 
 from dptune import gdp
-from dptune.accounting.sealed import RenyiCurve
+from dptune.accounting import Budget
+from dptune.accounting.renyi import RenyiCurve
 from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
-from dptune.privacy import Budget
 from reproduction import paper
 from reproduction.charts import Dots, Picture, Series
 from reproduction.experiment import UNKNOWN, Experiment, Result

@@ -1,9 +1,8 @@
 """Which rows a step reads: batches, augmented copies, subsets."""
 
 from dptune import gdp
-from dptune.accounting import calibrate_direct
+from dptune.accounting import Budget, calibrate_direct
 from dptune.bench.tables import Table
-from dptune.privacy import Budget
 from reproduction import paper
 from reproduction.augmented import load_augmented
 from reproduction.charts import Picture, Plot, Series

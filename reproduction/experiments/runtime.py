@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
+from dptune.accounting import Budget
 from dptune.bench.compare import method_from
 from dptune.bench.harness import accuracies, run_method
 from dptune.bench.tables import Table
 from dptune.engines.linear import LinearEngine
 from dptune.errors import DptuneError
-from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
 from reproduction.charts import Dots, Picture

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dptune import privacy as privacy
     from dptune import report as report
     from dptune import search as search
+    from dptune.accounting import Budget as Budget
+    from dptune.accounting import Guarantee as Guarantee
     from dptune.data.data import Data as Data
     from dptune.data.sources import load_data as load_data
     from dptune.engines.linear import LinearEngine as LinearEngine
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from dptune.estimator import DPLinearClassifier as DPLinearClassifier
     from dptune.ledger import Ledger as Ledger
     from dptune.plan import TrainPlan as TrainPlan
-    from dptune.privacy import Budget as Budget
-    from dptune.privacy import Guarantee as Guarantee
     from dptune.search import HeldOutScore as HeldOutScore
     from dptune.search import LinearScaling as LinearScaling
     from dptune.search import NoisyScore as NoisyScore
@@ -67,7 +67,7 @@ else:
             "estimator": ("DPLinearClassifier",),
             "ledger": ("Ledger",),
             "plan": ("TrainPlan",),
-            "privacy": ("Budget", "Guarantee"),
+            "accounting": ("Budget", "Guarantee"),
             "search": (
                 "HeldOutScore",
                 "LinearScaling",

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
-from dptune import validate
+from dptune import rounding, validate
 
 # Added to log(delta) on the private side. The evaluation error of `log_delta` is below 1e-12 in
 # the range we accept (tests/test_gdp.py measures it against 50-digit arithmetic).
@@ -88,7 +88,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     high = mu * (mu / 2.0 - float(ndtri(math.exp(target)))) * (1.0 + 1e-9)
     epsilon: float = brentq(lambda e: log_delta(mu, e) - target, 0.0, high, xtol=1e-300, rtol=1e-15)
     while log_delta(mu, epsilon) > target:
-        epsilon *= 1.0 + 4e-16
+        epsilon = rounding.above(epsilon)
     return epsilon
 
 
@@ -107,7 +107,7 @@ def mu_from_epsilon(epsilon: float, delta: float) -> float:
         low, high = high, 2.0 * high
     mu: float = brentq(lambda m: log_delta(m, epsilon) - target, low, high, xtol=1e-300, rtol=1e-15)
     while log_delta(mu, epsilon) > target:
-        mu *= 1.0 - 4e-16
+        mu = rounding.below(mu)
     return mu
 
 
@@ -141,13 +141,13 @@ def largest_exceedance(mu: float, epsilon: float, slack: float = 0.0) -> float:
 def compose(mus: Iterable[float]) -> float:
     """The mu of running all of them, in any order and chosen adaptively: the root of the sum of
     squares (Dong, Roth & Su 2022, Cor. 3.3), rounded up."""
-    return math.hypot(*mus) * (1.0 + 4e-16)
+    return rounding.above(math.hypot(*mus))
 
 
 def full_batch_mu_squared(steps: int, noise_multiplier: float) -> float:
     """Price of `steps` full-batch steps: each releases a sum with noise `noise_multiplier` times
     its sensitivity, so mu^2 = steps / noise_multiplier^2, rounded up."""
-    mu_squared = steps / noise_multiplier / noise_multiplier * (1.0 + 4e-16)
+    mu_squared = rounding.above(steps / noise_multiplier / noise_multiplier)
     return max(mu_squared, sys.float_info.min)  # what underflows is still not free
 
 
@@ -157,5 +157,5 @@ def noise_multiplier(mu: float, steps: int) -> float:
     steps = validate.whole(1, steps=steps)
     noise = math.sqrt(steps) / mu
     while full_batch_mu_squared(steps, noise) > mu * mu:
-        noise *= 1.0 + 4e-16
+        noise = rounding.above(noise)
     return noise

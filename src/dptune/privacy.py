@@ -1,54 +1,17 @@
-"""The words of the trade, as frozen values: budgets, events, prices, receipts, guarantees.
+"""The words of the trade, as frozen values: events, prices and receipts.
 
 An event describes what will touch private rows, and nothing else about it; the accountant turns it
 into a price. Events are stored in ledgers for years, so a kind is never removed, never changes its
 meaning and never gains a field that old records lack, unless its absence means what it meant.
 """
 
-import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol, get_args
 
-from dptune import gdp, rounding, validate
+from dptune import validate
 from dptune.errors import InvalidInput, UnpricedEvent
-
-
-@dataclass(frozen=True)
-class Budget:
-    """A total (epsilon, delta) that everything touching the data must fit in.
-
-    >>> round(Budget(1.0, 1e-5).mu, 6)
-    0.268051
-    """
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        epsilon = validate.positive(epsilon=self.epsilon, at_most=gdp.LARGEST_EPSILON)
-        delta = validate.strictly_between(gdp.SMALLEST_DELTA, 1, delta=self.delta)
-        validate.store(self, epsilon=epsilon, delta=delta)
-
-    @cached_property
-    def mu(self) -> float:
-        """The same budget as a Gaussian DP parameter, rounded down."""
-        return gdp.mu_from_epsilon(self.epsilon, self.delta)
-
-    def mu_squared(self, slack: float = 0.0) -> float:
-        """How much mu^2 fits in once failure probabilities adding up to `slack` are taken off
-        delta; 0 where they use all of it."""
-        if slack == 0.0:
-            return self.mu * self.mu
-        delta = delta_beside(slack, self.delta)
-        return gdp.mu_from_epsilon(self.epsilon, delta) ** 2 if delta > 0 else 0.0
-
-
-def delta_beside(slack: float, delta: float) -> float:
-    """The delta left for the Gaussian part: delta = slack + (1 - slack) * this, rounded down."""
-    return (delta - slack) / (1.0 - slack) * (1.0 - 1e-15) if slack < 1.0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -312,122 +275,3 @@ class Receipt:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"issuer": None}  # a ledger does not travel with its receipts
-
-
-NEIGHBOURS = (
-    "zero-out: two data sets are neighbours when one row of one is replaced by an empty row that "
-    "contributes nothing; the number of rows is public"
-)
-
-_COVERED = {
-    True: "covered",
-    False: "NOT covered",
-    None: "covered as far as each trial and each score is among what was paid for",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Guarantee:
-    """What may be promised, to whom, under which assumptions: the whole statement, never a bare
-    epsilon.
-
-    Guarantees: everything `releases` names, taken together, is (epsilon, delta)-differentially
-    private for `neighbours`, provided what `public_facts` and `caveats` say.
-    """
-
-    epsilon: float
-    delta: float
-    mu: float
-    slack: float
-    neighbours: str = NEIGHBOURS
-    replace_one_epsilon: float
-    unit: str = "one row"
-    sampler: str
-    accountant: str
-    covers_search: bool | None  # None: as far as its trials are among the events
-    covers_selection: bool | None
-    releases: tuple[str, ...]
-    public_facts: tuple[str, ...] = ()
-    caveats: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        plain = asdict(self)
-        if math.isinf(self.replace_one_epsilon):  # JSON has no infinity
-            plain["replace_one_epsilon"] = None
-        return plain
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=2)
-
-    @staticmethod
-    def from_dict(plain: Mapping[str, Any]) -> "Guarantee":
-        """The reverse of `to_dict`."""
-        values = dict(plain)
-        for name in ("releases", "public_facts", "caveats"):
-            values[name] = tuple(values[name])
-        if values["replace_one_epsilon"] is None:
-            values["replace_one_epsilon"] = math.inf
-        return Guarantee(**values)
-
-    def sections(self) -> list[tuple[str, str]]:
-        """The statement as (heading, sentence) pairs."""
-        epsilon, replaced = rounding.cost(self.epsilon), rounding.cost(self.replace_one_epsilon)
-        if math.isinf(self.replace_one_epsilon):
-            replaced = "not bounded by any finite number we know of"
-        failure = ""
-        if self.slack:
-            failure = f", outside a failure of probability {rounding.cost(self.slack)}"
-        promise = f"({epsilon}, {self.delta!r})-differential privacy for {self.unit}"
-        if self.covers_search and self.covers_selection is False:
-            promise = (
-                f"NONE: trials were chosen by unpaid scores. Had they been paid for: {promise}"
-            )
-        sections = [
-            ("Promise", promise),
-            ("In plain words", self._in_plain_words()),
-            ("Neighbours", self.neighbours),
-            ("Replace-one", f"were a row exchanged for another, epsilon would be {replaced}"),
-            ("Gaussian DP", self._in_company() + f"mu {rounding.cost(self.mu, 5)}{failure}"),
-            ("Rows enter by", self.sampler),
-            ("Accountant", self.accountant),
-            ("Search", f"the search for hyperparameters is {_COVERED[self.covers_search]}"),
-            ("Selection", f"choosing among trials is {_COVERED[self.covers_selection]}"),
-            ("May be released", "; ".join(self.releases) or "nothing"),
-        ]
-        if self.public_facts:
-            sections.append(("Taken as public", "; ".join(self.public_facts)))
-        return sections + [("Note", caveat) for caveat in self.caveats]
-
-    def _in_company(self) -> str:
-        """Where a bound of its own gives the epsilon, mu is only what else it may be added to."""
-        known = self.mu <= gdp.LARGEST_MU and self.slack < self.delta
-        by_mu = gdp.epsilon_from_mu(self.mu, self.delta) if known else math.inf
-        return "beside other payments it counts as " if by_mu > 1.001 * self.epsilon else ""
-
-    def _in_plain_words(self) -> str:
-        if self.epsilon > 20:
-            return "so large an epsilon protects nobody in any provable way"
-        factor = rounding.cost(math.exp(self.epsilon), 2)
-        return (
-            "nothing that anybody may conclude from what is released is, because of any given row, "
-            f"more than {factor} times as likely plus {self.delta!r}{self._how_often()}; somebody "
-            "with several rows is protected less"
-        )
-
-    def _how_often(self) -> str:
-        """How likely the odds on a row move further than that. Far more likely than delta."""
-        if not self.mu <= gdp.LARGEST_MU or self.slack >= 0.5:
-            return ""
-        at_most = gdp.largest_exceedance(self.mu, self.epsilon, self.slack)
-        exact = ""
-        if not self.slack and not self._in_company():
-            gaussian = rounding.cost(gdp.gaussian_exceedance(self.mu, self.epsilon), 2)
-            exact = f" ({gaussian} for a single Gaussian release)"
-        return (
-            ". The odds on whether the row was in the data move in favour of the truth by more "
-            f"than that factor with probability {rounding.cost(at_most, 2)} at most{exact}"
-        )
-
-    def in_words(self) -> str:
-        """The statement as text, one line a section."""
-        return "\n".join(f"{heading}: {sentence}." for heading, sentence in self.sections())

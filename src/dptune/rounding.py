@@ -1,6 +1,6 @@
-"""Numbers as people read them, rounded toward privacy.
+"""Numbers rounded toward privacy: as computers add them up, and as people read them.
 
-What something costs is shown rounded up, what somebody may still spend rounded down.
+What something costs is rounded up, what somebody may still spend rounded down.
 
 >>> cost(0.99633912), allowance(0.88404569)
 ('0.9964', '0.8840')
@@ -10,9 +10,22 @@ What something costs is shown rounded up, what somebody may still spend rounded 
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+# Two units in the last place of 1. One product, quotient or root, and one more product by this
+# factor, are each rounded by half a unit at most, so the answer is still on the safe side.
+_LAST_PLACES = 4e-16
 # Computed epsilons lie at least this much (relative) on the safe side of the truth already, so an
 # epsilon of 1.0000000000000002 may be shown as 1.0000.
 _ALREADY_SAFE = 1e-14
+
+
+def above(value: float) -> float:
+    """A hair more than `value`, which hardware may have rounded down: never less than the truth."""
+    return value * (1.0 + _LAST_PLACES)
+
+
+def below(value: float) -> float:
+    """A hair less than `value`, which hardware may have rounded up: never more than the truth."""
+    return value * (1.0 - _LAST_PLACES)
 
 
 def cost(value: float, decimals: int = 4) -> str:

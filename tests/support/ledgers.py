@@ -1,7 +1,7 @@
 """A fresh ledger, and the rows that it is about."""
 
+from dptune.accounting import Budget
 from dptune.ledger import Ledger
-from dptune.privacy import Budget
 
 ROWS = "digest of the rows"
 

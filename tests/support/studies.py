@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from dptune.accounting import Budget
 from dptune.data import Data
-from dptune.privacy import Budget
 from dptune.search.space import Space
 from dptune.study.runner import Progress
 from dptune.study.study import StudyResult, tune

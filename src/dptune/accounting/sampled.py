@@ -76,7 +76,7 @@ class TradeOff:
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon with hit - exp(epsilon) * false_alarm <= delta at every vertex."""
-        hit, false_alarm = self._above(delta, certain=math.inf)
+        hit, false_alarm = self._unexplained(delta, certain=math.inf)
         with np.errstate(over="ignore"):
             return _largest(np.log((hit - delta) / false_alarm))
 
@@ -87,10 +87,10 @@ class TradeOff:
         1-slack; solving it for mu at each vertex and taking the largest keeps every vertex on the
         safe side.
         """
-        hit, false_alarm = self._above(slack, certain=1 - slack)
+        hit, false_alarm = self._unexplained(slack, certain=1 - slack)
         return _largest(ndtri((hit - slack) / (1 - slack)) - ndtri(false_alarm / (1 - slack)))
 
-    def _above(self, failure: float, certain: float) -> tuple[Array, Array]:
+    def _unexplained(self, failure: float, certain: float) -> tuple[Array, Array]:
         """Vertices that a failure of this probability does not explain."""
         explained = (self.hit <= failure) | (self.false_alarm >= certain)
         hit, false_alarm = np.minimum(self.hit, 1.0)[~explained], self.false_alarm[~explained]
@@ -144,14 +144,16 @@ def trade_off(steps: Sequence[Step], *, gaussian_mu: float = 0.0, failure: float
     if gaussian_mu > 0:
         parts.append(Step(sampling_rate=1.0, noise_multiplier=1 / gaussian_mu, count=1))
     cut = lost / (4 * len(parts))  # twice per part: half of `lost` cuts tails, half is for rounding
-    widest = max(_loss_range(part, cut / part.count) for part in parts)
+    widest = max(_loss_width(part, cut / part.count) for part in parts)
     deviation = math.hypot(*(math.sqrt(part.count) * part.loss_deviation for part in parts))
     typical = deviation / math.sqrt(sum(part.count for part in parts))
     interval = max(_SPACING * typical, widest / _MOST_BINS)
     hits, false_alarms = [], []
     with np.errstate(all="ignore"):  # what is not a number is found by the check of the masses
         for removed in (True, False):
-            losses = [_repeat(_one_step(part, removed, interval, cut), part, cut) for part in parts]
+            losses = [
+                _repeat(_one_step_losses(part, removed, interval, cut), part, cut) for part in parts
+            ]
             hit, false_alarm = _vertices(_convolve(losses, lost / 2), interval)
             hits.append(hit)
             false_alarms.append(false_alarm)
@@ -170,7 +172,7 @@ def _log_ratio(z: Array, step: Step) -> Array:
     return np.where(exponent < 1.0, small, large)
 
 
-def _where_log_ratio_is(loss: Array, step: Step) -> Array:
+def _points_of_log_ratio(loss: Array, step: Step) -> Array:
     """Inverse of `_log_ratio`, for losses above log(1 - q)."""
     shift = 1 / step.noise_multiplier
     if step.sampling_rate == 1.0:
@@ -181,24 +183,24 @@ def _where_log_ratio_is(loss: Array, step: Step) -> Array:
     return exponent / shift + shift / 2
 
 
-def _reach(step: Step, tail: float) -> tuple[float, float]:
+def _likely_interval(step: Step, tail: float) -> tuple[float, float]:
     """An interval of z outside which either hypothesis has at most `tail` on each side."""
     z = -float(ndtri(tail))
     return -z, z + 1 / step.noise_multiplier
 
 
-def _loss_range(step: Step, tail: float) -> float:
-    low, high = _log_ratio(np.array(_reach(step, tail)), step)
+def _loss_width(step: Step, tail: float) -> float:
+    low, high = _log_ratio(np.array(_likely_interval(step, tail)), step)
     return float(high - low)
 
 
-def _one_step(step: Step, removed: bool, interval: float, cut: float) -> _Losses:
+def _one_step_losses(step: Step, removed: bool, interval: float, cut: float) -> _Losses:
     """One step's loss, each mass split between its two grid neighbours so that its probability
     under both hypotheses is kept (Doroshenko et al. 2022, "connect the dots")."""
     tail = cut / step.count
-    low, high = _reach(step, tail)
+    low, high = _likely_interval(step, tail)
     first, last = _log_ratio(np.array([low, high]), step) / interval
-    knots = _where_log_ratio_is(np.arange(math.ceil(first), math.floor(last) + 1) * interval, step)
+    knots = _points_of_log_ratio(np.arange(math.ceil(first), math.floor(last) + 1) * interval, step)
     # Panels end at every grid loss and are short enough for six-point quadrature.
     panels = np.unique(np.concatenate([np.linspace(low, high, 200), np.clip(knots, low, high)]))
     width = np.diff(panels)

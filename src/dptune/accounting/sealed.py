@@ -17,16 +17,13 @@ early cost epsilon, never truth.
 The published bounds are here as well: Renyi DP (Papernot & Steinke 2022), profiles (Koskela,
 Redberg & Wang 2024, which the ratio bound never exceeds) and DP-HyPO's (Wang et al. 2023).
 
->>> ten, trial = TrialCount(mean=10, shape=1.0), GaussianTrial(0.1)
+>>> ten, trial = TrialCount(mean=10, shape=1.0), GaussianMechanism(0.1)
 >>> round(log_ratio(ten, trial), 6), round(ratio_epsilon(ten, trial, 1e-5), 6)
 (0.180217, 0.577075)
 """
 
 import math
-import sys
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from functools import cached_property
 from typing import Protocol
 
@@ -36,148 +33,26 @@ from scipy.optimize import brentq, minimize_scalar
 
 from dptune import gdp, validate
 from dptune.accounting import sampled
+from dptune.accounting.renyi import RenyiCurve
+from dptune.accounting.trial_count import TrialCount
 from dptune.errors import InvalidInput
 
 Array = NDArray[np.float64]
 
-# Shapes of the named distributions; the Poisson distribution is the limit of a growing shape.
-SHAPES = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}
-LARGEST_SHAPE = 1000.0
 # Pays for the roundings of means, odds and sums, which stay below 1e-13 (tests: 50 digits).
 _MARGIN = 1e-12
-# Below this gamma = exp(-500) a tail is so heavy that odds leave double precision.
-_LARGEST_LOG = 500.0
-# The sampler's arithmetic: what 60 digits leave out nobody can see at any delta.
-_EXACT = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)
-_NEGLIGIBLE = Decimal("1e-58")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrialCount:
-    """The distribution of the number of trials: truncated negative binomial on 1, 2, ... with
-    `shape` above -1, where 1 is geometric and 0 logarithmic; or, for an infinite shape, Poisson."""
-
-    mean: float
-    shape: float
-
-    def __post_init__(self) -> None:
-        mean = validate.strictly_between(1, 1e9, mean=self.mean)
-        shape = self.shape
-        if shape != math.inf:
-            shape = validate.strictly_between(-1, LARGEST_SHAPE, shape=shape)
-            shape = 0.0 if abs(shape) < 1e-15 else shape  # the same to all digits we keep
-        validate.store(self, mean=mean, shape=shape)
-        if shape != math.inf and self._mean_at(_LARGEST_LOG) < mean:
-            raise InvalidInput(
-                f"a mean of {mean:g} trials with shape {shape:g} has too heavy a tail for double "
-                "precision; use a shape farther from -1 or a smaller mean."
-            )
-
-    @staticmethod
-    def named(distribution: str, mean: float, shape: float | None = None) -> "TrialCount":
-        """By the words of a `RandomStopping` event."""
-        if distribution in SHAPES:
-            return TrialCount(mean=mean, shape=SHAPES[distribution])
-        if shape is None:
-            raise InvalidInput(f"a {distribution} number of trials needs a shape; got none.")
-        return TrialCount(mean=mean, shape=shape)
-
-    @property
-    def is_poisson(self) -> bool:
-        return self.shape == math.inf
-
-    @property
-    def gamma(self) -> float:
-        """The parameter that gives the mean; what a geometric distribution stops with."""
-        return math.exp(-self.log_inverse_gamma)
-
-    @property
-    def odds(self) -> float:
-        """The odds of gamma: gamma / (1 - gamma)."""
-        return 1.0 / math.expm1(self.log_inverse_gamma)
-
-    @cached_property
-    def log_inverse_gamma(self) -> float:
-        if self.is_poisson:
-            raise InvalidInput("a Poisson number of trials has a mean and no gamma.")
-        low, high = 1e-30, _LARGEST_LOG
-        while low < (middle := math.sqrt(low * high)) < high:  # the mean grows with it
-            low, high = (middle, high) if self._mean_at(middle) < self.mean else (low, middle)
-        return high
-
-    def _mean_at(self, log_inverse_gamma: float) -> float:
-        return math.expm1(log_inverse_gamma) / self._span(log_inverse_gamma)
-
-    def _span(self, log_inverse_gamma: float) -> float:
-        """(1 - gamma^shape) / shape, also at its limit."""
-        if self.shape == 0:
-            return log_inverse_gamma
-        return -math.expm1(-self.shape * log_inverse_gamma) / self.shape
-
-    def derivative(self, x: float) -> float:
-        """f'(x) of the generating function f(x) = E[x^K]."""
-        if self.is_poisson:
-            return self.mean * math.exp(self.mean * (x - 1.0))
-        gamma = self.gamma
-        return self.mean * math.pow(gamma / (gamma * x + (1.0 - x)), self.shape + 1.0)
-
-    def probability(self, count: int) -> float:
-        """P[K = count]."""
-        count = validate.whole(0, count=count)
-        for at, probability in self._probabilities():
-            if at >= count:
-                return float(probability) if at == count else 0.0
-        raise AssertionError  # the recurrence has no end
-
-    def draw(self, uniform: Callable[[], float]) -> int:
-        """One number of trials by inversion, from three calls of `uniform`, which must return
-        independent multiples of 2^-53 in [0, 1), for example `random.SystemRandom().random`.
-
-        Guarantees: the number is distributed as accounted for up to 1e-45 in total variation. One
-        double alone would leave 1e-16, which large epsilons multiply.
-        """
-        point = Decimal(0)
-        for scale in (1, 2**53, 2**106):
-            digits = uniform()
-            if not 0.0 <= digits < 1.0:
-                raise InvalidInput(f"uniform() must return numbers in [0, 1); got {digits!r}.")
-            point = _EXACT.add(point, _EXACT.divide(Decimal(digits), Decimal(scale)))
-        for count, probability in self._probabilities():
-            point = _EXACT.subtract(point, probability)
-            if point < 0 or (count > self.mean and probability < _NEGLIGIBLE):
-                return count
-        raise AssertionError  # the recurrence has no end
-
-    def _probabilities(self) -> Iterator[tuple[int, Decimal]]:
-        """All counts and their probabilities, by recurrence."""
-        if self.is_poisson:
-            count, continuing, shape = 0, Decimal(self.mean), Decimal(0)
-            probability = _EXACT.exp(-continuing)
-        else:
-            log_inverse, shape = Decimal(self.log_inverse_gamma), Decimal(self.shape)
-            continuing = _EXACT.subtract(Decimal(1), _EXACT.exp(-log_inverse))
-            count, span = 1, log_inverse
-            if shape:
-                growth = _EXACT.exp(_EXACT.multiply(shape, log_inverse))
-                span = _EXACT.divide(_EXACT.subtract(growth, Decimal(1)), shape)
-            probability = _EXACT.divide(continuing, span)
-        while True:
-            yield count, probability
-            grown = continuing if self.is_poisson else _EXACT.multiply(continuing, count + shape)
-            count += 1
-            probability = _EXACT.divide(_EXACT.multiply(probability, grown), Decimal(count))
-
-
-class Trial(Protocol):
-    """What one trial reveals, its score included. Both answers are rounded up."""
+class Mechanism(Protocol):
+    """What a mechanism reveals, such as one trial with its score. Both answers are rounded up."""
 
     def delta(self, epsilon: float) -> float: ...
     def epsilon(self, delta: float) -> float: ...
 
 
 @dataclass(frozen=True)
-class GaussianTrial:
-    """A trial that is mu-GDP."""
+class GaussianMechanism:
+    """A mechanism that is mu-GDP."""
 
     mu: float
 
@@ -192,8 +67,8 @@ class GaussianTrial:
 
 
 @dataclass(frozen=True)
-class SampledTrial:
-    """A trial with sampled steps, by the vertices of its trade-off curve."""
+class SampledMechanism:
+    """A mechanism with sampled steps, by the vertices of its trade-off curve."""
 
     curve: sampled.TradeOff
 
@@ -205,7 +80,7 @@ class SampledTrial:
         return self.curve.epsilon(delta)
 
 
-def log_ratio(trials: TrialCount, trial: Trial) -> float:
+def log_ratio(trials: TrialCount, trial: Mechanism) -> float:
     """Log of how much more often a neighbour's trial can be the winner, for its score alone.
 
     Guarantees: never below the maximum over all ways of scoring.
@@ -215,7 +90,7 @@ def log_ratio(trials: TrialCount, trial: Trial) -> float:
     return (trials.shape + 1.0) * _least_exponent(trials, trial) * (1 + _MARGIN)
 
 
-def _least_exponent(trials: TrialCount, trial: Trial) -> float:
+def _least_exponent(trials: TrialCount, trial: Mechanism) -> float:
     """The least h with delta(h) <= odds * (e^h - 1), from above."""
     odds = trials.odds * (1 - _MARGIN)
 
@@ -233,15 +108,15 @@ def _least_exponent(trials: TrialCount, trial: Trial) -> float:
     return exponent
 
 
-def ratio_epsilon(trials: TrialCount, trial: Trial, delta: float) -> float:
+def ratio_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float:
     """Epsilon of the search at `delta` by the ratio bound.
 
     Guarantees: an upper bound, whatever the score and however ties are broken.
     """
-    return _one_trial(trials, trial, delta) + log_ratio(trials, trial)
+    return _one_trial_epsilon(trials, trial, delta) + log_ratio(trials, trial)
 
 
-def profile_epsilon(trials: TrialCount, trial: Trial, delta: float) -> float:
+def profile_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float:
     """Epsilon by privacy profiles (Koskela, Redberg & Wang 2024): every h is valid, and
     log(e^h + delta(h) / odds) takes the place of h. A Poisson number of trials is bounded as in
     the ratio bound."""
@@ -253,57 +128,25 @@ def profile_epsilon(trials: TrialCount, trial: Trial, delta: float) -> float:
         return math.log1p(math.expm1(exponent) + trial.delta(exponent) / odds)
 
     # Convex in e^h; the least is below twice the exponent of the ratio, where e^h alone is more.
-    touching = _least_exponent(trials, trial)
-    found = touching
-    if touching > 0:
-        search = {"bounds": (0.0, 2 * touching), "method": "bounded"}
-        found = float(minimize_scalar(cost, options={"xatol": 1e-7 * touching}, **search).x)
-    extra = (trials.shape + 1.0) * min(cost(found), cost(touching)) * (1 + _MARGIN)
-    return _one_trial(trials, trial, delta) + extra
+    start = exponent = _least_exponent(trials, trial)
+    if start > 0:
+        search = {"bounds": (0.0, 2 * start), "method": "bounded"}
+        exponent = float(minimize_scalar(cost, options={"xatol": 1e-7 * start}, **search).x)
+    extra = (trials.shape + 1.0) * min(cost(exponent), cost(start)) * (1 + _MARGIN)
+    return _one_trial_epsilon(trials, trial, delta) + extra
 
 
-def _one_trial(trials: TrialCount, trial: Trial, delta: float) -> float:
+def _one_trial_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float:
+    """Of one trial, at a delta so small that all of them together have `delta`."""
     delta = validate.strictly_between(0, 1, delta=delta)
     return trial.epsilon(delta / trials.mean * (1 - _MARGIN)) * (1 + _MARGIN)
-
-
-@dataclass(frozen=True)
-class RenyiCurve:
-    """Renyi DP: divergences at some orders above 1, which rise; infinite where unknown."""
-
-    orders: Array
-    values: Array
-
-    @staticmethod
-    def gaussian(mu: float, *, also: Array | None = None) -> "RenyiCurve":
-        """Of a mu-GDP mechanism, at orders that suit it and those asked for."""
-        # The best order lies near 1 + sqrt(2 log(mean/delta)) / mu.
-        orders = 1.0 + np.geomspace(1e-3, 500.0, 2000) / mu
-        if also is not None:
-            orders = np.union1d(orders, also)
-        return RenyiCurve(orders, orders * (mu * mu / 2))
-
-    def epsilon(self, delta: float) -> float:
-        """Rounded up."""
-        delta = validate.strictly_between(0, 1, delta=delta)
-        orders = self.orders
-        epsilons = self.values + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1.0)
-        return max(0.0, float(np.min(epsilons))) * (1 + _MARGIN)
-
-    def delta(self, epsilon: float) -> float:
-        """Its inverse, rounded up."""
-        orders = self.orders
-        excess = self.values + np.log1p(-1.0 / orders) - epsilon
-        excess += 1e-15 * (self.values + epsilon)  # its rounding, which high orders multiply
-        log_delta = float(np.min((orders - 1.0) * excess - np.log(orders))) + gdp.LOG_MARGIN
-        return max(math.exp(min(log_delta, 0.0)), sys.float_info.min)
 
 
 def search_curve(
     trials: TrialCount,
     curve: RenyiCurve,
     *,
-    trial: Trial | None = None,
+    trial: Mechanism | None = None,
     density_ratio: float | None = None,
 ) -> RenyiCurve:
     """Renyi DP of a search from that of one trial (Papernot & Steinke 2022, Theorems 2 and 6).
@@ -315,7 +158,7 @@ def search_curve(
     orders = curve.orders
     values = curve.values + math.log(trials.mean) / (orders - 1.0)
     if density_ratio is not None:
-        ratio = _density_ratio(trials, density_ratio)
+        ratio = _checked_ratio(trials, density_ratio)
         values += (orders / (orders - 1.0) + 1.0 + trials.shape) * math.log(ratio)
     if trials.is_poisson:
         if trial is None:
@@ -323,13 +166,13 @@ def search_curve(
         at = np.log1p(1.0 / (orders - 1.0))
         values += trials.mean * np.array([trial.delta(float(epsilon)) for epsilon in at])
     else:
-        values += _renyi_ratio(trials, curve)
+        values += _log_ratio_by_renyi(trials, curve)
     # Divergences grow with the order, so what holds at a larger one holds here.
     return RenyiCurve(orders, np.minimum.accumulate(values[::-1])[::-1])
 
 
 def renyi_epsilon(
-    trials: TrialCount, curve: RenyiCurve, delta: float, *, trial: Trial | None = None
+    trials: TrialCount, curve: RenyiCurve, delta: float, *, trial: Mechanism | None = None
 ) -> float:
     """Epsilon by Renyi DP: the published bound."""
     return search_curve(trials, curve, trial=trial).epsilon(delta)
@@ -342,7 +185,7 @@ def adaptive_epsilon(
     return search_curve(trials, curve, density_ratio=density_ratio).epsilon(delta)
 
 
-def _density_ratio(trials: TrialCount, density_ratio: float) -> float:
+def _checked_ratio(trials: TrialCount, density_ratio: float) -> float:
     ratio = validate.positive(density_ratio=density_ratio)
     if ratio < 1 or trials.is_poisson:
         raise InvalidInput(
@@ -352,7 +195,7 @@ def _density_ratio(trials: TrialCount, density_ratio: float) -> float:
     return ratio
 
 
-def _renyi_ratio(trials: TrialCount, curve: RenyiCurve) -> float:
+def _log_ratio_by_renyi(trials: TrialCount, curve: RenyiCurve) -> float:
     """The Renyi bound's counterpart of `log_ratio`; at order 1 it is log(1/gamma)."""
     log_inverse, orders = trials.log_inverse_gamma, curve.orders
     bounds = (1.0 - 1.0 / orders) * curve.values + log_inverse / orders
@@ -384,28 +227,28 @@ class GaussianSearch:
         by_renyi = self._curve.epsilon(delta)
         if self.density_ratio is not None:
             return by_renyi
-        return min(by_renyi, ratio_epsilon(self.trials, GaussianTrial(self.mu), delta))
+        return min(by_renyi, ratio_epsilon(self.trials, GaussianMechanism(self.mu), delta))
 
     def renyi(self, orders: Array) -> Array:
-        curve = self._renyi(orders)
-        found: Array = curve.values[np.searchsorted(curve.orders, orders)]
-        return found
+        curve = self._curve_at(orders)
+        divergences: Array = curve.values[np.searchsorted(curve.orders, orders)]
+        return divergences
 
     @cached_property
     def _curve(self) -> RenyiCurve:
-        return self._renyi()
+        return self._curve_at()
 
-    def _renyi(self, also: Array | None = None) -> RenyiCurve:
+    def _curve_at(self, also: Array | None = None) -> RenyiCurve:
         return search_curve(
             self.trials,
             RenyiCurve.gaussian(self.mu, also=also),
-            trial=GaussianTrial(self.mu),
+            trial=GaussianMechanism(self.mu),
             density_ratio=self.density_ratio,
         )
 
     @cached_property
     def _log_ratio(self) -> float:
-        return log_ratio(self.trials, GaussianTrial(self.mu))
+        return log_ratio(self.trials, GaussianMechanism(self.mu))
 
 
 BOUNDS = ("ratio", "profile", "renyi")
@@ -414,7 +257,7 @@ BOUNDS = ("ratio", "profile", "renyi")
 def gaussian_epsilon(trials: TrialCount, mu: float, delta: float, bound: str = "ratio") -> float:
     """Epsilon at `delta` of a search whose trials are mu-GDP, by one of `BOUNDS`."""
     validate.one_of(BOUNDS, bound=bound)
-    trial = GaussianTrial(validate.non_negative(mu=mu, at_most=gdp.LARGEST_MU))
+    trial = GaussianMechanism(validate.non_negative(mu=mu, at_most=gdp.LARGEST_MU))
     if mu == 0:
         return 0.0
     if bound == "renyi":

@@ -1,7 +1,8 @@
 """How a total budget is split: sweeps of cheap trials, their scores, one final run with the rest.
 
 Prices add as mu^2, so what is left for the final run is a subtraction (no data is needed, and
-nothing is spent by asking).
+nothing is spent by asking). `price_stages` does the sums of every study; `split_budget` is the same
+for people who ask what a study would leave.
 
 >>> plan = split_budget(Budget(1.0, 1e-5), [Sweep(3, 0.1), Sweep(3, 0.2)], score="public")
 >>> round(plan.final.epsilon, 4)
@@ -13,13 +14,140 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dptune import gdp, validate
+from dptune import gdp, rounding, validate
 from dptune.accounting import pricing
+from dptune.accounting.budget import Budget, delta_beside
+from dptune.accounting.calibration import calibrate_full_batch
+from dptune.accounting.guarantees import Guarantee, guarantee
 from dptune.errors import BudgetExceeded
-from dptune.privacy import Budget, Guarantee, NoisyCount, Price, total
-from dptune.rounding import cost
+from dptune.privacy import NoisyCount, Price, total
 
+# Of a study's mu^2: what all scores cost unless told otherwise, and what a census costs.
 DEFAULT_SCORE_SHARE = 0.005
+CENSUS_SHARE = 0.001
+# Of all mu^2: what payments, rounded up one by one, may exceed their sum by. A study pays run by
+# run and in legs; the sums of a plan are few, and a whole epsilon of 1 must still read as 1.0000.
+_ROOM_OF_A_STUDY, _ROOM_OF_A_PLAN = 1e-12, 4e-15
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`trials` runs of one price that are trained together, and what comparing them costs."""
+
+    name: str
+    trials: int
+    mu_squared: float
+    score: NoisyCount | None = None
+
+    @property
+    def mu(self) -> float:
+        return math.sqrt(self.mu_squared)
+
+
+@dataclass(frozen=True)
+class PricedStages:
+    """What a study pays for. The final stage is one run, or several of which the best is taken."""
+
+    census: NoisyCount | None
+    sweeps: tuple[Stage, ...]
+    final: Stage
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    """What the scores of a stage may cost: `mu_squared`; or, where that is None, as much as its
+    trials, because they count rows that those never see and only the dearer of both is paid."""
+
+    mu_squared: float | None
+
+    def add_score(self, stage: Stage) -> Stage:
+        allowed = self.mu_squared
+        if allowed is None:
+            allowed = stage.trials * stage.mu_squared
+        return replace(stage, score=score_counts(stage.trials, allowed) if allowed else None)
+
+    def price(self, stage: Stage) -> float:
+        """Of all trials of a stage and their scores."""
+        trials = rounding.above(stage.trials * stage.mu_squared)
+        scores = pricing.price(stage.score).mu_squared if stage.score else 0.0
+        return max(trials, scores) if self.mu_squared is None else trials + scores
+
+
+def price_stages(
+    budget: Budget,
+    sweeps: Sequence[Stage],
+    *,
+    score_share: float,
+    held_out: bool = False,
+    finalists: int = 1,
+    histograms: int = 0,
+    aside: float = 0.0,
+    slack: float = 0.0,
+    set_aside: float = 0.0,
+    room: float = _ROOM_OF_A_STUDY,
+) -> PricedStages:
+    """What each part of a study costs: fixed now, whatever the trials will show.
+
+    Stages of several trials share `score_share` of all mu^2 equally for their scores; with
+    `held_out`, scores count rows apart and cost what the trials do. `finalists` runs share what is
+    left, `histograms` are counted before the first trial, `aside` is mu^2 that something else needs
+    first, `slack` the failure probability of every run, `set_aside` how much of delta a ledger
+    keeps for such failures at least, `room` the share of mu^2 that is kept for roundings.
+
+    Guarantees: all of it together fits in `budget`.
+    """
+    runs = finalists + sum(sweep.trials for sweep in sweeps)
+    failures = max(runs * slack, set_aside)
+    everything = budget.mu_squared(failures)
+    if everything <= 0:
+        raise BudgetExceeded(
+            f"the failure probabilities of {runs} runs, {failures:.3g} together, use up delta = "
+            f"{budget.delta:g}; use fewer trials, or a larger delta. Nothing was spent."
+        )
+    compared = sum(sweep.trials > 1 for sweep in sweeps) + (finalists > 1)
+    scoring = _Scoring(None if held_out else score_share * everything / max(compared, 1))
+    priced = tuple(map(scoring.add_score, sweeps))
+    census = _census(histograms, everything)
+    spent = [aside, *map(scoring.price, priced)]
+    spent += [pricing.price(census).mu_squared] if census else []
+    left = everything * (1 - room) - math.fsum(spent)
+    final = Stage("final run", 1, left)
+    if left > 0 and finalists > 1:
+        unscored = Stage("runs", finalists, left / finalists)
+        final = scoring.add_score(unscored)
+        left -= scoring.price(final) - scoring.price(unscored)  # scores are paid from the same
+        final = replace(final, mu_squared=left / finalists * (1 - room))
+    if left <= 0:
+        needed = min(math.sqrt(everything - left), gdp.LARGEST_MU)
+        epsilon = gdp.epsilon_from_mu(needed, delta_beside(failures, budget.delta))
+        raise BudgetExceeded(
+            f"the search alone costs epsilon {rounding.cost(epsilon)} of {budget.epsilon:g} at "
+            f"delta {budget.delta:g} and leaves nothing for the final run; use fewer or cheaper "
+            "trials, or a larger budget. Nothing was spent."
+        )
+    return PricedStages(census, priced, final)
+
+
+def score_counts(trials: int, mu_squared: float) -> NoisyCount | None:
+    """Centred counts of `trials` models that cost `mu_squared`; None for a single model, which has
+    nothing to be compared with."""
+    if trials < 2:
+        return None
+    unit = pricing.price(NoisyCount(counts=trials, noise=1.0, centered=True)).mu_squared
+    noise = math.sqrt(unit / mu_squared)
+    counts = NoisyCount(counts=trials, noise=noise, centered=True)
+    while pricing.price(counts).mu_squared > mu_squared:  # never above by a rounding
+        noise = math.nextafter(noise, math.inf)
+        counts = NoisyCount(counts=trials, noise=noise, centered=True)
+    return counts
+
+
+def _census(histograms: int, everything: float) -> NoisyCount | None:
+    """That many histograms for the census's share; None where there is nothing to count."""
+    if not histograms:
+        return None
+    noise = math.sqrt(histograms / (CENSUS_SHARE * everything))
+    return NoisyCount(counts=histograms, noise=noise)
 
 
 @dataclass(frozen=True)
@@ -79,7 +207,7 @@ class BudgetSplit:
 
     def guarantee(self) -> Guarantee:
         """What a study that follows this plan may promise."""
-        one_step = [pricing.calibrate_full_batch(mu=slot.mu, steps=1) for slot in self.slots]
+        one_step = [calibrate_full_batch(mu=slot.mu, steps=1) for slot in self.slots]
         releases, public = ["the final model"], ["the number of rows"]
         caveats = [
             "a plan: true of a study that is run exactly like this",
@@ -94,7 +222,7 @@ class BudgetSplit:
             releases.append("their noisy scores")
         elif self.score == "public":
             public.append("the rows that score the trials")
-        promise = pricing.guarantee(
+        promise = guarantee(
             one_step,
             self.budget.delta,
             spent=self.spent,
@@ -114,7 +242,7 @@ class BudgetSplit:
             "slots": [slot.to_dict(self.budget) for slot in self.slots],
             "score": {
                 "kind": self.score,
-                "noise": self.scores[0].noise if self.scores else None,
+                "noise": [counts.noise for counts in self.scores],
             },
             "final": self.final.to_dict(self.budget),
             "guarantee": self.guarantee().to_dict(),
@@ -131,50 +259,33 @@ def split_budget(
     """What each slot costs and what the final run gets.
 
     `score` says how trials are compared: "noisy" counts of correct rows, centred within each
-    sweep, for which `score_share` of the budget's mu^2 is set aside; or on "public" rows, for
-    nothing.
+    sweep, for which `score_share` of the budget's mu^2 is set aside and shared by the sweeps; or on
+    "public" rows, for nothing.
     """
     validate.one_of(("noisy", "public"), score=score)
-    score_share = validate.strictly_between(1e-12, 1, score_share=score_share)
-    everything = budget.mu_squared()
-    scores = _scores(sweeps, score_share * everything) if score == "noisy" else ()
-    slots = []
-    for number, sweep in enumerate(sweeps, start=1):
-        mu = gdp.mu_from_epsilon(sweep.epsilon, budget.delta)
-        slots.append(Slot(f"sweep {number}", sweep.trials, sweep.epsilon, mu * mu))
-    compared = [number for number, sweep in enumerate(sweeps, start=1) if sweep.trials > 1]
-    for number, counts in zip(compared, scores, strict=False):
+    share = validate.strictly_between(1e-12, 1, score_share=score_share)
+    mus = [gdp.mu_from_epsilon(sweep.epsilon, budget.delta) for sweep in sweeps]
+    stages = [
+        Stage(f"sweep {number}", sweep.trials, mu * mu)
+        for number, (sweep, mu) in enumerate(zip(sweeps, mus, strict=True), start=1)
+    ]
+    share = share if score == "noisy" else 0.0
+    priced = price_stages(budget, stages, score_share=share, room=_ROOM_OF_A_PLAN)
+    slots = [
+        Slot(stage.name, stage.trials, sweep.epsilon, stage.mu_squared)
+        for sweep, stage in zip(sweeps, priced.sweeps, strict=True)
+    ]
+    scores = {f"scores of {stage.name}": stage.score for stage in priced.sweeps if stage.score}
+    for purpose, counts in scores.items():
         paid = pricing.price(counts)
         epsilon = pricing.epsilon(paid, budget.delta)
-        slots.append(Slot(f"scores of sweep {number}", 1, epsilon, paid.mu_squared))
-    search = _together(slots)
-    left = everything - search.mu_squared
-    while left > 0:
-        final = Slot("final run", 1, gdp.epsilon_from_mu(math.sqrt(left), budget.delta), left)
-        split = BudgetSplit(budget, (*slots, final), score, scores)
-        if split.spent.mu_squared <= everything:
-            return split
-        left = math.nextafter(left, 0.0)  # the sum may not exceed the budget by a rounding either
-    raise BudgetExceeded(
-        f"the search alone costs epsilon {cost(pricing.epsilon(search, budget.delta))} of "
-        f"{budget.epsilon:g} at delta {budget.delta:g} and leaves nothing for the final run; use "
-        "fewer or cheaper trials, or a larger budget."
-    )
-
-
-def _scores(sweeps: Sequence[Sweep], mu_squared: float) -> tuple[NoisyCount, ...]:
-    """One centred count vector a sweep, all with the noise that makes them cost `mu_squared`."""
-    at_unit_noise = [
-        NoisyCount(counts=sweep.trials, noise=1.0, centered=True)
-        for sweep in sweeps
-        if sweep.trials > 1  # a single trial has nothing to be compared with
-    ]
-    if not at_unit_noise:
-        return ()
-    noise = math.sqrt(total(map(pricing.price, at_unit_noise)).mu_squared / mu_squared)
-    return tuple(replace(score, noise=noise) for score in at_unit_noise)
+        slots.append(Slot(purpose, 1, epsilon, paid.mu_squared))
+    left = priced.final
+    epsilon = gdp.epsilon_from_mu(left.mu, budget.delta)
+    final = Slot(left.name, 1, epsilon, left.mu_squared)
+    return BudgetSplit(budget, (*slots, final), score, tuple(scores.values()))
 
 
 def _together(slots: Sequence[Slot]) -> Price:
     # The product is rounded; paid one by one, the slots must not come to more.
-    return total(Price(slot.count * slot.mu_squared * (1 + 4e-16)) for slot in slots)
+    return total(Price(rounding.above(slot.count * slot.mu_squared)) for slot in slots)

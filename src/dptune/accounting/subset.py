@@ -17,18 +17,18 @@ By Blackwell's theorem, a pair of distributions whose trade-off curve lies below
 is carried into it by a random map that need not know which of the two it is given. So is N(mu, 1),
 N(0, 1) into (P2, Q2), by a map for each output of the search: the final run may be chosen from that
 output, if its mu was fixed before. Both maps, one after the other, carry mixtures into mixtures.
-Hence no more is revealed than by an outcome of likelihood ratio l and a number y, independent and
+Hence no more is revealed than by a draw of likelihood ratio l and a number y, independent and
 standard normal without the row, with a joint ratio of
 
     q l + (1 - q) e^(mu y - mu^2/2)   (on the others)    (q l + 1 - q) e^(mu y - mu^2/2)   (on all)
 
 The search's curve is bounded from below by one tangent for each of many epsilons; its profile says
-how high they lie. Between corners their maximum is straight: each segment is an outcome, and delta
-a sum of closed forms. The neighbours are not alike here, so both directions are computed, and the
+how high they lie. Between corners their maximum is straight: each segment is an atom, and delta a
+sum of closed forms. The neighbours are not alike here, so both directions are computed, and the
 worse counts.
 
->>> search = outcomes(lambda epsilon: gdp.delta_from_mu(0.5361, epsilon), largest=5.0)
->>> both = Pair.of(search, 0.26805, sampling_rate=0.1, disjoint=True)
+>>> search = discretize(lambda epsilon: gdp.delta_from_mu(0.5361, epsilon), largest=5.0)
+>>> both = DominatingPair.of(search, 0.26805, sampling_rate=0.1, disjoint=True)
 >>> round(both.epsilon(1e-5), 4)
 0.9337
 """
@@ -62,9 +62,9 @@ LARGEST_ORDER = 2048
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """Outcomes of a search, by what they say about the row: their log likelihood ratios, there
-    against not, and their probabilities without it. Outcomes that prove it was there have
+class LikelihoodRatios:
+    """What a search may say about the row, in finitely many atoms: their log likelihood ratios,
+    there against not, and their probabilities without it. What proves that it was there has
     probability `proof` if it was."""
 
     log_ratio: Array
@@ -79,8 +79,8 @@ class Outcomes:
         return TradeOff(hit=hit, false_alarm=np.cumsum(mass) * (1 - _MARGIN))
 
 
-def outcomes(profile: Callable[[float], float], largest: float) -> Outcomes:
-    """The finitely many outcomes that stand for a mechanism of this privacy profile, which must
+def discretize(profile: Callable[[float], float], largest: float) -> LikelihoodRatios:
+    """The finitely many atoms that stand for a mechanism of this privacy profile, which must
     hold in both directions. Losses above `largest` count as proof.
 
     Guarantees: their trade-off curve lies below the mechanism's.
@@ -96,7 +96,7 @@ def outcomes(profile: Callable[[float], float], largest: float) -> Outcomes:
     ends = np.array([diagonal[first], *corners, 0.0])
     above, width = epsilons[first:][touching], np.maximum(ends[:-1] - ends[1:], 0.0)
     proof = float(deltas[first:][touching[-1]])
-    return Outcomes(
+    return LikelihoodRatios(
         log_ratio=np.concatenate([above, -above, [-math.inf]]),
         mass=np.concatenate([width, np.exp(above) * width, [proof]]),
         proof=proof,
@@ -122,8 +122,8 @@ def _envelope(epsilons: Array, deltas: Array) -> tuple[list[int], list[float]]:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Search and final run together. Given an outcome of the search, the likelihood ratio of both
+class DominatingPair:
+    """Search and final run together. Given an atom of the search, the likelihood ratio of both
     is flat + steep * e^(mu y - mu^2/2)."""
 
     mass: Array
@@ -134,7 +134,9 @@ class Pair:
     mu: float
 
     @staticmethod
-    def of(search: Outcomes, final_mu: float, *, sampling_rate: float, disjoint: bool) -> "Pair":
+    def of(
+        search: LikelihoodRatios, final_mu: float, *, sampling_rate: float, disjoint: bool
+    ) -> "DominatingPair":
         """`disjoint`: the final run sees the rows that are not in the sample, not all of them."""
         final_mu = validate.non_negative(final_mu=final_mu, at_most=gdp.LARGEST_MU)
         rate = validate.strictly_between(0, 1, sampling_rate=sampling_rate)
@@ -142,7 +144,7 @@ class Pair:
         flat = rate * np.exp(search.log_ratio) if disjoint else np.zeros_like(tilt)
         steep = np.full_like(tilt, 1.0 - rate) if disjoint else 1.0 + tilt
         mu = max(final_mu, _SMALLEST_MU)
-        return Pair(search.mass, flat, steep, tilt, rate * search.proof, mu)
+        return DominatingPair(search.mass, flat, steep, tilt, rate * search.proof, mu)
 
     def delta(self, epsilon: float) -> float:
         """In the worse direction.
@@ -151,10 +153,10 @@ class Pair:
         """
         epsilon = validate.non_negative(epsilon=epsilon, at_most=_LARGEST_LOSS)
         factor, mu, flat, steep = math.exp(epsilon), self.mu, self.flat, self.steep
-        least = self._where_ratio_is(epsilon)  # above it the ratio exceeds e^epsilon
+        least = self._points_of_ratio(epsilon)  # above it the ratio exceeds e^epsilon
         with_row = steep * ndtr(mu - least) + flat * ndtr(-least)
         there = self.proof + self._excess(with_row, factor * ndtr(-least))
-        most = self._where_ratio_is(-epsilon)  # below it the ratio is less than e^-epsilon
+        most = self._points_of_ratio(-epsilon)  # below it the ratio is less than e^-epsilon
         with_row = steep * ndtr(most - mu) + flat * ndtr(most)
         gone = self._excess(ndtr(most), factor * with_row)
         return min(1.0, max(there, gone))
@@ -173,23 +175,23 @@ class Pair:
             low, high = high, 2 * high
             if high > _LARGEST_LOSS:
                 return math.inf
-        found: float = brentq(excess, low, high, xtol=1e-300, rtol=1e-12)
-        while excess(found) > 0:
-            found *= 1 + 1e-12
-        return found
+        epsilon: float = brentq(excess, low, high, xtol=1e-300, rtol=1e-12)
+        while excess(epsilon) > 0:
+            epsilon *= 1 + 1e-12
+        return epsilon
 
-    def _where_ratio_is(self, log_ratio: float) -> Array:
-        """The y at which it is; -inf where the ratio is above for every y."""
+    def _points_of_ratio(self, log_ratio: float) -> Array:
+        """The y at which the log ratio of both is this; -inf where it is larger for every y."""
         relative = np.maximum((math.expm1(log_ratio) - self.tilt) / self.steep, -1.0)
         with np.errstate(divide="ignore"):
-            found: Array = np.log1p(relative) / self.mu + self.mu / 2
-        return found
+            points: Array = np.log1p(relative) / self.mu + self.mu / 2
+        return points
 
     def _excess(self, one: Array, other: Array) -> float:
         return float(self.mass @ ((one - other) + _MARGIN * (one + other)))
 
 
-def renyi(
+def renyi_divergences(
     first: Array, second: Array, *, sampling_rate: float, disjoint: bool
 ) -> tuple[Array, Array]:
     """Orders, and Renyi DP of search and final run at them: the published bound (Koskela & Kulkarni

@@ -6,8 +6,9 @@ from statistics import median
 from typing import Any
 
 from dptune import accounting
+from dptune.accounting import Budget
 from dptune.errors import MissingExtra
-from dptune.privacy import Budget, SampledRun
+from dptune.privacy import SampledRun
 
 EPSILON, DELTA, STEPS, SLACK = 1.0, 1e-5, 100, 1e-7
 SAMPLED_RUNS = [

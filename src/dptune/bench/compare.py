@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from dptune import validate
+from dptune.accounting import Budget
 from dptune.bench.harness import Report, outline_of, run_method, run_oracle
 from dptune.bench.outcome import ORACLE, Outcome, error_reduction
 from dptune.bench.store import read, write
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task, identity, load_task
 from dptune.errors import DptuneError, InvalidInput
-from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine

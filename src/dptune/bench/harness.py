@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dptune.accounting import Budget
 from dptune.bench.outcome import ORACLE, Outcome
 from dptune.bench.tasks import Task
 from dptune.data.rows import DataFacts
@@ -21,7 +22,6 @@ from dptune.engines.executors import SerialExecutor
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget
 from dptune.search.base import Census, SearchMethod, calibrated, draft
 from dptune.search.score import NoisyScore
 from dptune.search.space import Setting, Space

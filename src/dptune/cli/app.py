@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dptune import accounting
+from dptune.accounting import Budget
 from dptune.accounting.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
 from dptune.cli import screen
 from dptune.data.fingerprint import fingerprint_file
 from dptune.errors import DptuneError, InvalidInput, LedgerCorrupt
-from dptune.privacy import Budget, FullBatchRun, Price, Receipt, SampledRun
+from dptune.privacy import FullBatchRun, Price, Receipt, SampledRun
 from dptune.version import __version__
 
 if TYPE_CHECKING:

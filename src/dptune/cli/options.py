@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dptune.accounting import Budget
 from dptune.data import Data
 from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
-from dptune.privacy import Budget
 from dptune.search.space import Space
 from dptune.study.config import (
     Config,

@@ -12,13 +12,12 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from dptune.accounting import Budget, Guarantee
 from dptune.accounting.split import BudgetSplit, Slot
 from dptune.privacy import (
-    Budget,
     Composition,
     Event,
     FullBatchRun,
-    Guarantee,
     NoisyCount,
     Parallel,
     PrivateMean,
@@ -64,7 +63,8 @@ def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
 def plan(split: BudgetSplit) -> None:
     out.print(slots_table(split.budget, split.slots))
     if split.scores:
-        noise = f"Gaussian noise of {cost(split.scores[0].noise, 1)} rows"
+        noises = dict.fromkeys(cost(counts.noise, 1) for counts in split.scores)
+        noise = f"Gaussian noise of {', '.join(noises)} rows"
         out.print(Text(f"Scores: counts of correct rows, centred within a sweep, with {noise}."))
     statement(split.guarantee())
 

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dptune import accounting, gdp
+from dptune.accounting import Guarantee
 from dptune.cli.screen import (
     bar,
     duration,
@@ -28,7 +29,6 @@ from dptune.cli.screen import (
     statement,
 )
 from dptune.cli.text_plot import points_of, text_plot
-from dptune.privacy import Guarantee
 from dptune.report.landscape import landscape, readable, scored
 from dptune.report.record import Record
 from dptune.report.split import slots

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import accounting, gdp
+from dptune.accounting import Guarantee
 from dptune.data.copies import row_hashes
-from dptune.privacy import Guarantee, Price, total
+from dptune.privacy import Price, total
 from dptune.rounding import cost
 
 _Hashes = NDArray[np.uint64]

@@ -13,12 +13,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dptune import validate
+from dptune.accounting import Budget, Guarantee
 from dptune.data import Data
 from dptune.engines.linear import LinearModel
 from dptune.errors import InvalidInput
 from dptune.estimator import earlier_fits
 from dptune.estimator.own_scale import own_scale
-from dptune.privacy import Budget, Guarantee, Price
+from dptune.privacy import Price
 from dptune.search.trial import Trial
 from dptune.study.config import default_delta
 from dptune.study.study import StudyResult, tune

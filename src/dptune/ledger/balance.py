@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dptune import accounting, gdp
-from dptune.privacy import Budget, Event, Price
+from dptune.accounting import Budget
+from dptune.privacy import Event, Price
 
 _BITS = 1074  # every double is a whole number of 2^-1074
 

@@ -20,10 +20,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from dptune.accounting import Budget
 from dptune.errors import DptuneError, LedgerCorrupt
 from dptune.ledger.balance import Balance, Sum
 from dptune.ledger.state import BudgetChange, Payment, State, Version
-from dptune.privacy import Budget, Event, Price, event_from_dict
+from dptune.privacy import Event, Price, event_from_dict
 
 # 1 had no limit on slack of its own: who reads only that would admit too much. 2 had no columns for
 # study and label. Older ledgers go on in the format they were opened in.

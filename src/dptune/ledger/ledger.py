@@ -29,12 +29,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from dptune import accounting, gdp, validate
+from dptune.accounting import Budget
 from dptune.errors import BudgetExceeded, InvalidInput, WrongDataset
 from dptune.ledger import chain
 from dptune.ledger.balance import Balance
 from dptune.ledger.state import Payment, State
 from dptune.ledger.store import Store, open_store
-from dptune.privacy import Budget, Event, Price, Receipt, event_to_dict, total
+from dptune.privacy import Event, Price, Receipt, event_to_dict, total
 from dptune.rounding import allowance, cost
 
 

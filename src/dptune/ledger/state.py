@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dptune import accounting
+from dptune.accounting import Budget, Guarantee
 from dptune.ledger.balance import Balance
-from dptune.privacy import Budget, Event, Guarantee, Price, event_to_dict
+from dptune.privacy import Event, Price, event_to_dict
 from dptune.rounding import cost
 
 

@@ -12,18 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dptune import accounting
-from dptune.errors import BudgetExceeded
+from dptune import accounting, rounding
+from dptune.accounting import Budget
+from dptune.accounting.split import Stage as Stage
+from dptune.accounting.split import price_stages
 from dptune.plan import TrainPlan
 from dptune.prior import LINEAR, Prior
-from dptune.privacy import Budget, NoisyCount
-from dptune.rounding import cost
+from dptune.privacy import NoisyCount
 from dptune.search.score import HeldOutScore, Score
 from dptune.search.sealing import SealedSearch, Sealing
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
-
-CENSUS_SHARE = 0.001
 
 
 @dataclass(frozen=True)
@@ -73,20 +72,6 @@ class Census:
             return None
         least = max(min(self.classes), 2 * self.noise)
         return tuple(min(1.0, least / max(count, least)) for count in self.classes)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """`trials` runs of one price that are trained together, and what comparing them costs."""
-
-    name: str
-    trials: int
-    mu_squared: float
-    score: NoisyCount | None = None
-
-    @property
-    def mu(self) -> float:
-        return math.sqrt(self.mu_squared)
 
 
 @dataclass(frozen=True)
@@ -175,54 +160,20 @@ def schedule(
     probability of every run, `set_aside` how much of delta a ledger keeps for such failures at
     least. `searched`: the search is done and paid for, only the final run is left.
     """
-    sweeps = () if searched else method.sweeps(budget, facts)
-    finalists = method.finalists
-    failures = (finalists + sum(sweep.trials for sweep in sweeps)) * slack
-    everything = budget.mu_squared(max(failures, set_aside))
-    sharing = sum(sweep.trials > 1 for sweep in sweeps) + (finalists > 1)
-    priced = tuple(_scored(sweep, score, everything, sharing) for sweep in sweeps)
     counted = method.wants_census and not searched
-    census = _census(everything, facts) if counted else None
-    spent = [aside] + ([accounting.price(census).mu_squared] if census else [])
-    spent += [_price(sweep, score) for sweep in priced]
-    left = everything * (1 - 1e-12) - math.fsum(spent)  # sums may not exceed it by a rounding
-    if left > 0 and finalists > 1:
-        shared = Stage("runs", finalists, left / finalists)
-        final = _scored(shared, score, everything, sharing)
-        left -= _price(final, score) - _price(shared, score)  # its scores are paid from the same
-        final = replace(final, mu_squared=left / finalists * (1 - 1e-12))
-    else:
-        final = Stage("final run", 1, left)
-    if left <= 0:
-        raise BudgetExceeded(
-            f"the search alone needs more than epsilon {cost(budget.epsilon)} at delta "
-            f"{budget.delta!r} and leaves nothing for the final run; use fewer or cheaper trials, "
-            "or a larger budget. Nothing was spent."
-        )
-    return Schedule(census, priced, final)
-
-
-def _scored(sweep: Stage, score: Score, everything: float, sharing: int) -> Stage:
-    if isinstance(score, HeldOutScore):
-        paid = score.event(sweep.trials, sweep.trials * sweep.mu_squared)
-    else:
-        paid = score.event(sweep.trials, score.share * everything / max(sharing, 1))
-    return Stage(sweep.name, sweep.trials, sweep.mu_squared, paid)
-
-
-def _price(sweep: Stage, score: Score) -> float:
-    trials = sweep.trials * sweep.mu_squared * (1 + 4e-16)
-    scores = accounting.price(sweep.score).mu_squared if sweep.score else 0.0
-    return max(trials, scores) if isinstance(score, HeldOutScore) else trials + scores
-
-
-def _census(everything: float, facts: Facts) -> NoisyCount | None:
-    """Counts by class and by length, where there is anything to count."""
-    histograms = facts.has_classes + (not facts.unit_rows)
-    if not histograms:
-        return None
-    noise = math.sqrt(histograms / (CENSUS_SHARE * everything))
-    return NoisyCount(counts=histograms, noise=noise)
+    histograms = facts.has_classes + (not facts.unit_rows)  # of classes, and of lengths
+    priced = price_stages(
+        budget,
+        () if searched else method.sweeps(budget, facts),
+        score_share=score.share,
+        held_out=isinstance(score, HeldOutScore),
+        finalists=method.finalists,
+        histograms=histograms if counted else 0,
+        aside=aside,
+        slack=slack,
+        set_aside=set_aside,
+    )
+    return Schedule(priced.census, priced.sweeps, priced.final)
 
 
 def draft(recipe: TrainPlan, setting: Setting) -> TrainPlan:
@@ -240,7 +191,7 @@ def draft(recipe: TrainPlan, setting: Setting) -> TrainPlan:
 
 def calibrated(plan: TrainPlan, mu_squared: float, slack: float) -> TrainPlan:
     """The plan with the noise that makes it cost `mu_squared`, rounded toward privacy."""
-    mu = math.sqrt(mu_squared) * (1 - 4e-16)  # the square may not exceed it by a rounding
+    mu = rounding.below(math.sqrt(mu_squared))
     if plan.sampling_rate is not None:
         run = accounting.calibrate_sampled(
             mu=mu, slack=slack, steps=plan.steps, sampling_rate=plan.sampling_rate

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dptune.privacy import Budget
+from dptune.accounting import Budget
 from dptune.search import curve
 from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import best_noise, displacement

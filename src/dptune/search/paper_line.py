@@ -19,9 +19,9 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
 from dptune import gdp, validate
+from dptune.accounting import Budget
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget
 from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import displacement
 from dptune.search.space import Setting, log_uniform

@@ -1,7 +1,8 @@
 """How trials are compared: by paid noisy counts, on public rows, or on held-out private rows.
 
 Choosing the best of several exact scores on private rows is a release of its own that no noise on
-the models covers. So a score is a mechanism with an event and a price like everything else; the
+the models covers. So a score is a mechanism with an event and a price like everything else
+(`dptune.accounting.split` says which for the share of a budget that a score may cost); the
 paper's unpaid score exists only to reproduce its figures, and the guarantee then says so.
 """
 
@@ -10,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dptune import accounting, validate
-from dptune.privacy import NoisyCount
+from dptune import validate
+from dptune.accounting.split import DEFAULT_SCORE_SHARE
 
 MEASURES = ("correct", "loss")
 
@@ -26,7 +27,7 @@ class NoisyScore:
 
     kind: ClassVar[str] = "noisy"
     covers_selection: ClassVar[bool] = True
-    share: float = 0.005
+    share: float = DEFAULT_SCORE_SHARE
     measure: str = "correct"
     loss_bound: float = 5.0
 
@@ -37,10 +38,6 @@ class NoisyScore:
             share=validate.strictly_between(0, 1, share=self.share),
             loss_bound=validate.positive(loss_bound=self.loss_bound),
         )
-
-    def event(self, trials: int, mu_squared: float) -> NoisyCount | None:
-        """The counts of one sweep, with the noise that makes them cost `mu_squared`."""
-        return counts_for(trials, mu_squared)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +70,6 @@ class PublicScore:
         validate.one_of(MEASURES, measure=self.measure)
         validate.store(self, loss_bound=validate.positive(loss_bound=self.loss_bound))
 
-    def event(self, trials: int, mu_squared: float) -> None:
-        return None
-
 
 @dataclass(frozen=True, kw_only=True)
 class UnpaidScore(PublicScore):
@@ -87,20 +81,6 @@ class UnpaidScore(PublicScore):
 
 
 Score = NoisyScore | PublicScore
-
-
-def counts_for(trials: int, mu_squared: float) -> NoisyCount | None:
-    """Centred counts of `trials` models that cost `mu_squared`; a single one has nothing to be
-    compared with."""
-    if trials < 2:
-        return None
-    unit = accounting.price(NoisyCount(counts=trials, noise=1.0, centered=True)).mu_squared
-    noise = math.sqrt(unit / mu_squared)
-    event = NoisyCount(counts=trials, noise=noise, centered=True)
-    while accounting.price(event).mu_squared > mu_squared:  # never above by a rounding
-        noise = math.nextafter(noise, math.inf)
-        event = NoisyCount(counts=trials, noise=noise, centered=True)
-    return event
 
 
 def released(

@@ -11,12 +11,12 @@ import math
 from dataclasses import dataclass
 
 from dptune import accounting, validate
-from dptune.accounting.sealed import TrialCount
+from dptune.accounting import Budget
+from dptune.accounting.trial_count import TrialCount
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import (
     STOPPING_DISTRIBUTIONS,
-    Budget,
     Composition,
     Event,
     FullBatchRun,

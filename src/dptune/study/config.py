@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import tomli_w
 
 from dptune import validate
+from dptune.accounting import Budget
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
@@ -25,7 +26,6 @@ from dptune.engines.registry import engine_named, must_be_registered
 from dptune.errors import InvalidInput
 from dptune.ledger.store import is_file, without_secrets
 from dptune.plan import TrainPlan
-from dptune.privacy import Budget
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore

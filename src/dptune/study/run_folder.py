@@ -29,9 +29,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from dptune.accounting import Guarantee
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.ledger.lock import FileLock
-from dptune.privacy import Guarantee
 from dptune.search.trial import Trial
 
 _PACKAGES = ("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors")

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dptune import accounting, rounding
+from dptune.accounting import Guarantee
 from dptune.data import Data
-from dptune.privacy import Event, Guarantee, Price, total
+from dptune.privacy import Event, Price, total
 from dptune.search.score import PublicScore, UnpaidScore
 from dptune.study.outline import Outline
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dptune import accounting
+from dptune.accounting import Budget, Guarantee
 from dptune.data import Data
 from dptune.data.rows import IDS, find_device, find_precision
 from dptune.engines.base import Engine
@@ -24,7 +25,7 @@ from dptune.engines.linear import LinearEngine
 from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
 from dptune.ledger.store import are_one
-from dptune.privacy import Budget, Event, Guarantee, Price, total
+from dptune.privacy import Event, Price, total
 from dptune.rounding import allowance, cost
 from dptune.search.base import Census, SearchMethod
 from dptune.search.linear_scaling import LinearScaling

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dptune.accounting import Guarantee
 from dptune.data.arrays import names_of, places
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine, Model
 from dptune.errors import InvalidInput
-from dptune.privacy import Guarantee
 from dptune.search.trial import Trial
 from dptune.study.config import engine_from
 from dptune.study.run_folder import RunFolder

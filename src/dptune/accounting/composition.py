@@ -1,0 +1,83 @@
+"""Events composed: what Gaussian ones come to, and epsilon of events none of which was chosen from
+the output of another."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from dptune import gdp, rounding, validate
+from dptune.accounting import sampled
+from dptune.errors import UnpricedEvent
+from dptune.privacy import (
+    Composition,
+    Event,
+    FullBatchRun,
+    NoisyCount,
+    Parallel,
+    PrivateMean,
+    SampledRun,
+)
+
+
+def direct_epsilon(events: Iterable[Event], delta: float) -> float:
+    """Epsilon of all events through one privacy loss distribution.
+
+    Guarantees: an upper bound, provided no event was chosen from the output of another; steps,
+    rates and noise of all of them were fixed before the first one ran.
+    """
+    delta = validate.strictly_between(0, 1, delta=delta)
+    steps, gaussian_mu = sampled_and_gaussian(events)
+    if not steps:
+        return gdp.epsilon_from_mu(gaussian_mu, delta)
+    return sampled.trade_off(steps, gaussian_mu=gaussian_mu, failure=delta).epsilon(delta)
+
+
+def sampled_and_gaussian(events: Iterable[Event]) -> tuple[list[sampled.Step], float]:
+    """The sampled steps among `events`, and the mu of all the others together, rounded up."""
+    alike: dict[SampledRun, int] = {}  # runs of the same step are one run of more
+    squares = []
+    for part in flatten(events):
+        if isinstance(part, SampledRun):
+            step = replace(part, steps=1)
+            alike[step] = alike.get(step, 0) + part.steps
+        else:
+            squares.append(gaussian_mu_squared(part))
+    steps = [_step(replace(step, steps=count)) for step, count in alike.items()]
+    return steps, rounding.above(math.sqrt(math.fsum(squares)))
+
+
+def _step(run: SampledRun) -> sampled.Step:
+    return sampled.Step(
+        sampling_rate=run.sampling_rate, noise_multiplier=run.noise_multiplier, count=run.steps
+    )
+
+
+def gaussian_mu_squared(event: Event) -> float:
+    """The price of an event that is neither sampled nor sealed nor a composition, rounded up."""
+    match event:
+        case FullBatchRun(steps=steps, noise_multiplier=noise):
+            return gdp.full_batch_mu_squared(steps, noise)
+        case PrivateMean(noise_multiplier=noise):
+            return gdp.full_batch_mu_squared(1, noise)
+        case NoisyCount(counts=counts, noise=noise, centered=False):
+            return gdp.full_batch_mu_squared(counts, noise)
+        case NoisyCount(counts=counts, noise=noise, centered=True):
+            # A row counted k times of n moves the centred counts by sqrt(k (n-k) / n).
+            squared_sensitivity = (counts // 2) * (counts - counts // 2) / counts
+            return squared_sensitivity * gdp.full_batch_mu_squared(1, noise)
+        case Parallel(parts=parts):
+            return max(
+                rounding.above(math.fsum(map(gaussian_mu_squared, flatten([part]))))
+                for part in parts
+            )
+    raise UnpricedEvent(
+        f"no accountant here can price {event!r}; describe the mechanism as one of dptune's events."
+    )
+
+
+def flatten(events: Iterable[Event]) -> list[Event]:
+    """The events with the parts of compositions in their place."""
+    flat: list[Event] = []
+    for event in events:
+        flat += flatten(event.parts) if isinstance(event, Composition) else [event]
+    return flat

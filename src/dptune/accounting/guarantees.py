@@ -1,0 +1,240 @@
+"""What may be promised for what was spent: the whole statement, as a record and in words."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dptune import gdp, rounding
+from dptune.accounting.bounds import Sealed, lone_search, sealed_bound
+from dptune.accounting.composition import direct_epsilon, flatten
+from dptune.accounting.pricing import default_slack, epsilon_of, needs_slack, price
+from dptune.accounting.replace_one import replace_one_epsilon, replace_one_sealed_epsilon
+from dptune.privacy import Event, Parallel, Price, RandomStopping, SampledRun, SubsetSearch, total
+
+NEIGHBOURS = (
+    "zero-out: two data sets are neighbours when one row of one is replaced by an empty row that "
+    "contributes nothing; the number of rows is public"
+)
+
+_COVERED = {
+    True: "covered",
+    False: "NOT covered",
+    None: "covered as far as each trial and each score is among what was paid for",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """What may be promised, to whom, under which assumptions: the whole statement, never a bare
+    epsilon.
+
+    Guarantees: everything `releases` names, taken together, is (epsilon, delta)-differentially
+    private for `neighbours`, provided what `public_facts` and `caveats` say.
+    """
+
+    epsilon: float
+    delta: float
+    mu: float
+    slack: float
+    neighbours: str = NEIGHBOURS
+    replace_one_epsilon: float
+    unit: str = "one row"
+    sampler: str
+    accountant: str
+    covers_search: bool | None  # None: as far as its trials are among the events
+    covers_selection: bool | None
+    releases: tuple[str, ...]
+    public_facts: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = asdict(self)
+        if math.isinf(self.replace_one_epsilon):  # JSON has no infinity
+            plain["replace_one_epsilon"] = None
+        return plain
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2)
+
+    @staticmethod
+    def from_dict(plain: Mapping[str, Any]) -> "Guarantee":
+        """The reverse of `to_dict`."""
+        values = dict(plain)
+        for name in ("releases", "public_facts", "caveats"):
+            values[name] = tuple(values[name])
+        if values["replace_one_epsilon"] is None:
+            values["replace_one_epsilon"] = math.inf
+        return Guarantee(**values)
+
+    def sections(self) -> list[tuple[str, str]]:
+        """The statement as (heading, sentence) pairs."""
+        epsilon, replaced = rounding.cost(self.epsilon), rounding.cost(self.replace_one_epsilon)
+        if math.isinf(self.replace_one_epsilon):
+            replaced = "not bounded by any finite number we know of"
+        failure = ""
+        if self.slack:
+            failure = f", outside a failure of probability {rounding.cost(self.slack)}"
+        promise = f"({epsilon}, {self.delta!r})-differential privacy for {self.unit}"
+        if self.covers_search and self.covers_selection is False:
+            promise = (
+                f"NONE: trials were chosen by unpaid scores. Had they been paid for: {promise}"
+            )
+        sections = [
+            ("Promise", promise),
+            ("In plain words", self._in_plain_words()),
+            ("Neighbours", self.neighbours),
+            ("Replace-one", f"were a row exchanged for another, epsilon would be {replaced}"),
+            ("Gaussian DP", self._in_company() + f"mu {rounding.cost(self.mu, 5)}{failure}"),
+            ("Rows enter by", self.sampler),
+            ("Accountant", self.accountant),
+            ("Search", f"the search for hyperparameters is {_COVERED[self.covers_search]}"),
+            ("Selection", f"choosing among trials is {_COVERED[self.covers_selection]}"),
+            ("May be released", "; ".join(self.releases) or "nothing"),
+        ]
+        if self.public_facts:
+            sections.append(("Taken as public", "; ".join(self.public_facts)))
+        return sections + [("Note", caveat) for caveat in self.caveats]
+
+    def _in_company(self) -> str:
+        """Where a bound of its own gives the epsilon, mu is only what else it may be added to."""
+        known = self.mu <= gdp.LARGEST_MU and self.slack < self.delta
+        by_mu = gdp.epsilon_from_mu(self.mu, self.delta) if known else math.inf
+        return "beside other payments it counts as " if by_mu > 1.001 * self.epsilon else ""
+
+    def _in_plain_words(self) -> str:
+        if self.epsilon > 20:
+            return "so large an epsilon protects nobody in any provable way"
+        factor = rounding.cost(math.exp(self.epsilon), 2)
+        return (
+            "nothing that anybody may conclude from what is released is, because of any given row, "
+            f"more than {factor} times as likely plus {self.delta!r}{self._how_often()}; somebody "
+            "with several rows is protected less"
+        )
+
+    def _how_often(self) -> str:
+        """How likely the odds on a row move further than that. Far more likely than delta."""
+        if not self.mu <= gdp.LARGEST_MU or self.slack >= 0.5:
+            return ""
+        at_most = gdp.largest_exceedance(self.mu, self.epsilon, self.slack)
+        exact = ""
+        if not self.slack and not self._in_company():
+            gaussian = rounding.cost(gdp.gaussian_exceedance(self.mu, self.epsilon), 2)
+            exact = f" ({gaussian} for a single Gaussian release)"
+        return (
+            ". The odds on whether the row was in the data move in favour of the truth by more "
+            f"than that factor with probability {rounding.cost(at_most, 2)} at most{exact}"
+        )
+
+    def in_words(self) -> str:
+        """The statement as text, one line a section."""
+        return "\n".join(f"{heading}: {sentence}." for heading, sentence in self.sections())
+
+
+def guarantee(
+    events: Sequence[Event],
+    delta: float,
+    *,
+    covers_search: bool | None,
+    covers_selection: bool | None,
+    releases: tuple[str, ...],
+    spent: Price | None = None,
+    adaptive: bool = True,
+    public_facts: tuple[str, ...] = (),
+    caveats: tuple[str, ...] = (),
+) -> Guarantee:
+    """The statement for all of `events` together.
+
+    `spent` is what was paid for them where that is on record, else they are priced here.
+    `adaptive=False` claims that no event was chosen from another's output, which allows direct
+    composition; the statement then says that it rests on this.
+    """
+    parts = flatten(events)
+    sharing = sum(needs_slack(part) for part in parts)
+    searches = [part for part in parts if isinstance(part, Sealed)]
+    if spent is None:
+        spent = total(price(part, slack=default_slack(delta)) for part in parts)
+    notes = list(caveats)
+    bound, replaced = epsilon_of(parts, spent, delta), replace_one_epsilon(spent, delta)
+    if not sharing:
+        accountant = "Gaussian DP, exact"
+    elif (search := lone_search(parts)) is not None:
+        by = sealed_bound(search, delta)
+        accountant = by.accountant
+        notes.append(by.remark)
+        replaced = min(replaced, replace_one_sealed_epsilon(search, delta))
+    elif not adaptive and not searches:
+        accountant = "one privacy loss distribution for all runs, composed directly"
+        bound = direct_epsilon(parts, delta)
+        notes.append(
+            "direct composition is valid because steps, sampling rates and noise of every run were "
+            "fixed before the first output was seen"
+        )
+    else:
+        kinds = ["each sampled run"] if sharing > len(searches) else []
+        kinds += ["each sealed search"] if searches else []
+        accountant = f"Gaussian DP that dominates {' and '.join(kinds)}"
+    notes += dict.fromkeys(note for search in searches for note in _conditions(search))
+    if searches and len(parts) > 1:
+        notes.append("a sealed search in company counts by a Gaussian above it: valid, but loose")
+    return Guarantee(
+        epsilon=bound,
+        delta=delta,
+        mu=spent.mu,
+        slack=spent.slack,
+        replace_one_epsilon=replaced,
+        sampler=describe_sampler(parts),
+        accountant=accountant,
+        covers_search=covers_search,
+        covers_selection=covers_selection,
+        releases=releases,
+        public_facts=public_facts,
+        caveats=tuple(notes),
+    )
+
+
+def _conditions(search: Sealed) -> Iterator[str]:
+    """What a sealed search's promise rests on."""
+    inside: Event = search
+    if isinstance(search, SubsetSearch):
+        yield (
+            "the sample of rows that was searched on, its size included, stays secret, and nothing "
+            "was computed from that size"
+        )
+        (inside, *_) = flatten([search.search])
+    if isinstance(inside, RandomStopping):
+        yield "the number of trials and the losing trials of a sealed search stay secret"
+        if inside.density_ratio is not None:
+            yield (
+                "trials drew their settings from densities between c and C times a public one, "
+                f"with C/c at most {inside.density_ratio:g}"
+            )
+
+
+def describe_sampler(events: Iterable[Event]) -> str:
+    """How rows enter these events, in words."""
+    rates: set[float] = set()
+    whole = False
+    words: list[str] = []
+    stack = list(flatten(events))
+    while stack:
+        part = stack.pop()
+        if isinstance(part, RandomStopping):
+            stack += flatten([part.trial])
+        elif isinstance(part, Parallel):
+            stack += flatten(part.parts)
+        elif isinstance(part, SubsetSearch):
+            rest = "all the others" if part.disjoint else "all rows"
+            words.append(
+                f"a search on one secret Poisson sample (rate {part.sampling_rate:g}), all of it "
+                f"in every step, then {rest} in every step"
+            )
+        elif isinstance(part, SampledRun):
+            rates.add(part.sampling_rate)
+        else:
+            whole = True
+    words += ["all rows in every step (full batch)"] if whole else []
+    if rates:
+        words.append(f"Poisson sampling at rate {', '.join(f'{rate:g}' for rate in sorted(rates))}")
+    return "; ".join(words) or "no rows were used"
