@@ -12,9 +12,8 @@ from torch import Tensor
 
 from dptune.data.rows import Chunk, MemoryRows
 from dptune.engines import clipping
-from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
-from dptune.plan import TrainPlan
+from support.linear import LinearPlan
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -243,12 +242,12 @@ def test_a_lone_row_moves_trained_weights_by_at_most_its_clip_norm(
 ) -> None:
     """The whole engine: no noise, rate 1 and divisor 1, so the weights are the contribution."""
     rng = np.random.default_rng(0)
-    plan = TrainPlan(
+    plan = LinearPlan(
         rows=1, steps=1, learning_rate=1.0, noise_multiplier=0.0, clip_norm=clip_norm, bias=bias
     )
     for size in (10.0, 1e3, 1e15):
         rows = MemoryRows(size * rng.normal(size=(1, 30)), np.array([2]), precision=precision)
-        (model,) = LinearEngine(outputs=7).fit_many([plan], rows, [Randomness()])
+        (model,) = plan.engine(7).fit_many([plan], rows, [Randomness()])
         weights = model.weights.double().numpy()
         if model.bias is not None:
             weights = np.concatenate([weights, model.bias.double().numpy()[:, None]], 1)

@@ -13,7 +13,7 @@ from dptune.data.rows import Chunk, MemoryRows
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
-from dptune.plan import TrainPlan
+from support.linear import LinearPlan
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -22,7 +22,7 @@ OUTPUTS = {"softmax": 4, "binary": 1, "squared": 2}
 COUNT, COLUMNS = 60, 9
 
 
-def plan(**changes: Any) -> TrainPlan:
+def plan(**changes: Any) -> LinearPlan:
     fields: dict[str, Any] = {
         "rows": COUNT,
         "steps": 12,
@@ -30,7 +30,7 @@ def plan(**changes: Any) -> TrainPlan:
         "noise_multiplier": 0.0,
         "clip_norm": None,
     }
-    return TrainPlan(**(fields | changes))
+    return LinearPlan(**(fields | changes))
 
 
 class NeverRead(MemoryRows):
@@ -56,17 +56,17 @@ def engine(loss: str = "softmax") -> LinearEngine:
 
 
 def fit(
-    plans: Sequence[TrainPlan],
+    plans: Sequence[LinearPlan],
     rows: MemoryRows,
     loss: str = "softmax",
     start: Sequence[LinearModel | None] | None = None,
 ) -> list[LinearModel]:
     streams = [Randomness(trial=trial) for trial in range(len(plans))]
-    return engine(loss).fit_many(plans, rows, streams, start)
+    return plans[0].engine(OUTPUTS[loss], loss).fit_many(plans, rows, streams, start)
 
 
 def in_legs(
-    chosen: TrainPlan, steps: Sequence[int], rows: MemoryRows, loss: str = "softmax"
+    chosen: LinearPlan, steps: Sequence[int], rows: MemoryRows, loss: str = "softmax"
 ) -> LinearModel:
     """`chosen`, run as legs of so many steps; its free steps belong to the last one."""
     model: LinearModel | None = None
@@ -124,13 +124,13 @@ def test_the_momentum_buffer_matters() -> None:
 
 
 def test_trials_with_legs_of_different_lengths_go_together() -> None:
-    """Some begin, some continue; one has a bias, one ends early and one takes free steps."""
+    """Some begin, some continue; one ends early and one takes free steps."""
     rows = make_rows()
     plans = [
         plan(steps=12),
         plan(steps=7, momentum=0.5),
-        plan(steps=10, bias=True, free_steps=3),
-        plan(steps=5, initialization="random"),
+        plan(steps=10, free_steps=3),
+        plan(steps=5),
         plan(steps=9, averaging="ema"),
     ]
     wanted = fit(plans, rows)

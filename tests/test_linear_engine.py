@@ -21,7 +21,7 @@ from dptune.engines.base import Evaluation
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
-from dptune.plan import TrainPlan
+from support.linear import LinearPlan
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -31,14 +31,14 @@ COUNT, COLUMNS = 40, 12
 SIGMAS = 5  # statistical bounds; the seeds are fixed, so they hold always or never
 
 
-def plan(**changes: Any) -> TrainPlan:
+def plan(**changes: Any) -> LinearPlan:
     fields: dict[str, Any] = {
         "rows": COUNT,
         "steps": 1,
         "learning_rate": 0.5,
         "noise_multiplier": 0.0,
     }
-    return TrainPlan(**(fields | changes))
+    return LinearPlan(**(fields | changes))
 
 
 def make_data(loss: str, copies: int = 1, size: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -51,7 +51,7 @@ def make_data(loss: str, copies: int = 1, size: float = 1.0) -> tuple[Tensor, Te
 
 
 def fit(
-    chosen: TrainPlan,
+    chosen: LinearPlan,
     data: tuple[Tensor, Tensor],
     loss: str = "softmax",
     *,
@@ -60,7 +60,7 @@ def fit(
     outputs: int | None = None,
 ) -> LinearModel:
     rows = MemoryRows(*data, precision=precision, chunk_rows=16)
-    engine = LinearEngine(outputs=outputs or OUTPUTS[loss], loss=loss)
+    engine = chosen.engine(outputs or OUTPUTS[loss], loss)
     (model,) = engine.fit_many([chosen], rows, [randomness or Randomness()])
     assert (model.bias is not None) == chosen.bias
     return model
@@ -106,7 +106,7 @@ def aim(clip_norm: float, precision: str = "float64") -> float:
 
 def clipped_mean(
     weights: Tensor,
-    chosen: TrainPlan,
+    chosen: LinearPlan,
     data: tuple[Tensor, Tensor],
     loss: str,
     precision: str = "float64",
@@ -118,7 +118,7 @@ def clipped_mean(
     return gradients.sum(0) / chosen.rows
 
 
-def empty_weights(chosen: TrainPlan, loss: str) -> Tensor:
+def empty_weights(chosen: LinearPlan, loss: str) -> Tensor:
     return torch.zeros(OUTPUTS[loss], COLUMNS + chosen.bias, dtype=torch.float64)
 
 
@@ -255,7 +255,7 @@ def test_wosm_equals_a_plain_loop() -> None:
     torch.testing.assert_close(found, weights, rtol=1e-5, atol=1e-6)
 
 
-def iterates(chosen: TrainPlan, data: tuple[Tensor, Tensor]) -> tuple[list[Tensor], Tensor]:
+def iterates(chosen: LinearPlan, data: tuple[Tensor, Tensor]) -> tuple[list[Tensor], Tensor]:
     """Weights after each step of sgd, the initial ones first, and the last momentum buffer."""
     weights = [empty_weights(chosen, "softmax")]
     buffer = torch.zeros_like(weights[0])
@@ -324,27 +324,34 @@ MIXTURE = [
     plan(steps=2, noise_multiplier=3.0, clip_norm=0.1, learning_rate=3.0),
     plan(steps=9, momentum=0.5, schedule="cosine", weight_decay=0.01),
     plan(steps=4, clip_norm=None),
-    plan(steps=3, bias=True, noise_multiplier=0.5, free_steps=2),
-    plan(steps=5, bias=True, noise_multiplier=0.5, averaging="ema", ema_decay=0.5),
-    plan(steps=5, optimizer="adam", noise_multiplier=1.0, initialization="random"),
+    plan(steps=3, noise_multiplier=0.5, free_steps=2),
+    plan(steps=5, noise_multiplier=0.5, averaging="ema", ema_decay=0.5),
+    plan(steps=5, optimizer="adam", noise_multiplier=1.0),
     plan(steps=3, optimizer="adam", schedule="linear", averaging="swa"),
-    plan(steps=3, optimizer="lamb", noise_multiplier=0.1, initialization="random", bias=True),
+    plan(steps=3, optimizer="lamb", noise_multiplier=0.1),
     plan(steps=5, optimizer="lamb", noise_multiplier=0.1, learning_rate=0.1),
     plan(steps=6, optimizer="wosm", noise_multiplier=1.0, learning_rate=0.01),
     plan(steps=2, optimizer="wosm", noise_multiplier=2.0, clip_norm=0.5),
     plan(steps=4, sampling_rate=0.3, noise_multiplier=1.0),
-    plan(steps=7, sampling_rate=0.7, noise_multiplier=1.0, bias=True, optimizer="adam"),
+    plan(steps=7, sampling_rate=0.7, noise_multiplier=1.0, optimizer="adam"),
     plan(steps=1, augmentations=2, noise_multiplier=1.0, free_steps=1),
-    plan(steps=4, augmentations=2, initialization="random", sampling_rate=0.5),
+    plan(steps=4, augmentations=2, sampling_rate=0.5),
+]
+ENGINES = [
+    LinearEngine(outputs=5),
+    LinearEngine(outputs=5, bias=True),
+    LinearEngine(outputs=5, bias=True, initialization="random"),
 ]
 
 
+@pytest.mark.parametrize("engine", ENGINES, ids=repr)
 @pytest.mark.parametrize(
     ("precision", "tolerance"), [("float64", 1e-9), ("float32", 2e-4), ("bfloat16", 2e-2)]
 )
-def test_many_trials_at_once_equal_one_by_one(precision: str, tolerance: float) -> None:
+def test_many_trials_at_once_equal_one_by_one(
+    precision: str, tolerance: float, engine: LinearEngine
+) -> None:
     rows = MemoryRows(*make_data("softmax", 2), precision=precision, chunk_rows=16)
-    engine = LinearEngine(outputs=5)
     streams = [Randomness(seed=1, trial=i, noise_seed=2) for i in range(len(MIXTURE))]
     together = engine.fit_many(MIXTURE, rows, streams)
     assert len(together) == len(MIXTURE)
@@ -353,9 +360,9 @@ def test_many_trials_at_once_equal_one_by_one(precision: str, tolerance: float) 
         torch.testing.assert_close(flat(model), flat(alone), rtol=tolerance, atol=tolerance * 0.1)
 
 
-def test_the_order_of_trials_does_not_matter() -> None:
+@pytest.mark.parametrize("engine", ENGINES, ids=repr)
+def test_the_order_of_trials_does_not_matter(engine: LinearEngine) -> None:
     rows = MemoryRows(*make_data("softmax", 2), precision="float64")
-    engine = LinearEngine(outputs=5)
     streams = [Randomness(trial=i, noise_seed=2) for i in range(len(MIXTURE))]
     forward = engine.fit_many(MIXTURE, rows, streams)
     backward = engine.fit_many(MIXTURE[::-1], rows, streams[::-1])[::-1]
@@ -403,7 +410,7 @@ def test_random_initial_weights_repeat_and_spread_as_the_inverse_root_of_columns
         Randomness(seed=2),
         Randomness(seed=1, trial=1),
     ]
-    same, again, *others = LinearEngine(outputs=20).fit_many([chosen] * 4, rows, streams)
+    same, again, *others = chosen.engine(20).fit_many([chosen] * 4, rows, streams)
     assert torch.equal(same.weights, again.weights)
     assert not any(torch.equal(same.weights, other.weights) for other in others)
     spread = float(same.weights.std()) * math.sqrt(columns)
@@ -750,7 +757,7 @@ def test_a_correct_row_weighs_what_its_class_does(loss: str, kind: torch.dtype) 
 def test_weights_that_do_not_fit_are_refused(loss: str, outputs: int, weights: list[Any]) -> None:
     rows = MemoryRows(*make_data(loss))
     engine = LinearEngine(outputs=outputs, loss=loss)
-    with pytest.raises(InvalidInput, match=r"row_weights"):
+    with pytest.raises(InvalidInput, match=r"row_weights|a row"):
         engine.evaluate_many([], rows, row_weights=torch.tensor(weights))
 
 
@@ -824,7 +831,7 @@ def clusters(count: int, distance: float, seed: int) -> tuple[NDArray[Any], NDAr
     return distance * centers[labels] + rng.normal(size=(count, 32)), labels
 
 
-def accuracy(chosen: TrainPlan, count: int, distance: float, precision: str) -> float:
+def accuracy(chosen: LinearPlan, count: int, distance: float, precision: str) -> float:
     engine = LinearEngine(outputs=10)
     rows = MemoryRows(*clusters(count, distance, 1), precision=precision)
     models = engine.fit_many([chosen], rows, [Randomness(noise_seed=0)])

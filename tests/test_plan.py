@@ -34,7 +34,7 @@ def pushed(plan: TrainPlan) -> float:
 def test_the_defaults_are_the_papers_recipe() -> None:
     default = plan()
     assert (default.clip_norm, default.momentum, default.optimizer) == (1.0, 0.9, "sgd")
-    assert (default.initialization, default.bias, default.weight_decay) == ("zero", False, 0.0)
+    assert default.weight_decay == 0.0
     assert (default.sampling_rate, default.schedule, default.free_steps) == (None, "constant", 0)
     assert (default.averaging, default.augmentations) == ("none", 1)
 
@@ -58,7 +58,6 @@ def test_a_sampled_plan_derives_its_event() -> None:
         {"optimizer": "wosm"},
         {"averaging": "swa"},
         {"free_steps": 10},
-        {"bias": True},
         {"augmentations": 4},
         {"rows": 17},
     ],
@@ -164,15 +163,12 @@ def test_rates_stay_positive_and_never_rise(steps: int, schedule: str) -> None:
         ("weight_decay", -1.0),
         ("weight_decay", math.nan),
         ("schedule", "exponential"),
-        ("initialization", "ones"),
         ("averaging", "mean"),
         ("ema_decay", 0.0),
         ("ema_decay", 1.0),
         ("free_steps", -1),
         ("free_steps", 11),
         ("augmentations", 0),
-        ("bias", 2),
-        ("bias", "no"),
     ],
 )
 def test_nonsense_is_refused(field: str, value: object) -> None:

@@ -18,7 +18,7 @@ from dptune.data.rows import MemoryRows, Rows
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
-from dptune.plan import TrainPlan
+from support.linear import LinearPlan
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,8 +49,8 @@ def fit(rows: Rows, **changes: Any) -> LinearModel:
         "learning_rate": 1.0,
         "noise_multiplier": 1.0,
     }
-    plan = TrainPlan(**fields | changes)
-    engine = LinearEngine(outputs=CLASSES)
+    plan = LinearPlan(**fields | changes)
+    engine = plan.engine(CLASSES)
     (model,) = engine.fit_many([plan], rows, [Randomness(noise_seed=1)])
     return model
 

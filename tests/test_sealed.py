@@ -17,7 +17,9 @@ from scipy.stats import chi2, geom, logser, nbinom, norm, poisson
 
 from dptune import Budget, accounting, gdp
 from dptune.accounting import Guarantee, sealed
-from dptune.accounting.sealed import GaussianMechanism, RenyiCurve, TrialCount
+from dptune.accounting.renyi import RenyiCurve
+from dptune.accounting.sealed import GaussianMechanism
+from dptune.accounting.trial_count import SHAPES, TrialCount
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Composition,
@@ -32,7 +34,7 @@ from dptune.privacy import (
     event_to_dict,
     total,
 )
-from support.adversary import POISSON, SHAPES, Adversary, by_formula, cells_of
+from support.adversary import POISSON, Adversary, by_formula, cells_of
 
 DELTA = 1e-5
 SAMPLED = SampledRun(steps=1000, noise_multiplier=1.0, sampling_rate=0.01)

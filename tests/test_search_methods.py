@@ -682,10 +682,8 @@ def test_a_sample_without_rows_adds_nothing_to_a_sum(bias: bool, precision: str)
     nobody = MemoryRows(features, labels, precision=precision).taken(
         torch.zeros(300, dtype=torch.bool)
     )
-    silent = TrainPlan(
-        rows=300, steps=3, learning_rate=1.0, noise_multiplier=0.0, clip_norm=0.5, bias=bias
-    )
-    (model,) = LinearEngine(outputs=2).fit_many([silent], nobody, [Randomness()])
+    silent = TrainPlan(rows=300, steps=3, learning_rate=1.0, noise_multiplier=0.0, clip_norm=0.5)
+    (model,) = LinearEngine(outputs=2, bias=bias).fit_many([silent], nobody, [Randomness()])
     assert nobody.count == 0 and not model.weights.any()
     assert model.bias is None or not model.bias.any()
 

@@ -59,7 +59,12 @@ def without(chunk: Chunk, row: int) -> Chunk:
 
 
 def added(
-    rows: Rows, *clip_norms: float, loss: str = "squared", outputs: int = 1, **plan: Any
+    rows: Rows,
+    *clip_norms: float,
+    loss: str = "squared",
+    outputs: int = 1,
+    bias: bool = False,
+    **plan: Any,
 ) -> Tensor:
     """What the engine makes of all rows in a first step, before there is noise on it: for each clip
     norm, in that unit, (outputs * columns)."""
@@ -67,10 +72,11 @@ def added(
         TrainPlan(rows=10, steps=1, learning_rate=1.0, noise_multiplier=1.0, clip_norm=norm, **plan)
         for norm in clip_norms
     ]
-    shape = (len(plans), outputs, rows.columns + plans[0].bias)
+    shape = (len(plans), outputs, rows.columns + bias)
     wide = torch.promote_types(rows.dtype, torch.float32)
     weights = torch.zeros(shape, dtype=wide, device=rows.device)
-    engine, release = LinearEngine(outputs=outputs, loss=loss), Release.of(plans, weights)
+    engine = LinearEngine(outputs=outputs, loss=loss, bias=bias)
+    release = Release.of(plans, weights)
     found = engine._sums(weights, plans[0], release, rows.chunks()).double()
     return found.flatten(1) / torch.tensor(clip_norms, device=rows.device).double()[:, None]
 

@@ -6,7 +6,7 @@ plans it can run, how to train, continue, store and evaluate models. It clips an
 noise that the plan names, and divides by a public number; it never sees the ledger and never
 chooses its noise. What a run does to the rows is the plan's `event`, whatever the engine.
 
-To add one: subclass `Engine`, write `for_data`, `check`, `fit`, `pack` and `unpack`, and call
+To add one: subclass `Engine`, write `for_data`, `parameters`, `fit`, `pack` and `unpack`, and call
 `register_engine` on it. examples/module_engine.py does it in 60 lines, and the conformance class in
 tests/support/engine_conformance.py says whether it keeps its promises.
 """
@@ -61,9 +61,9 @@ class Engine(ABC, Generic[M]):
     def for_data(self, facts: DataFacts) -> Self:
         """The same engine, made for such data; refuses data it cannot learn from."""
 
-    @abstractmethod
     def check(self, plan: TrainPlan) -> None:
-        """Refuse a plan that cannot be run, before anything is paid."""
+        """Refuse a plan that cannot be run, before anything is paid. The rehearsal runs the recipe,
+        so only what it does not show need be refused here."""
 
     @abstractmethod
     def parameters(self, facts: DataFacts) -> int:

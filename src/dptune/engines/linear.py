@@ -15,7 +15,7 @@ The two products read the features once each however many trials there are, whic
 search costs little more than one trial. Trials with fewer steps leave the batch when they end.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -29,6 +29,7 @@ from dptune.engines import clipping, fused, sums
 from dptune.engines.base import Engine
 from dptune.engines.evaluation import Evaluation
 from dptune.engines.optimizers import KINDS, Optimizer, Sgd, per_trial
+from dptune.engines.per_row import batches
 from dptune.engines.randomness import Randomness, Stream
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput
@@ -37,7 +38,6 @@ from dptune.prior import LINEAR, Prior
 
 LOSSES = ("softmax", "binary", "squared")
 INITIALIZATIONS = ("zero", "random")
-_SAMPLED_ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class LinearEngine(Engine[LinearModel]):
             if model is not None and model.velocity is not None:
                 optimizer.first[trial].copy_(model.velocity)
         noise = Noise([streams.noise(rows.device) for streams in randomness], weights)
-        chunks = _chunk_source(plans[0], rows, randomness[0])
+        chunks = batches(plans[0], rows, randomness[0])
         release = Release.of(plans, weights)
         trials = list(range(len(plans)))  # which plan each slice of `weights` belongs to
         models: dict[int, LinearModel] = {}
@@ -437,24 +437,6 @@ class Noise:
         """Forget the trials that have ended."""
         self._streams = [self._streams[trial] for trial in trials]
         self._drawn = self._drawn[trials]
-
-
-def _chunk_source(
-    plan: TrainPlan, rows: Rows, randomness: Randomness
-) -> Callable[[], Iterable[Chunk]]:
-    """What one step reads: all rows, or a fresh Poisson sample of them."""
-    if plan.sampling_rate is None:
-        return rows.chunks
-    rate, stream = plan.sampling_rate, randomness.sampling(rows.device)
-
-    def sample() -> Iterator[Chunk]:
-        # Double precision: the inclusion probability must be the one that is accounted for. Where
-        # nobody is chosen, the noisy step is taken all the same.
-        chosen = (stream.uniform(rows.count) < rate).nonzero().squeeze(1)
-        for start in range(0, len(chosen), _SAMPLED_ROWS_AT_ONCE):
-            yield rows.pick(chosen[start : start + _SAMPLED_ROWS_AT_ONCE])
-
-    return sample
 
 
 def _fresh_share(plans: Sequence[TrainPlan], step: int, like: Tensor) -> Tensor:
