@@ -1,6 +1,5 @@
 """From events to prices, from budgets to noise, and what may be promised for what was spent."""
 
-from dptune.accounting.bounds import SealedBound as SealedBound
 from dptune.accounting.bounds import sealed_bound as sealed_bound
 from dptune.accounting.budget import Budget as Budget
 from dptune.accounting.calibration import calibrate_direct as calibrate_direct
@@ -10,7 +9,6 @@ from dptune.accounting.calibration import calibrate_sealed as calibrate_sealed
 from dptune.accounting.calibration import central_limit_noise as central_limit_noise
 from dptune.accounting.composition import direct_epsilon as direct_epsilon
 from dptune.accounting.guarantees import Guarantee as Guarantee
-from dptune.accounting.guarantees import describe_sampler as describe_sampler
 from dptune.accounting.guarantees import guarantee as guarantee
 from dptune.accounting.pricing import default_slack as default_slack
 from dptune.accounting.pricing import epsilon as epsilon
