@@ -11,6 +11,9 @@ import pytest
 import typer
 
 from dptune.cli import app as cli
+from dptune.cli.bench_verbs import Effort
+from dptune.cli.parameters import Device, Method, StudyScore
+from dptune.cli.price_verbs import Score
 
 
 def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -23,10 +26,10 @@ def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 COMMANDS = dict(commands(typer.main.get_command(cli.app)))
 
 CHOICES: dict[tuple[str, ...], set[str]] = {
-    ("tune",): {*cli.Method, *cli.StudyScore, *cli.Device},
-    ("plan",): {*cli.Score},
-    ("bench", "compare"): {*cli.Device},
-    ("bench", "reproduce"): {*cli.Effort},
+    ("tune",): {*Method, *StudyScore, *Device},
+    ("plan",): {*Score},
+    ("bench", "compare"): {*Device},
+    ("bench", "reproduce"): {*Effort},
 }
 
 
@@ -62,8 +65,8 @@ def test_help_breaks_no_word_in_80_columns(
 def test_the_shell_completes_verbs_options_and_choices() -> None:
     assert {"tune", "resume", "ledger"} <= set(complete("dptune "))
     assert complete("dptune tune --sc") == ["--score"]
-    assert set(complete("dptune tune --method ")) == set(cli.Method)
-    assert set(complete("dptune tune --score ")) == set(cli.StudyScore)
+    assert set(complete("dptune tune --method ")) == set(Method)
+    assert set(complete("dptune tune --score ")) == set(StudyScore)
 
 
 def test_completion_is_offered_by_the_command_itself() -> None:

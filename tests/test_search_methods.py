@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 
 from dptune import accounting
 from dptune.accounting.sealed import TrialCount
-from dptune.cli.app import Method, app
+from dptune.cli.app import app
+from dptune.cli.parameters import Method
 from dptune.data import Data
 from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine

@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dptune import accounting
-from dptune.cli.app import Method
+from dptune.cli.parameters import Method
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
