@@ -32,12 +32,14 @@ from dptune import (
 from dptune.cli import study_screen
 from dptune.cli.text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
-from dptune.report.landscape import landscape, r_at, readable, scored
 from dptune.report.plots import draw
 from dptune.report.record import Record
 from dptune.report.split import slots
-from dptune.report.verdict import verdict
+from dptune.report.words import readable, verdict
 from dptune.search.base import Situation
+from dptune.search.linear_scaling import r_at
+from dptune.search.picture import CurvePicture
+from dptune.search.trial import with_scores
 from dptune.study.runner import Progress
 from test_study import make_data
 
@@ -152,7 +154,7 @@ def test_where_no_trial_was_scored_the_picture_says_so(doing: str, tmp_path: Pat
     record = Record.read(cut_off(tmp_path / "run", doing))
     figure = draw(record)
     said = texts(figure).replace("\n", " ")
-    law = readable(r_at(0.0, record.situation, record.outline.schedule.final.mu))
+    law = readable(r_at(0.0, record.outline.schedule.final.mu, record.situation))
     assert f"no trial was scored; the unit-noise law alone says r = {law}" in said
     assert "score of a trial" not in said
     low, high = figure.axes[0].get_xlim()
@@ -182,13 +184,14 @@ def test_labels_of_ticks_do_not_run_together(search: Any, space: Space, tmp_path
 
 def test_the_top_of_the_landscape_is_where_the_final_run_went(folders: dict[str, Path]) -> None:
     record = Record.read(folders["linear-scaling"])
-    found = landscape(record.situation, record.outline.schedule.final.mu)
-    assert found.top == pytest.approx(record.final.plan.total_step_size)
-    assert found.posterior[0] < found.top < found.posterior[1]
-    assert max(found.curve, key=lambda place: place[1])[0] == pytest.approx(found.top, rel=0.05)
+    seen = record.picture
+    assert isinstance(seen, CurvePicture)
+    assert seen.top == pytest.approx(record.final.plan.total_step_size)
+    assert seen.posterior[0] < seen.top < seen.posterior[1]
+    assert max(seen.curve, key=lambda place: place[1])[0] == pytest.approx(seen.top, rel=0.05)
     # What a trial would be at the final price moves as far from the law as the trial itself.
     ratios = [point.r / trial.plan.total_step_size
-              for point, trial in zip(found.points, record.model.trials, strict=True)]  # fmt: skip
+              for point, trial in zip(seen.points, record.model.trials, strict=True)]  # fmt: skip
     assert ratios == pytest.approx([ratios[0]] * 3, rel=0.05) and ratios[0] > 1
 
 
@@ -203,12 +206,13 @@ def test_with_rare_classes_the_landscape_has_the_r_of_the_runs(tmp_path: Path) -
     record = Record.read(tmp_path / "run")
     assert record.situation.census is not None and record.situation.census.imbalance > 1.0
     assert record.final.plan.steps == 200 // 3
-    found = landscape(record.situation, record.outline.schedule.final.mu)
-    assert found.top == pytest.approx(record.final.plan.total_step_size, rel=1e-9)
+    seen = record.picture
+    assert isinstance(seen, CurvePicture)
+    assert seen.top == pytest.approx(record.final.plan.total_step_size, rel=1e-9)
     # At the price of the trials, every point is the r that its trial had.
     (sweep,) = record.outline.schedule.sweeps
-    at_trials = landscape(record.situation, sweep.mu)
-    asked = [trial.plan.total_step_size for trial in scored(record.model.trials)]
+    at_trials = LinearScaling().picture(record.situation, sweep.mu)
+    asked = [trial.plan.total_step_size for trial in with_scores(record.model.trials)]
     assert [point.r for point in at_trials.points] == pytest.approx(asked, rel=1e-6)
 
 
@@ -369,15 +373,20 @@ def test_scores_that_do_not_differ_are_said_to_have_decided_little(
 ) -> None:
     record = Record.read(folders[name])
     search, mu = record.outline.config.search, record.outline.schedule.final.mu
-    alike = verdict(search, rescored(record, [0.001 * n for n in range(count)]), mu)
+
+    def said(scores: list[float]) -> str:
+        situation = rescored(record, scores)
+        return verdict(search.picture(situation, mu), situation.history)
+
+    alike = said([0.001 * n for n in range(count)])
     assert alike.startswith("the scores differ by no more than their noise, so ")
-    law = readable(r_at(0.0, record.situation, mu))
+    law = readable(r_at(0.0, mu, record.situation))
     assert alike.endswith(
         f"the unit-noise law alone says r = {law}"
         if name == "linear-scaling"
         else "is mostly chance"
     )
-    assert verdict(search, rescored(record, [0.5 * n for n in range(count)]), mu) == ""
+    assert said([0.5 * n for n in range(count)]) == ""
 
 
 def test_screen_live_view_and_picture_say_that_scores_decided_little(

@@ -12,7 +12,7 @@ from dptune.search.base import Census, Facts, Schedule, Situation, calibrated, d
 from dptune.search.law import best_noise
 from dptune.search.linear_scaling import (
     LinearScaling,
-    fitted,
+    fit_scores,
     law_error,
     noise_at,
     offset_of,
@@ -104,21 +104,21 @@ def test_without_scores_the_final_run_follows_the_law(budget: Budget) -> None:
 def test_scores_that_are_only_shifted_change_nothing(budget: Budget) -> None:
     _, given = searched(budget, 0.5)
     centred = [trial.scored((trial.score or 0.0) - 0.8, 0.0) for trial in given.history]
-    assert fitted(situation(centred)).top == pytest.approx(fitted(given).top, abs=1e-9)
+    assert fit_scores(situation(centred)).top == pytest.approx(fit_scores(given).top, abs=1e-9)
 
 
 def test_a_lost_trial_is_no_score_of_zero(budget: Budget) -> None:
     _, given = searched(budget, 0.5)
     first, *others = given.history
     gone = Trial(number=0, stage="sweep", plan=first.plan, mu=first.mu, lost=True)
-    assert fitted(situation([gone, *others])) == fitted(situation(others))
+    assert fit_scores(situation([gone, *others])) == fit_scores(situation(others))
 
 
 def test_the_law_is_trusted_less_on_rows_of_unknown_length(budget: Budget) -> None:
     other = Facts(columns=512, outputs=10, unit_rows=False)
     assert (law_error(FACTS), law_error(other)) == (0.45, 0.7)
-    assert fitted(situation([])).top_error == pytest.approx(0.45, rel=1e-2)
-    assert fitted(situation([], facts=other)).top_error == pytest.approx(0.7, rel=1e-2)
+    assert fit_scores(situation([])).top_error == pytest.approx(0.45, rel=1e-2)
+    assert fit_scores(situation([], facts=other)).top_error == pytest.approx(0.7, rel=1e-2)
 
 
 def test_a_space_that_ends_too_soon_is_noted(budget: Budget) -> None:
@@ -165,5 +165,5 @@ def test_rare_classes_take_fewer_and_larger_steps(budget: Budget) -> None:
     assert uneven.learning_rate > even.learning_rate
     for census, chosen in ((CENSUS, even), (rare, uneven)):
         given = situation([], census=census)
-        guess = noise_at(fitted(given).top, final.mu, given)
+        guess = noise_at(fit_scores(given).top, final.mu, given)
         assert setting_at(guess, final.mu, given) == chosen

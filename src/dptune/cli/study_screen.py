@@ -29,14 +29,13 @@ from dptune.cli.screen import (
 )
 from dptune.cli.text_plot import points_of, text_plot
 from dptune.privacy import Guarantee
-from dptune.report.landscape import landscape, readable, scored
 from dptune.report.record import Record
 from dptune.report.split import slots
-from dptune.report.verdict import verdict
+from dptune.report.words import readable, verdict
 from dptune.rounding import cost
 from dptune.search.base import SearchMethod
-from dptune.search.linear_scaling import LinearScaling
-from dptune.search.trial import Trial
+from dptune.search.picture import CurvePicture
+from dptune.search.trial import Trial, with_scores
 from dptune.study.outline import Outline
 from dptune.study.runner import Progress
 
@@ -122,7 +121,7 @@ def _view(progress: Progress, search: SearchMethod) -> list[Text | Table]:
         Text(),
         _trials(progress.trials, progress.situation.delta),
     ]
-    if scored(progress.trials):
+    if with_scores(progress.trials):
         view += [Text(), _scores(progress, search)]
     return view
 
@@ -150,19 +149,19 @@ def _trials(trials: Sequence[Trial], delta: float) -> Table:
 
 def _scores(progress: Progress, search: SearchMethod) -> Text:
     """Scores over r, with the curve through them where the search has one."""
-    if isinstance(search, LinearScaling):
-        seen = landscape(progress.situation, progress.schedule.final.mu)
-        points = [(point.r, point.score, str(point.number)) for point in seen.points]
-        drawn = text_plot(seen.curve, points)
-        top = f"the top is at {readable(seen.top)}"
+    picture = search.picture(progress.situation, progress.schedule.final.mu)
+    if isinstance(picture, CurvePicture):
+        points = [(point.r, point.score, str(point.number)) for point in picture.points]
+        drawn = text_plot(picture.curve, points)
+        top = f"the top is at {readable(picture.top)}"
         title = f"scores in points over r, at the price of the final run; {top}"
     else:
-        trials = scored(progress.trials)
+        trials = with_scores(progress.trials)
         drawn = text_plot(
             [], [(t.plan.total_step_size, 100 * (t.score or 0.0), str(t.number)) for t in trials]
         )
         title = "scores in points over r, by the number of the trial"
-    words = verdict(search, progress.situation, progress.schedule.final.mu)
+    words = verdict(picture, progress.situation.history)
     remark = "\n" + textwrap.fill(words, _WIDTH) if words else ""
     return Text(f"{title}\n{drawn}{remark}", no_wrap=True)
 
@@ -206,8 +205,7 @@ def result(record: Record, picture: Path, delta_chosen: bool) -> None:
     if plan.optimizer == "sgd":  # what other optimizers leave on weights is not that simple
         table.add_row("noise on weights c", f"{plan.weight_noise:.2g}", "one standard deviation")
     out.print(table)
-    outline = record.outline
-    if words := verdict(outline.config.search, record.situation, outline.schedule.final.mu):
+    if words := verdict(record.picture, record.situation.history):
         out.print(Text(f"{words[0].upper()}{words[1:]}.", "yellow"))
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))

@@ -3,17 +3,22 @@
 Choosing the best of several exact scores on private rows is a release of its own that no noise on
 the models covers. So a score is a mechanism with an event and a price like everything else; the
 paper's unpaid score exists only to reproduce its figures, and the guarantee then says so.
+
+Every score says on which `rows` it looks, whether it is `paid` for, whether the guarantee
+`covers_selection` by it and which `caveats` the guarantee must name, and what the axis of a picture
+calls it (`label`).
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dptune import accounting, validate
 from dptune.privacy import NoisyCount
 
 MEASURES = ("correct", "loss")
+Rows = Literal["training", "held-out", "public"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +30,11 @@ class NoisyScore:
     """
 
     kind: ClassVar[str] = "noisy"
+    rows: ClassVar[Rows] = "training"
+    paid: ClassVar[bool] = True
     covers_selection: ClassVar[bool] = True
+    caveats: ClassVar[tuple[str, ...]] = ()
+    label: ClassVar[str] = "noisy score\n(points above the mean of the sweep)"
     share: float = 0.005
     measure: str = "correct"
     loss_bound: float = 5.0
@@ -37,6 +46,11 @@ class NoisyScore:
             share=validate.strictly_between(0, 1, share=self.share),
             loss_bound=validate.positive(loss_bound=self.loss_bound),
         )
+
+    @property
+    def held_out_every(self) -> int | None:
+        """One in how many rows only scores trials; None where all rows train them."""
+        return None
 
     def event(self, trials: int, mu_squared: float) -> NoisyCount | None:
         """The counts of one sweep, with the noise that makes them cost `mu_squared`."""
@@ -52,11 +66,16 @@ class HeldOutScore(NoisyScore):
     """
 
     kind: ClassVar[str] = "held-out"
+    rows: ClassVar[Rows] = "held-out"
     every: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
         validate.store(self, every=validate.whole(2, every=self.every))
+
+    @property
+    def held_out_every(self) -> int:
+        return self.every
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +83,12 @@ class PublicScore:
     """Accuracy on public rows: free, and exact."""
 
     kind: ClassVar[str] = "public"
+    rows: ClassVar[Rows] = "public"
+    paid: ClassVar[bool] = False
     covers_selection: ClassVar[bool] = True
+    caveats: ClassVar[tuple[str, ...]] = ()
+    label: ClassVar[str] = "score on public rows (points)"
+    held_out_every: ClassVar[None] = None
     share: ClassVar[float] = 0.0
     measure: str = "correct"
     loss_bound: float = 5.0
@@ -83,7 +107,13 @@ class UnpaidScore(PublicScore):
     The guarantee then says that selection is not covered."""
 
     kind: ClassVar[str] = "unpaid"
+    rows: ClassVar[Rows] = "training"
     covers_selection: ClassVar[bool] = False
+    caveats: ClassVar[tuple[str, ...]] = (
+        "trials were compared by exact scores on private rows that nobody paid for, as in the "
+        "paper: for reproduction, not for release",
+    )
+    label: ClassVar[str] = "score on private rows (points)"
 
 
 Score = NoisyScore | PublicScore

@@ -1,6 +1,6 @@
 """What a study has done so far, as frozen records that may be shown."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -59,6 +59,11 @@ class Trial:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"this is no record of a trial ({error}).") from None
+
+
+def with_scores(trials: Iterable[Trial]) -> list[Trial]:
+    """Those of the trials that have a score."""
+    return [trial for trial in trials if trial.score is not None]
 
 
 def _number(value: object) -> float | None:

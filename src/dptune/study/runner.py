@@ -23,7 +23,6 @@ from dptune.errors import FolderProblem
 from dptune.plan import TrainPlan
 from dptune.privacy import Receipt
 from dptune.search.base import Census, Schedule, Situation, Stage
-from dptune.search.score import PublicScore, UnpaidScore
 from dptune.search.sealing import SealedSearch
 from dptune.search.trial import Trial
 from dptune.study.measure import compare, fresh_normal, take_census
@@ -251,7 +250,7 @@ class Course:
         receipt: Receipt | None,
     ) -> MemoryRows | None:
         """The rows that compare; None where they were looked at before and the result is lost."""
-        if isinstance(self.outline.config.score, UnpaidScore):
+        if not self.outline.config.score.covers_selection:  # exact, and nobody pays for it
             receipt = self.payments.receipt(self._label(stage, numbers.start))
         elif stage.score is None:
             return data.public_rows(preprocessing, **self._place)
@@ -277,7 +276,7 @@ class Course:
             self._tell(f"{sealed.name}: how far it is stays secret", [])
             rows = self.data.open(receipt, preprocessing, **self._place)
             public = None
-            if self.outline.config.score.kind == PublicScore.kind:
+            if self.outline.config.score.rows == "public":
                 public = self.data.public_rows(preprocessing, **self._place)
             search = SealedRun(self.outline, sealed, self.engine, self.executor, public)
             model, winner = search.on(rows)
