@@ -38,7 +38,7 @@ from dptune.report.split import slots
 from dptune.report.words import readable, verdict
 from dptune.search.base import Situation
 from dptune.search.linear_scaling import r_at
-from dptune.search.picture import CurvePicture
+from dptune.search.picture import CurvePicture, LinePicture, Point
 from dptune.search.trial import with_scores
 from dptune.study.runner import Progress
 from test_study import make_data
@@ -133,6 +133,27 @@ def test_each_kind_of_study_has_its_own_words(folders: dict[str, Path]) -> None:
     assert "best of its sweep" in shown["paper-line"]
     for name in ("unit-noise", "random-search"):
         assert "no trials: what was chosen" in shown[name] and "sweep" not in shown[name]
+
+
+def test_a_method_of_ones_own_may_show_a_picture_of_its_own(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = Record.read(folders["random-search"])
+    r = record.final.plan.total_step_size
+    curve = CurvePicture(
+        points=(Point(1, r, 2.0, 0.1), Point(2, 2 * r, 1.0, 0.1)),
+        curve=((r / 2, 1.0), (r, 2.0), (2 * r, 1.0)),
+        top=r,
+        law=3 * r,
+        prior=(r / 3, 3 * r),
+        posterior=(r / 2, 2 * r),
+    )
+    monkeypatch.setattr(RandomSearch, "picture", lambda self, situation, mu: curve)
+    shown = texts(draw(record))
+    assert "fitted curve" in shown and "top after the scores" in shown
+    line = LinePicture(((0.1, r / 2), (2.0, r)))
+    monkeypatch.setattr(RandomSearch, "picture", lambda self, situation, mu: line)
+    assert "line through the best" in texts(draw(record))
 
 
 def cut_off(out: Path, doing: str, **asked: Any) -> Path:

@@ -15,6 +15,7 @@ from dptune.search.score import (
     HeldOutScore,
     NoisyScore,
     PublicScore,
+    Score,
     UnpaidScore,
     counts_for,
     released,
@@ -48,6 +49,25 @@ def test_a_single_trial_has_nothing_to_be_compared_with() -> None:
     assert counts_for(1, 0.1) is None
     assert NoisyScore().event(1, 0.1) is None
     assert HeldOutScore().event(1, 0.1) is None
+
+
+@pytest.mark.parametrize(
+    ("score", "rows", "paid", "every"),
+    [
+        (NoisyScore(), "training", True, None),
+        (HeldOutScore(every=7), "held-out", True, 7),
+        (PublicScore(), "public", False, None),
+        (UnpaidScore(), "training", False, None),
+    ],
+)
+def test_a_score_says_where_it_looks_and_whether_it_is_paid(
+    score: Score, rows: str, paid: bool, every: int | None
+) -> None:
+    assert (score.rows, score.paid, score.held_out_every) == (rows, paid, every)
+    assert (score.event(3, 0.1) is not None) is paid
+    # Private rows that nobody pays for are what a guarantee must not cover and must name.
+    assert score.covers_selection is (paid or rows == "public")
+    assert bool(score.caveats) is not score.covers_selection
 
 
 def test_public_and_unpaid_scores_are_no_event_and_only_one_covers_selection() -> None:

@@ -46,13 +46,14 @@ from dptune.search.grid_search import GridSearch
 from dptune.search.hypo import Hypo
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.methods import METHODS
+from dptune.search.one_step import OneStep
 from dptune.search.paper_line import PaperLine
-from dptune.search.parameter_free import OneStep, Wosm
 from dptune.search.private_selection import PrivateSelection, SubsetSelection
 from dptune.search.random_search import RandomSearch
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.space import Setting, Space
 from dptune.search.unit_noise import UnitNoise
+from dptune.search.wosm import Wosm
 from dptune.study.config import Config, Preparation
 from dptune.study.outline import Outline
 from dptune.study.runner import Progress

@@ -45,9 +45,8 @@ if TYPE_CHECKING:
     from dptune.search.grid_search import GridSearch as GridSearch
     from dptune.search.hypo import Hypo as Hypo
     from dptune.search.linear_scaling import LinearScaling as LinearScaling
+    from dptune.search.one_step import OneStep as OneStep
     from dptune.search.paper_line import PaperLine as PaperLine
-    from dptune.search.parameter_free import OneStep as OneStep
-    from dptune.search.parameter_free import Wosm as Wosm
     from dptune.search.private_selection import PrivateSelection as PrivateSelection
     from dptune.search.private_selection import SubsetSelection as SubsetSelection
     from dptune.search.random_search import RandomSearch as RandomSearch
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from dptune.search.score import UnpaidScore as UnpaidScore
     from dptune.search.space import Space as Space
     from dptune.search.unit_noise import UnitNoise as UnitNoise
+    from dptune.search.wosm import Wosm as Wosm
     from dptune.study.config import Preparation as Preparation
     from dptune.study.study import StudyResult as StudyResult
     from dptune.study.study import resume as resume
@@ -102,11 +102,12 @@ _HOMES = {
     "search.hypo": ("Hypo",),
     "search.linear_scaling": ("LinearScaling",),
     "search.paper_line": ("PaperLine",),
-    "search.parameter_free": ("OneStep", "Wosm"),
+    "search.one_step": ("OneStep",),
     "search.private_selection": ("PrivateSelection", "SubsetSelection"),
     "search.random_search": ("RandomSearch",),
     "search.space": ("Space",),
     "search.unit_noise": ("UnitNoise",),
+    "search.wosm": ("Wosm",),
     "accounting.split": ("Sweep", "split_budget"),
     "study.study": ("StudyResult", "resume", "tune"),
 }
