@@ -19,7 +19,7 @@ from dptune.search import (
     Stage,
     displacement,
     register_method,
-    with_scores,
+    scored_trials,
 )
 
 
@@ -48,7 +48,7 @@ class Narrowing(SearchMethod):
     def _best_noise(self, situation: Situation) -> float:
         """Of the best trial in the last sweep that has scores: those of two sweeps do not
         compare."""
-        scored = with_scores(situation.history)
+        scored = scored_trials(situation.history)
         if not scored:
             return 1.0  # all was lost in a crash: the unit-noise law
         last = [trial for trial in scored if trial.stage == scored[-1].stage]

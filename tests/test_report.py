@@ -39,7 +39,7 @@ from dptune.report.words import readable, verdict
 from dptune.search.base import Situation
 from dptune.search.linear_scaling import r_at
 from dptune.search.picture import CurvePicture, LinePicture, Point
-from dptune.search.trial import with_scores
+from dptune.search.trial import scored_trials
 from dptune.study.runner import Progress
 from test_study import make_data
 
@@ -85,13 +85,13 @@ def folders(
 
 
 def texts(figure: Figure) -> str:
-    found = [figure.get_suptitle(), *(text.get_text() for text in figure.legends[0].get_texts())]
+    words = [figure.get_suptitle(), *(text.get_text() for text in figure.legends[0].get_texts())]
     for axes in figure.axes:
-        found += [axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()]
-        found += [text.get_text() for text in axes.texts]
-        found += [label.get_text() for label in axes.get_yticklabels()]
-        found += [axis.get_xlabel() for axis in axes.child_axes if hasattr(axis, "get_xlabel")]
-    return "\n".join(found)
+        words += [axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()]
+        words += [text.get_text() for text in axes.texts]
+        words += [label.get_text() for label in axes.get_yticklabels()]
+        words += [axis.get_xlabel() for axis in axes.child_axes if hasattr(axis, "get_xlabel")]
+    return "\n".join(words)
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -233,7 +233,7 @@ def test_with_rare_classes_the_landscape_has_the_r_of_the_runs(tmp_path: Path) -
     # At the price of the trials, every point is the r that its trial had.
     (sweep,) = record.outline.schedule.sweeps
     at_trials = LinearScaling().picture(record.situation, sweep.mu)
-    asked = [trial.plan.total_step_size for trial in with_scores(record.model.trials)]
+    asked = [trial.plan.total_step_size for trial in scored_trials(record.model.trials)]
     assert [point.r for point in at_trials.points] == pytest.approx(asked, rel=1e-6)
 
 
@@ -325,7 +325,7 @@ def test_the_live_view_shows_budget_trials_and_scores(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    with study_screen.watching(LinearScaling()) as watch:
+    with study_screen.live_view(LinearScaling()) as watch:
         for progress in seen:
             watch(progress)
     out, err = capsys.readouterr()
@@ -342,7 +342,7 @@ def test_elsewhere_progress_is_one_line_a_change(
     folders: dict[str, Path], seen: list[Progress], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ticks = itertools.count(0, 20)
-    with study_screen.watching(LinearScaling(), lambda: float(next(ticks))) as watch:
+    with study_screen.live_view(LinearScaling(), lambda: float(next(ticks))) as watch:
         for progress in seen:
             watch(progress)
     lines = capsys.readouterr().err.splitlines()
@@ -354,7 +354,7 @@ def test_elsewhere_progress_is_one_line_a_change(
 def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What is said when the legs of a final run begin at these moments."""
     now = [0.0]
-    with study_screen.watching(search, lambda: now[0]) as watch:
+    with study_screen.live_view(search, lambda: now[0]) as watch:
         for number, at in enumerate(seconds, start=2):
             now[0] = at
             watch(FakeProgress(f"final run: leg {number} of 5"))  # type: ignore[arg-type]
@@ -383,7 +383,8 @@ def test_the_clock_of_a_sealed_search_stays_secret(capsys: pytest.CaptureFixture
 def rescored(record: Record, scores: list[float]) -> Situation:
     """What the search would have known had its trials had these scores, with a noise of 0.01."""
     trials = [
-        trial.scored(score, 0.01) for trial, score in zip(record.model.trials, scores, strict=True)
+        trial.with_score(score, 0.01)
+        for trial, score in zip(record.model.trials, scores, strict=True)
     ]
     return replace(record.situation, history=trials)
 
@@ -418,7 +419,7 @@ def test_screen_live_view_and_picture_say_that_scores_decided_little(
     record = replace(record, situation=situation)
     said = "the scores differ by no more than their noise"
     assert said in texts(draw(record)).replace("\n", " ")
-    study_screen.result(record, Path("search.png"), delta_chosen=False)
+    study_screen.show_result(record, Path("search.png"), delta_chosen=False)
     assert said[1:] in " ".join(capsys.readouterr().out.split())
     shown = study_screen._view(replace(seen[-1], situation=situation), LinearScaling())
     assert said in str(shown[-1]) and max(map(len, str(shown[-1]).splitlines())) < 80

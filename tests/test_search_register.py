@@ -28,7 +28,7 @@ def stop(progress):
     if progress.doing.startswith("nearby: training"):
         os._exit(9)
 
-study_screen.watching = lambda search: contextlib.nullcontext(stop)
+study_screen.live_view = lambda search: contextlib.nullcontext(stop)
 """
 
 
@@ -108,6 +108,12 @@ def test_a_method_of_ones_own_needs_nothing_but_the_face() -> None:
         if line.startswith(("import dptune", "from dptune"))
     ]
     assert imports == ["import dptune", "from dptune.search import ("]
+
+
+def test_the_page_names_all_that_a_method_may_say_of_itself() -> None:
+    page = (EXAMPLES.parent / "docs" / "search-methods.md").read_text()
+    for said in vars(search.SearchMethod):
+        assert said.startswith("__") or f"`{said}" in page, said
 
 
 def run(program: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -56,7 +56,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """The noise that counts really got, and what they were before."""
     seen: dict[str, list[Any]] = {"scores": [], "census": [], "exact": []}
-    released, histograms, normal = measure.released, measure.histograms, measure.fresh_normal
+    released, histograms, normal = measure.release_counts, measure.histograms, measure.fresh_normal
 
     def scores(exact: Any, noise: float, *more: Any) -> Any:
         seen["scores"].append((len(exact), noise))
@@ -74,7 +74,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         seen["census"].append(numbers)
         return numbers
 
-    monkeypatch.setattr(measure, "released", scores)
+    monkeypatch.setattr(measure, "release_counts", scores)
     monkeypatch.setattr(measure, "histograms", count)
     monkeypatch.setattr(measure, "fresh_normal", drawn)
     return seen

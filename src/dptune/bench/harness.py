@@ -100,7 +100,9 @@ def _open(
                 engine, models[own], rows, score, sweep.score, censuses[index], rows.count
             )
             histories[index] += [
-                Trial(number=number, stage=sweep.name, plan=plan, mu=sweep.mu).scored(value, noise)
+                Trial(number=number, stage=sweep.name, plan=plan, mu=sweep.mu).with_score(
+                    value, noise
+                )
                 for number, plan, value in zip(numbers, plans[own], values, strict=True)
             ]
             if sweep == final:

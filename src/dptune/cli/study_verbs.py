@@ -110,10 +110,11 @@ def tune(
 
     Example: dptune tune --data patients.csv --label ill --epsilon 1
     """
-    from dptune.cli import options, study_screen
+    from dptune.cli import study_screen
+    from dptune.cli.options import read_options
     from dptune.study import study
 
-    asked = options.read(
+    asked = read_options(
         config,
         {
             "data": {"source": data, "label": label, "test": test, "public": public},
@@ -129,21 +130,21 @@ def tune(
         },
     )
     if asked.data.unused_test_rows:
-        study_screen.about_unused_test_rows(asked.settings["source"]["source"])
+        study_screen.mention_unused_test_rows(asked.settings["source"]["source"])
     if dry_run:
         planned, guarantee = study.foresee(asked.data, asked.config)
-        plain = study_screen.foreseen_plain(planned, guarantee)
+        plain = study_screen.plan_as_dict(planned, guarantee)
         plain["delta_chosen"] = asked.delta_chosen
         screen.show(
             as_json,
             plain,
-            lambda: study_screen.foreseen(
+            lambda: study_screen.show_plan(
                 planned, guarantee, asked.delta_chosen, asked.data.column_names
             ),
         )
         return
     folder = out if out is not None else _free_folder(asked.data.name)
-    with _resumable(folder), study_screen.watching(asked.config.search) as watch:
+    with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
         result = study.tune(None, asked.data, out=folder, watch=watch, **asked.settings)
     _show_study(result, as_json, asked.delta_chosen)
 
@@ -158,7 +159,7 @@ def resume(folder: Folder, as_json: AsJson = False) -> None:
     from dptune.study.run_folder import RunFolder
 
     search = study.read_config(RunFolder.open(folder)).search
-    with _resumable(folder), study_screen.watching(search) as watch:
+    with _explain_interrupt(folder), study_screen.live_view(search) as watch:
         result = study.resume(folder, watch=watch)
     _show_study(result, as_json, delta_chosen=False)
 
@@ -214,11 +215,11 @@ def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> Non
     record = Record.read(result.folder)
     picture = plots.save(record)
     plain = {**result.to_dict(), "picture": str(picture), "delta_chosen": delta_chosen}
-    screen.show(as_json, plain, lambda: study_screen.result(record, picture, delta_chosen))
+    screen.show(as_json, plain, lambda: study_screen.show_result(record, picture, delta_chosen))
 
 
 @contextmanager
-def _resumable(folder: str) -> Iterator[None]:
+def _explain_interrupt(folder: str) -> Iterator[None]:
     """Whoever interrupts a study is told how to go on."""
     try:
         yield

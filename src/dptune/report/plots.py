@@ -19,7 +19,7 @@ from dptune.report.words import readable, verdict
 from dptune.rounding import cost
 from dptune.search.linear_scaling import law_range, r_at, r_of, space_of
 from dptune.search.picture import CurvePicture, LinePicture
-from dptune.search.trial import with_scores
+from dptune.search.trial import scored_trials
 
 FILE = "search.png"
 # Okabe and Ito's colours, which the colour-blind can tell apart.
@@ -53,16 +53,16 @@ def draw(record: Record) -> Figure:
     picture = record.picture
     match picture:
         case CurvePicture():
-            _curve(left, record, picture)
+            _draw_curve(left, record, picture)
         case LinePicture():
-            _line(left, record, picture)
-        case None if with_scores(record.model.trials):
-            _scores(left, record)
+            _draw_line(left, record, picture)
+        case None if scored_trials(record.model.trials):
+            _draw_scores(left, record)
         case None:
-            _choice(left, record)
+            _draw_choice(left, record)
     if words := verdict(picture, record.situation.history):
-        _say(left, words, above=isinstance(picture, LinePicture))
-    _split(right, record)
+        _write_remark(left, words, above=isinstance(picture, LinePicture))
+    _draw_split(right, record)
     # At the height of the other title, which stands above an axis.
     pad = _ABOVE_AXIS if left.child_axes else None
     right.set_title("how the budget was split", loc="left", fontsize=12, color=_INK, pad=pad)
@@ -76,11 +76,13 @@ def draw(record: Record) -> Figure:
     name, method = record.result["data"]["name"], record.outline.config.search.name
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=3, fontsize=10, frameon=False)
-    figure.suptitle(f"{_plain(name)}: {method}{accuracy}; {total}", fontsize=12, color=_INK)
+    figure.suptitle(
+        f"{_without_formulas(name)}: {method}{accuracy}; {total}", fontsize=12, color=_INK
+    )
     return figure
 
 
-def _curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
+def _draw_curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
     """Scores over r, the curve through them, and the choice."""
     axes.axvspan(
         *picture.prior, color=_FAINT, alpha=0.12, lw=0, label="top expected by the law (±1 sd)"
@@ -116,18 +118,18 @@ def _curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
     axes.set_title("where the search looked", loc="left", fontsize=12, color=_INK)
-    _chosen(axes, record)
+    _mark_choice(axes, record)
     ends = [r for r, _ in picture.curve] if picture.points else picture.prior
-    _over_r(axes, record, [*ends, record.final.plan.total_step_size])
+    _set_r_axis(axes, record, [*ends, record.final.plan.total_step_size])
 
 
-def _line(axes: Axes, record: Record, picture: LinePicture) -> None:
+def _draw_line(axes: Axes, record: Record, picture: LinePicture) -> None:
     """The best r of each sweep over epsilon, and the line through them."""
     delta = record.situation.delta
     epsilon = gdp.epsilon_from_mu(record.outline.schedule.final.mu, delta)
-    trials = with_scores(record.model.trials)
+    trials = scored_trials(record.model.trials)
     if not trials:
-        _say(axes, "no trial was scored", above=True)
+        _write_remark(axes, "no trial was scored", above=True)
     for kind, best in (("trial", False), ("best of its sweep", True)):
         chosen = [trial for trial in trials if _is_best(trial.number, record) is best]
         if not chosen:
@@ -157,9 +159,9 @@ def _line(axes: Axes, record: Record, picture: LinePicture) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
 
 
-def _scores(axes: Axes, record: Record) -> None:
+def _draw_scores(axes: Axes, record: Record) -> None:
     """All trials, of which the best is the model."""
-    trials = with_scores(record.model.trials)
+    trials = scored_trials(record.model.trials)
     places = [trial.plan.total_step_size for trial in trials]
     axes.errorbar(
         places,
@@ -180,11 +182,11 @@ def _scores(axes: Axes, record: Record) -> None:
     axes.margins(y=0.12)
     axes.set_ylabel(record.outline.config.score.label)
     axes.set_title("all trials, and the best", loc="left", fontsize=12, color=_INK)
-    _chosen(axes, record)
-    _over_r(axes, record, [min(places) / 2, 2 * max(places)], with_noise=False)
+    _mark_choice(axes, record)
+    _set_r_axis(axes, record, [min(places) / 2, 2 * max(places)], with_noise=False)
 
 
-def _choice(axes: Axes, record: Record) -> None:
+def _draw_choice(axes: Axes, record: Record) -> None:
     """Without trials to show there is only a choice, beside what the law would say."""
     mu, situation = record.outline.schedule.final.mu, record.situation
     r = record.final.plan.total_step_size
@@ -199,24 +201,24 @@ def _choice(axes: Axes, record: Record) -> None:
             lw=0,
             label="best expected by the law (±1 sd)",
         )
-    _chosen(axes, record)
+    _mark_choice(axes, record)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     title = "no trials: what was chosen"
     if record.outline.schedule.sealed:
         title = "sealed: only the winner is seen"
     axes.set_title(title, loc="left", fontsize=12, color=_INK)
-    _over_r(axes, record, reached)
+    _set_r_axis(axes, record, reached)
 
 
-def _chosen(axes: Axes, record: Record) -> None:
+def _mark_choice(axes: Axes, record: Record) -> None:
     r, noise = record.final.plan.total_step_size, f", c = {record.final.noise:.2g}"
     what = "winner" if record.outline.schedule.sealed else "final run"
     shown = f"{what}: r = {readable(r)}{noise * _is_descent(record)}"
     axes.axvline(r, color=_GREEN, lw=2, ls="--", label=shown)
 
 
-def _say(axes: Axes, words: str, *, above: bool) -> None:
+def _write_remark(axes: Axes, words: str, *, above: bool) -> None:
     """A remark in the corner on the left, with room for it where it stands below."""
     if not above and len(axes.get_yticks()):
         low, high = axes.get_ylim()
@@ -233,7 +235,7 @@ def _say(axes: Axes, words: str, *, above: bool) -> None:
     )
 
 
-def _over_r(
+def _set_r_axis(
     axes: Axes, record: Record, reached: Sequence[float], *, with_noise: bool = True
 ) -> None:
     """The axis of r, logarithmic, wide enough for `reached`, and the noise it leaves on the weights
@@ -243,7 +245,7 @@ def _over_r(
     reach = max(1.1 * max(reached) / middle, 4.0)  # where all is one value, it still has ticks
     ends = middle / reach, middle * reach
     axes.set_xlim(ends)
-    places = _sparse(lambda r: r, ends)
+    places = _round_values(lambda r: r, ends)
     axes.set_xticks(list(places.values()), [readable(r) for r in places])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(f"{_R}, at the price of the final run")
@@ -253,7 +255,7 @@ def _over_r(
     least, most = space_of(record.situation).total_step_size
     # Outside the space r stays at its end, and the noise above it would be any.
     inside = max(ends[0], least * 1.001), min(ends[1], most / 1.001)
-    places = _sparse(lambda noise: r_of(noise, mu, record.situation), ends, inside)
+    places = _round_values(lambda noise: r_of(noise, mu, record.situation), ends, inside)
     if not places:  # one r is all of the space
         return
     above = axes.secondary_xaxis("top")
@@ -263,7 +265,7 @@ def _over_r(
     above.tick_params(labelsize=9, colors=_FAINT)
 
 
-def _sparse(
+def _round_values(
     place: Callable[[float], float],
     ends: tuple[float, float],
     inside: tuple[float, float] | None = None,
@@ -280,7 +282,7 @@ def _sparse(
     return placed
 
 
-def _split(axes: Axes, record: Record) -> None:
+def _draw_split(axes: Axes, record: Record) -> None:
     """One bar a kind of payment, in shares of mu squared."""
     budget = record.outline.config.budget
     paid = slots(record.outline)
@@ -312,7 +314,7 @@ def _split(axes: Axes, record: Record) -> None:
 
 def _is_best(number: int, record: Record) -> bool:
     """Whether no trial of the same sweep scored higher; the earlier of equals."""
-    trials = {trial.number: trial for trial in with_scores(record.model.trials)}
+    trials = {trial.number: trial for trial in scored_trials(record.model.trials)}
     rivals = [trial for trial in trials.values() if trial.stage == trials[number].stage]
     return max(rivals, key=lambda trial: trial.score or -math.inf).number == number
 
@@ -322,6 +324,6 @@ def _is_descent(record: Record) -> bool:
     return record.final.plan.optimizer == "sgd"
 
 
-def _plain(name: str) -> str:
+def _without_formulas(name: str) -> str:
     """A dollar sign would begin a formula."""
     return name.replace("$", r"\$")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations, groupby
 
 from dptune.search.picture import CurvePicture, Picture
-from dptune.search.trial import Trial, with_scores
+from dptune.search.trial import Trial, scored_trials
 
 
 def readable(r: float) -> str:
@@ -24,7 +24,7 @@ def verdict(picture: Picture | None, trials: Iterable[Trial]) -> str:
             return f"no trial was scored; {law}"
         scores = [(point.score, point.error) for point in picture.points]
         return f"{noisy}, so they decided little; {law}" if _are_alike(scores) else ""
-    sweeps = groupby(with_scores(trials), lambda trial: trial.stage)
+    sweeps = groupby(scored_trials(trials), lambda trial: trial.stage)
     alike = [_are_alike([_score(trial) for trial in sweep]) for _, sweep in sweeps]
     if alike and all(alike):
         return f"{noisy}, so which of them is the best is mostly chance"

@@ -32,6 +32,6 @@ from dptune.search.sealing import Subset as Subset
 from dptune.search.space import Setting as Setting
 from dptune.search.space import Space as Space
 from dptune.search.trial import Trial as Trial
-from dptune.search.trial import with_scores as with_scores
+from dptune.search.trial import scored_trials as scored_trials
 from dptune.search.unit_noise import UnitNoise as UnitNoise
 from dptune.search.wosm import Wosm as Wosm

@@ -18,7 +18,7 @@ from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import best_noise, displacement
 from dptune.search.picture import CurvePicture, Point
 from dptune.search.space import Setting, Space
-from dptune.search.trial import Trial, with_scores
+from dptune.search.trial import Trial, scored_trials
 
 OFFSETS = (-1.4, 0.0, 1.4)  # of log c from the law
 TRIAL_SHARE = 0.005  # of mu^2, each
@@ -49,7 +49,7 @@ class LinearScaling(SearchMethod):
 
     def picture(self, situation: Situation, mu: float) -> CurvePicture:
         fit = fit_scores(situation)
-        trials = with_scores(situation.history)
+        trials = scored_trials(situation.history)
         offsets = [offset_of(trial, situation) for trial in trials]
         points = tuple(
             Point(
@@ -77,7 +77,7 @@ class LinearScaling(SearchMethod):
 
 def fit_scores(situation: Situation) -> curve.Curve:
     """The curve through all scored trials, over log c from the law at each trial's price."""
-    trials = with_scores(situation.history)
+    trials = scored_trials(situation.history)
     offsets = [offset_of(trial, situation) for trial in trials]
     points = [100 * (trial.score or 0.0) for trial in trials]
     noise = max((score_error(trial, situation) for trial in trials), default=1.0)

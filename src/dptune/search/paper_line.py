@@ -26,7 +26,7 @@ from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import displacement
 from dptune.search.picture import LinePicture
 from dptune.search.space import Setting, log_uniform
-from dptune.search.trial import Trial, with_scores
+from dptune.search.trial import Trial, scored_trials
 
 ATTEMPTS = 1000  # of a decomposition by rejection, as in the authors' code
 TOLERANCE = 0.05  # by which the product of such a pair may miss r, relative
@@ -201,7 +201,7 @@ class PaperLine(SearchMethod):
 
     def _best(self, situation: Situation, sweeps: int) -> tuple[list["_Point"], tuple[str, ...]]:
         """The best trial of each of the first `sweeps` sweeps, the earlier of equals."""
-        points, notes, scored = [], [], with_scores(situation.history)
+        points, notes, scored = [], [], scored_trials(situation.history)
         for index, epsilon in enumerate(self.epsilons[:sweeps]):
             sweep = [trial for trial in scored if trial.stage == _sweep_name(index)]
             if sweep:

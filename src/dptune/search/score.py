@@ -133,7 +133,7 @@ def counts_for(trials: int, mu_squared: float) -> NoisyCount | None:
     return event
 
 
-def released(
+def release_counts(
     exact: Sequence[float], noise: float, normal: Callable[[int], Sequence[float]]
 ) -> list[float]:
     """The counts of a sweep as they may be seen: centred, with centred noise; `normal(n)` gives n

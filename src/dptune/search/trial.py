@@ -31,7 +31,7 @@ class Trial:
         """The standard deviation of the noise on every weight."""
         return self.plan.weight_noise
 
-    def scored(self, score: float, noise: float) -> "Trial":
+    def with_score(self, score: float, noise: float) -> "Trial":
         return replace(self, score=score, score_noise=noise)
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Trial:
             raise InvalidInput(f"this is no record of a trial ({error}).") from None
 
 
-def with_scores(trials: Iterable[Trial]) -> list[Trial]:
+def scored_trials(trials: Iterable[Trial]) -> list[Trial]:
     """Those of the trials that have a score."""
     return [trial for trial in trials if trial.score is not None]
 

@@ -230,7 +230,7 @@ class Course:
                 data.count,
             )
             scored = {
-                trial.number: trial.scored(value, noise)
+                trial.number: trial.with_score(value, noise)
                 for trial, value in zip(alive, values, strict=True)
             }
             trials = [scored.get(trial.number, trial) for trial in trials]
