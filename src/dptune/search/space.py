@@ -75,19 +75,17 @@ class Space:
         allows, since many small steps are the best conditioned. Clamped where the space ends."""
         low, high = self.learning_rate
 
-        def displacement_of(steps: int) -> float:  # by a rate of 1
+        def reach(steps: int) -> float:  # by a rate of 1
             return replace(recipe, learning_rate=1.0, steps=steps).displacement
 
         least, most = self.steps
         while least < most:  # the most steps that do not move too far at the least rate
             middle = (least + most + 1) // 2
-            if low * displacement_of(middle) <= displacement * (
-                1 + 1e-12
-            ):  # not one less by a rounding
+            if low * reach(middle) <= displacement * (1 + 1e-12):  # not one less by a rounding
                 least = middle
             else:
                 most = middle - 1
-        rate = displacement / displacement_of(least)
+        rate = displacement / reach(least)
         clamped = min(max(rate, low), high)
         if math.isclose(clamped, rate, rel_tol=1e-12):  # a rounding is nothing to tell
             return Setting(clamped, least)
