@@ -11,11 +11,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import dptune
-from dptune.search.base import Facts, SearchMethod, Situation, Stage
-from dptune.search.methods import METHODS
-from dptune.search.space import Setting
+from dptune.search import (
+    Facts,
+    SearchMethod,
+    Setting,
+    Situation,
+    Stage,
+    displacement,
+    register_method,
+    scored_trials,
+)
 
 
+@register_method  # so that configurations, resume and `bench compare` know it by name
 @dataclass(frozen=True)
 class Narrowing(SearchMethod):
     """Two sweeps of `trials` runs, each run for `share` of the budget's mu squared."""
@@ -40,23 +48,21 @@ class Narrowing(SearchMethod):
     def _best_noise(self, situation: Situation) -> float:
         """Of the best trial in the last sweep that has scores: those of two sweeps do not
         compare."""
-        scored = [trial for trial in situation.history if trial.score is not None]
+        scored = scored_trials(situation.history)
         if not scored:
             return 1.0  # all was lost in a crash: the unit-noise law
         last = [trial for trial in scored if trial.stage == scored[-1].stage]
         return max(last, key=lambda trial: trial.score or 0.0).noise
 
     def _setting(self, noise: float, stage: Stage, situation: Situation) -> Setting:
-        moved = noise * stage.mu * situation.recipe.rows / (situation.recipe.clip_norm or 1.0)
+        moved = displacement(noise, stage.mu, situation.recipe)
         return situation.space.spread(moved, situation.recipe)
 
 
-METHODS[Narrowing.name] = Narrowing  # so that resume and `bench compare` know it by name
-
 if __name__ == "__main__":
-    found = dptune.tune(
+    result = dptune.tune(
         dptune.load_data("demo"), budget=dptune.Budget(1.0, 1e-5), search=Narrowing()
     )
-    for trial in found.trials:
+    for trial in result.trials:
         print(f"{trial.stage:10}  r {trial.plan.total_step_size:9.4g}  {trial.score:+.4f}")
-    print(f"test accuracy {found.test_accuracy:.4f}, epsilon {found.guarantee.epsilon:.4f}")
+    print(f"test accuracy {result.test_accuracy:.4f}, epsilon {result.guarantee.epsilon:.4f}")

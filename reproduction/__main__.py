@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from dptune.cli import screen
-from dptune.cli.app import AsJson, Device, TrainOn, run_verbs
+from dptune.cli.app import run_verbs
+from dptune.cli.parameters import AsJson, Device, TrainingDevice
 from dptune.errors import InvalidInput
 from reproduction import best_noise, reproduce
 from reproduction.experiment import Result
@@ -61,7 +62,7 @@ def run(
             help="Where tables and pictures go; what was measured is not measured again.",
         ),
     ] = "runs/reproduce",
-    device: TrainOn = Device.cpu,
+    device: TrainingDevice = Device.cpu,
     effort: Annotated[
         Effort,
         typer.Option(metavar="EFFORT", help="The grids: full, or quick to see whether all works."),
@@ -119,7 +120,7 @@ def map_best_noise(
         str, typer.Option(metavar="EPSILONS", help="Budgets, separated by commas.")
     ] = "0.1,1,8",
     repeats: Annotated[int, typer.Option(help="Runs at each noise.")] = 8,
-    device: TrainOn = Device.cpu,
+    device: TrainingDevice = Device.cpu,
     as_json: AsJson = False,
 ) -> None:
     """Map the best noise c of many tasks and budgets, beside the law (docs/law.md).

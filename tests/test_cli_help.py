@@ -11,6 +11,8 @@ import pytest
 import typer
 
 from dptune.cli import app as cli
+from dptune.cli.parameters import Device, Method, StudyScore
+from dptune.cli.price_verbs import Score
 
 
 def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -23,9 +25,9 @@ def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 COMMANDS = dict(commands(typer.main.get_command(cli.app)))
 
 CHOICES: dict[tuple[str, ...], set[str]] = {
-    ("tune",): {*cli.Method, *cli.StudyScore, *cli.Device},
-    ("plan",): {*cli.Score},
-    ("bench", "compare"): {*cli.Device},
+    ("tune",): {*Method, *StudyScore, *Device},
+    ("plan",): {*Score},
+    ("bench", "compare"): {*Device},
 }
 
 
@@ -61,8 +63,8 @@ def test_help_breaks_no_word_in_80_columns(
 def test_the_shell_completes_verbs_options_and_choices() -> None:
     assert {"tune", "resume", "ledger"} <= set(complete("dptune "))
     assert complete("dptune tune --sc") == ["--score"]
-    assert set(complete("dptune tune --method ")) == set(cli.Method)
-    assert set(complete("dptune tune --score ")) == set(cli.StudyScore)
+    assert set(complete("dptune tune --method ")) == set(Method)
+    assert set(complete("dptune tune --score ")) == set(StudyScore)
 
 
 def test_completion_is_offered_by_the_command_itself() -> None:

@@ -30,12 +30,14 @@ from dptune.cli import study_screen
 from dptune.cli.text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.report import model_card, search_picture
-from dptune.report.landscape import landscape, r_at, readable, scored
 from dptune.report.plots import draw
 from dptune.report.record import Record
 from dptune.report.split import slots
-from dptune.report.verdict import verdict
+from dptune.report.words import readable, verdict
 from dptune.search.base import Situation
+from dptune.search.linear_scaling import r_at
+from dptune.search.picture import CurvePicture, LinePicture, Point
+from dptune.search.trial import scored_trials
 from dptune.study.runner import Progress
 from support.noise import repeated_noise
 from support.rows import make_data
@@ -82,13 +84,13 @@ def folders(
 
 
 def texts(figure: Figure) -> str:
-    found = [figure.get_suptitle(), *(text.get_text() for text in figure.legends[0].get_texts())]
+    words = [figure.get_suptitle(), *(text.get_text() for text in figure.legends[0].get_texts())]
     for axes in figure.axes:
-        found += [axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()]
-        found += [text.get_text() for text in axes.texts]
-        found += [label.get_text() for label in axes.get_yticklabels()]
-        found += [axis.get_xlabel() for axis in axes.child_axes if hasattr(axis, "get_xlabel")]
-    return "\n".join(found)
+        words += [axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()]
+        words += [text.get_text() for text in axes.texts]
+        words += [label.get_text() for label in axes.get_yticklabels()]
+        words += [axis.get_xlabel() for axis in axes.child_axes if hasattr(axis, "get_xlabel")]
+    return "\n".join(words)
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -132,6 +134,27 @@ def test_each_kind_of_study_has_its_own_words(folders: dict[str, Path]) -> None:
         assert "no trials: what was chosen" in shown[name] and "sweep" not in shown[name]
 
 
+def test_a_method_of_ones_own_may_show_a_picture_of_its_own(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = Record.read(folders["random-search"])
+    r = record.final.plan.total_step_size
+    curve = CurvePicture(
+        points=(Point(1, r, 2.0, 0.1), Point(2, 2 * r, 1.0, 0.1)),
+        curve=((r / 2, 1.0), (r, 2.0), (2 * r, 1.0)),
+        top=r,
+        law=3 * r,
+        prior=(r / 3, 3 * r),
+        posterior=(r / 2, 2 * r),
+    )
+    monkeypatch.setattr(RandomSearch, "picture", lambda self, situation, mu: curve)
+    shown = texts(draw(record))
+    assert "fitted curve" in shown and "top after the scores" in shown
+    line = LinePicture(((0.1, r / 2), (2.0, r)))
+    monkeypatch.setattr(RandomSearch, "picture", lambda self, situation, mu: line)
+    assert "line through the best" in texts(draw(record))
+
+
 def cut_off(out: Path, doing: str, **asked: Any) -> Path:
     """A study that was killed when it said that it was `doing` this, and resumed."""
     data = Data(*rows(0, 400))
@@ -151,7 +174,7 @@ def test_where_no_trial_was_scored_the_picture_says_so(doing: str, tmp_path: Pat
     record = Record.read(cut_off(tmp_path / "run", doing))
     figure = draw(record)
     said = texts(figure).replace("\n", " ")
-    law = readable(r_at(0.0, record.situation, record.outline.schedule.final.mu))
+    law = readable(r_at(0.0, record.outline.schedule.final.mu, record.situation))
     assert f"no trial was scored; the unit-noise law alone says r = {law}" in said
     assert "score of a trial" not in said
     low, high = figure.axes[0].get_xlim()
@@ -181,13 +204,14 @@ def test_labels_of_ticks_do_not_run_together(search: Any, space: Space, tmp_path
 
 def test_the_top_of_the_landscape_is_where_the_final_run_went(folders: dict[str, Path]) -> None:
     record = Record.read(folders["linear-scaling"])
-    found = landscape(record.situation, record.outline.schedule.final.mu)
-    assert found.top == pytest.approx(record.final.plan.total_step_size)
-    assert found.posterior[0] < found.top < found.posterior[1]
-    assert max(found.curve, key=lambda place: place[1])[0] == pytest.approx(found.top, rel=0.05)
+    seen = record.picture
+    assert isinstance(seen, CurvePicture)
+    assert seen.top == pytest.approx(record.final.plan.total_step_size)
+    assert seen.posterior[0] < seen.top < seen.posterior[1]
+    assert max(seen.curve, key=lambda place: place[1])[0] == pytest.approx(seen.top, rel=0.05)
     # What a trial would be at the final price moves as far from the law as the trial itself.
     ratios = [point.r / trial.plan.total_step_size
-              for point, trial in zip(found.points, record.model.trials, strict=True)]  # fmt: skip
+              for point, trial in zip(seen.points, record.model.trials, strict=True)]  # fmt: skip
     assert ratios == pytest.approx([ratios[0]] * 3, rel=0.05) and ratios[0] > 1
 
 
@@ -202,12 +226,13 @@ def test_with_rare_classes_the_landscape_has_the_r_of_the_runs(tmp_path: Path) -
     record = Record.read(tmp_path / "run")
     assert record.situation.census is not None and record.situation.census.imbalance > 1.0
     assert record.final.plan.steps == 200 // 3
-    found = landscape(record.situation, record.outline.schedule.final.mu)
-    assert found.top == pytest.approx(record.final.plan.total_step_size, rel=1e-9)
+    seen = record.picture
+    assert isinstance(seen, CurvePicture)
+    assert seen.top == pytest.approx(record.final.plan.total_step_size, rel=1e-9)
     # At the price of the trials, every point is the r that its trial had.
     (sweep,) = record.outline.schedule.sweeps
-    at_trials = landscape(record.situation, sweep.mu)
-    asked = [trial.plan.total_step_size for trial in scored(record.model.trials)]
+    at_trials = LinearScaling().picture(record.situation, sweep.mu)
+    asked = [trial.plan.total_step_size for trial in scored_trials(record.model.trials)]
     assert [point.r for point in at_trials.points] == pytest.approx(asked, rel=1e-6)
 
 
@@ -295,7 +320,7 @@ def test_the_live_view_shows_budget_trials_and_scores(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    with study_screen.watching(LinearScaling()) as watch:
+    with study_screen.live_view(LinearScaling()) as watch:
         for progress in seen:
             watch(progress)
     out, err = capsys.readouterr()
@@ -312,7 +337,7 @@ def test_elsewhere_progress_is_one_line_a_change(
     folders: dict[str, Path], seen: list[Progress], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ticks = itertools.count(0, 20)
-    with study_screen.watching(LinearScaling(), lambda: float(next(ticks))) as watch:
+    with study_screen.live_view(LinearScaling(), lambda: float(next(ticks))) as watch:
         for progress in seen:
             watch(progress)
     lines = capsys.readouterr().err.splitlines()
@@ -324,7 +349,7 @@ def test_elsewhere_progress_is_one_line_a_change(
 def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What is said when the legs of a final run begin at these moments."""
     now = [0.0]
-    with study_screen.watching(search, lambda: now[0]) as watch:
+    with study_screen.live_view(search, lambda: now[0]) as watch:
         for number, at in enumerate(seconds, start=2):
             now[0] = at
             watch(FakeProgress(f"final run: leg {number} of 5"))  # type: ignore[arg-type]
@@ -353,7 +378,8 @@ def test_the_clock_of_a_sealed_search_stays_secret(capsys: pytest.CaptureFixture
 def rescored(record: Record, scores: list[float]) -> Situation:
     """What the search would have known had its trials had these scores, with a noise of 0.01."""
     trials = [
-        trial.scored(score, 0.01) for trial, score in zip(record.model.trials, scores, strict=True)
+        trial.with_score(score, 0.01)
+        for trial, score in zip(record.model.trials, scores, strict=True)
     ]
     return replace(record.situation, history=trials)
 
@@ -364,15 +390,20 @@ def test_scores_that_do_not_differ_are_said_to_have_decided_little(
 ) -> None:
     record = Record.read(folders[name])
     search, mu = record.outline.config.search, record.outline.schedule.final.mu
-    alike = verdict(search, rescored(record, [0.001 * n for n in range(count)]), mu)
+
+    def said(scores: list[float]) -> str:
+        situation = rescored(record, scores)
+        return verdict(search.picture(situation, mu), situation.history)
+
+    alike = said([0.001 * n for n in range(count)])
     assert alike.startswith("the scores differ by no more than their noise, so ")
-    law = readable(r_at(0.0, record.situation, mu))
+    law = readable(r_at(0.0, mu, record.situation))
     assert alike.endswith(
         f"the unit-noise law alone says r = {law}"
         if name == "linear-scaling"
         else "is mostly chance"
     )
-    assert verdict(search, rescored(record, [0.5 * n for n in range(count)]), mu) == ""
+    assert said([0.5 * n for n in range(count)]) == ""
 
 
 def test_screen_live_view_and_picture_say_that_scores_decided_little(
@@ -383,7 +414,7 @@ def test_screen_live_view_and_picture_say_that_scores_decided_little(
     record = replace(record, situation=situation)
     said = "the scores differ by no more than their noise"
     assert said in texts(draw(record)).replace("\n", " ")
-    study_screen.result(record, Path("search.png"), delta_chosen=False)
+    study_screen.show_result(record, Path("search.png"), delta_chosen=False)
     assert said[1:] in " ".join(capsys.readouterr().out.split())
     shown = study_screen._view(replace(seen[-1], situation=situation), LinearScaling())
     assert said in str(shown[-1]) and max(map(len, str(shown[-1]).splitlines())) < 80

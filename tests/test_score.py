@@ -17,8 +17,9 @@ from dptune.search.score import (
     HeldOutScore,
     NoisyScore,
     PublicScore,
+    Score,
     UnpaidScore,
-    released,
+    release_counts,
 )
 
 
@@ -49,6 +50,25 @@ def test_a_single_trial_has_nothing_to_be_compared_with() -> None:
     assert score_counts(1, 0.1) is None
 
 
+@pytest.mark.parametrize(
+    ("score", "rows", "paid", "every"),
+    [
+        (NoisyScore(), "training", True, None),
+        (HeldOutScore(every=7), "held-out", True, 7),
+        (PublicScore(), "public", False, None),
+        (UnpaidScore(), "training", False, None),
+    ],
+)
+def test_a_score_says_where_it_looks_and_whether_it_is_paid(
+    score: Score, rows: str, paid: bool, every: int | None
+) -> None:
+    assert (score.rows, score.paid, score.held_out_every) == (rows, paid, every)
+    assert (score.share > 0) is paid
+    # Private rows that nobody pays for are what a guarantee must not cover and must name.
+    assert score.covers_selection is (paid or rows == "public")
+    assert bool(score.caveats) is not score.covers_selection
+
+
 def test_public_and_unpaid_scores_cost_nothing_and_only_one_covers_selection() -> None:
     assert PublicScore().share == 0 and PublicScore().covers_selection
     assert UnpaidScore().share == 0 and not UnpaidScore().covers_selection
@@ -76,14 +96,14 @@ def normal(seed: int) -> Any:
     seed=st.integers(0, 2**32),
 )
 def test_released_counts_sum_to_zero(exact: list[float], noise: float, seed: int) -> None:
-    assert math.fsum(released(exact, noise, normal(seed))) == pytest.approx(0, abs=1e-6)
+    assert math.fsum(release_counts(exact, noise, normal(seed))) == pytest.approx(0, abs=1e-6)
 
 
 def test_released_counts_carry_centred_noise_of_the_priced_size() -> None:
     """Covariance noise^2 (I - 11'/n), around the centred truth."""
     exact, noise = [100.0, 400.0, 250.0, 250.0], 60.0
     draw = normal(7)
-    many = np.array([released(exact, noise, draw) for _ in range(20_000)])
+    many = np.array([release_counts(exact, noise, draw) for _ in range(20_000)])
     assert many.mean(axis=0) == pytest.approx([-150, 150, 0, 0], abs=2)
     covariance = np.cov(many.T) / noise**2
     expected = np.eye(4) - 1 / 4
@@ -91,18 +111,18 @@ def test_released_counts_carry_centred_noise_of_the_priced_size() -> None:
 
 
 def test_without_noise_only_the_differences_are_left() -> None:
-    assert released([1.0, 2.0, 6.0], 0.0, normal(0)) == [-2.0, -1.0, 3.0]
-    assert released([1001.0, 1002.0, 1006.0], 0.0, normal(0)) == [-2.0, -1.0, 3.0]
+    assert release_counts([1.0, 2.0, 6.0], 0.0, normal(0)) == [-2.0, -1.0, 3.0]
+    assert release_counts([1001.0, 1002.0, 1006.0], 0.0, normal(0)) == [-2.0, -1.0, 3.0]
 
 
 def test_a_row_moves_released_counts_by_no_more_than_is_priced() -> None:
     """Same random numbers, one row more: every way five models can be right about it."""
     trials = 5
-    before = np.array(released([10.0] * trials, 3.0, normal(1)))
+    before = np.array(release_counts([10.0] * trials, 3.0, normal(1)))
     moved = []
     for right in range(2**trials):
         exact = [10.0 + (right >> model & 1) for model in range(trials)]
-        moved.append(float(((np.array(released(exact, 3.0, normal(1))) - before) ** 2).sum()))
+        moved.append(float(((np.array(release_counts(exact, 3.0, normal(1))) - before) ** 2).sum()))
     price = accounting.price(NoisyCount(counts=trials, noise=3.0, centered=True)).mu_squared
     assert max(moved) / 9 == pytest.approx(price, rel=1e-9)
 

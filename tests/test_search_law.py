@@ -87,16 +87,16 @@ def test_rare_classes_are_seen_through_the_noise_and_not_exaggerated() -> None:
     assert truth == pytest.approx(2.06, abs=0.01)
     exact = Census(classes=tuple(RARE), noise=1e-9)
     assert exact.imbalance == pytest.approx(truth, rel=1e-6)
-    found = [noisy(RARE, 118.0, seed).imbalance for seed in range(1000)]
-    assert np.mean(found) == pytest.approx(truth, rel=0.1)
-    assert np.mean(np.array(found) > truth) < 0.05
-    assert max(found) < truth * 1.1
+    imbalances = [noisy(RARE, 118.0, seed).imbalance for seed in range(1000)]
+    assert np.mean(imbalances) == pytest.approx(truth, rel=0.1)
+    assert np.mean(np.array(imbalances) > truth) < 0.05
+    assert max(imbalances) < truth * 1.1
 
 
 def test_tiny_data_under_huge_noise_counts_as_balanced() -> None:
     counts = RARE / 1000
-    found = [noisy(counts, 118.0, seed).imbalance for seed in range(1000)]
-    assert sum(imbalance > 1.0 for imbalance in found) <= 5
+    imbalances = [noisy(counts, 118.0, seed).imbalance for seed in range(1000)]
+    assert sum(imbalance > 1.0 for imbalance in imbalances) <= 5
 
 
 def test_one_class_is_the_most_imbalanced() -> None:

@@ -12,7 +12,7 @@ from dptune.search.base import Census, Facts, Schedule, Situation, calibrated, d
 from dptune.search.law import best_noise
 from dptune.search.linear_scaling import (
     LinearScaling,
-    fitted,
+    fit_scores,
     law_error,
     noise_at,
     offset_of,
@@ -54,7 +54,7 @@ def searched(
     for number, plan in enumerate(plans(planned, situation([]))):
         trial = Trial(number=number, stage="sweep", plan=plan, mu=planned.sweeps[0].mu)
         x = offset_of(trial, situation([]))
-        trials.append(trial.scored(tent(x, top, height), score_noise))
+        trials.append(trial.with_score(tent(x, top, height), score_noise))
     given = situation(trials)
     (setting,) = LinearScaling().suggest(planned.final, given)
     plan = calibrated(draft(RECIPE, setting), planned.final.mu_squared, 0.0)
@@ -68,14 +68,14 @@ def test_trials_lie_around_the_law_and_have_its_noise(budget: Budget) -> None:
     assert planned.sweeps[0].trials == 3
     assert mu**2 == pytest.approx(0.005 * budget.mu_squared())
     guess = best_noise(mu, RECIPE, FACTS, CENSUS)
-    found = [math.log(plan.weight_noise / guess) for plan in plans(planned, situation([]))]
-    assert found == pytest.approx([-1.4, 0.0, 1.4], abs=1e-9)
+    offsets = [math.log(plan.weight_noise / guess) for plan in plans(planned, situation([]))]
+    assert offsets == pytest.approx([-1.4, 0.0, 1.4], abs=1e-9)
 
 
 @pytest.mark.parametrize("top", [-0.8, -0.4, 0.0, 0.3, 0.8])
 def test_sharp_scores_move_the_final_run_to_the_top(budget: Budget, top: float) -> None:
-    found, _ = searched(budget, top, height=30.0)
-    assert found == pytest.approx(top, abs=0.1)
+    best, _ = searched(budget, top, height=30.0)
+    assert best == pytest.approx(top, abs=0.1)
 
 
 def test_the_final_run_moves_toward_the_top_and_stays_near_the_law_when_scores_are_dim(
@@ -103,22 +103,22 @@ def test_without_scores_the_final_run_follows_the_law(budget: Budget) -> None:
 
 def test_scores_that_are_only_shifted_change_nothing(budget: Budget) -> None:
     _, given = searched(budget, 0.5)
-    centred = [trial.scored((trial.score or 0.0) - 0.8, 0.0) for trial in given.history]
-    assert fitted(situation(centred)).top == pytest.approx(fitted(given).top, abs=1e-9)
+    centred = [trial.with_score((trial.score or 0.0) - 0.8, 0.0) for trial in given.history]
+    assert fit_scores(situation(centred)).top == pytest.approx(fit_scores(given).top, abs=1e-9)
 
 
 def test_a_lost_trial_is_no_score_of_zero(budget: Budget) -> None:
     _, given = searched(budget, 0.5)
     first, *others = given.history
     gone = Trial(number=0, stage="sweep", plan=first.plan, mu=first.mu, lost=True)
-    assert fitted(situation([gone, *others])) == fitted(situation(others))
+    assert fit_scores(situation([gone, *others])) == fit_scores(situation(others))
 
 
 def test_the_law_is_trusted_less_on_rows_of_unknown_length(budget: Budget) -> None:
     other = Facts(columns=512, outputs=10, unit_rows=False)
     assert (law_error(FACTS), law_error(other)) == (0.45, 0.7)
-    assert fitted(situation([])).top_error == pytest.approx(0.45, rel=1e-2)
-    assert fitted(situation([], facts=other)).top_error == pytest.approx(0.7, rel=1e-2)
+    assert fit_scores(situation([])).top_error == pytest.approx(0.45, rel=1e-2)
+    assert fit_scores(situation([], facts=other)).top_error == pytest.approx(0.7, rel=1e-2)
 
 
 def test_a_space_that_ends_too_soon_is_noted(budget: Budget) -> None:
@@ -149,7 +149,7 @@ def test_any_scores_give_a_setting_inside_the_space(
         plan = calibrated(draft(recipe, setting), sweep.mu_squared, 0.0)
         trial = Trial(number=number, stage="sweep", plan=plan, mu=sweep.mu)
         score = scores[number]
-        history.append(trial if score is None else trial.scored(score, noise))
+        history.append(trial if score is None else trial.with_score(score, noise))
     given = Situation(FACTS, recipe, SPACE, history, census, np.random.default_rng(0), 1e-6)
     (setting,) = LinearScaling().suggest(planned.final, given)
     assert SPACE.learning_rate[0] <= setting.learning_rate <= SPACE.learning_rate[1]
@@ -165,5 +165,5 @@ def test_rare_classes_take_fewer_and_larger_steps(budget: Budget) -> None:
     assert uneven.learning_rate > even.learning_rate
     for census, chosen in ((CENSUS, even), (rare, uneven)):
         given = situation([], census=census)
-        guess = noise_at(fitted(given).top, final.mu, given)
+        guess = noise_at(fit_scores(given).top, final.mu, given)
         assert setting_at(guess, final.mu, given) == chosen

@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 from dptune import accounting
 from dptune.accounting import Budget
 from dptune.accounting.trial_count import TrialCount
-from dptune.cli.app import Method, app
+from dptune.cli.app import app
+from dptune.cli.parameters import Method
 from dptune.data import Data
 from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine
@@ -45,13 +46,14 @@ from dptune.search.grid_search import GridSearch
 from dptune.search.hypo import Hypo
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.methods import METHODS
+from dptune.search.one_step import OneStep
 from dptune.search.paper_line import PaperLine
-from dptune.search.parameter_free import OneStep, Wosm
 from dptune.search.private_selection import PrivateSelection, SubsetSelection
 from dptune.search.random_search import RandomSearch
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.space import Setting, Space
 from dptune.search.unit_noise import UnitNoise
+from dptune.search.wosm import Wosm
 from dptune.study.config import Config, Preparation
 from dptune.study.outline import Outline
 from dptune.study.runner import Progress
@@ -569,28 +571,28 @@ class TestProposals:
 
     @pytest.mark.parametrize("ratio", [1.0, 1.1, 2.0, 8 / 3])
     def test_stay_within_their_ratio(self, ratio: float) -> None:
-        from dptune.search.hypo import within
+        from dptune.search.hypo import limit_odds
 
         draws = np.random.default_rng(0)
         for _ in range(50):
             wanted = draws.dirichlet(np.full(30, 0.2))
-            odds = within(wanted, ratio)
+            odds = limit_odds(wanted, ratio)
             assert odds.sum() == pytest.approx(1)
             assert odds.max() * 30 <= math.sqrt(ratio) * (1 + 1e-12)
             assert odds.min() * 30 * math.sqrt(ratio) >= 1 - 1e-12
             assert (np.diff(odds[np.argsort(wanted)]) >= -1e-12).all()
 
     def test_are_the_nearest_within_it(self) -> None:
-        from dptune.search.hypo import within
+        from dptune.search.hypo import limit_odds
 
         wanted = np.array([0.4, 0.3, 0.2, 0.1])
-        assert within(wanted, 1e6) == pytest.approx(wanted, abs=1e-9)
-        bounded = within(wanted, 1.44)  # between 0.2083 and 0.3
+        assert limit_odds(wanted, 1e6) == pytest.approx(wanted, abs=1e-9)
+        bounded = limit_odds(wanted, 1.44)  # between 0.2083 and 0.3
         assert bounded.max() == pytest.approx(0.3, rel=1e-5)
         assert bounded.min() == pytest.approx(0.25 / 1.2, rel=1e-5)
 
     def test_prefer_what_scored_well(self) -> None:
-        from dptune.search.hypo import promise
+        from dptune.search.hypo import preferred_odds
         from dptune.search.trial import Trial
 
         space = Space((0.01, 100.0), (5, 200))
@@ -605,10 +607,10 @@ class TestProposals:
             )
             for rate, score in ((0.02, 0.1), (0.2, 0.3), (5.0, 0.9), (60.0, 0.2))
         ]
-        odds = promise(cells, history, space)
+        odds = preferred_odds(cells, history, space)
         best = cells[int(odds.argmax())]
         assert 1 < best.learning_rate < 30
-        assert promise(cells, history[:1], space) == pytest.approx(1 / len(cells))
+        assert preferred_odds(cells, history[:1], space) == pytest.approx(1 / len(cells))
 
 
 def test_a_method_of_ones_own_takes_less_than_80_lines() -> None:
@@ -706,7 +708,7 @@ def test_the_clock_of_a_sealed_search_is_not_shown(monkeypatch: pytest.MonkeyPat
     for method, shown in ((UnitNoise(), True), (PrivateSelection(), False)):
         screen = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
         monkeypatch.setattr(study_screen, "Console", lambda *_, screen=screen, **__: screen)
-        with study_screen.watching(method) as show:
+        with study_screen.live_view(method) as show:
             study(method, watch=show)
         assert bool(re.search(r"\d:\d\d:\d\d", screen.export_text())) is shown
 

@@ -104,10 +104,10 @@ def test_known_fits(
 
 
 def test_one_search_predicts_the_papers_enron_row() -> None:
-    found = PaperLine(epsilons=(0.1, 0.2)).predict(
+    predicted = PaperLine(epsilons=(0.1, 0.2)).predict(
         [0.5, 1, 2, 3], situation(history(0.10, 0.58), WIDE)
     )
-    assert found == pytest.approx([2.02, 4.42, 9.22, 14.02], rel=1e-6)
+    assert predicted == pytest.approx([2.02, 4.42, 9.22, 14.02], rel=1e-6)
 
 
 def test_predictions_need_a_scored_sweep_and_stay_inside_the_space() -> None:
@@ -247,8 +247,8 @@ def test_the_authors_sweeps_look_low_first_and_never_below_the_last_best(
 def test_full_ranges_look_everywhere_in_every_sweep() -> None:
     space = Space(learning_rate=(1e-3, 1.0), steps=(5, 100))
     method = PaperLine(ranges="full", decomposition="steps-first")
-    found = method.suggest(sweep(2, 200), situation(history(50.0), space))
-    drawn = [setting.total_step_size for setting in found]
+    settings = method.suggest(sweep(2, 200), situation(history(50.0), space))
+    drawn = [setting.total_step_size for setting in settings]
     assert min(drawn) < 10 and max(drawn) > 90
     assert np.mean(drawn) == pytest.approx(50, abs=8)  # uniformly
 
@@ -418,13 +418,13 @@ def test_any_history_gives_settings_inside_the_space(
     for setting in settings:
         assert space.learning_rate[0] <= setting.learning_rate <= space.learning_rate[1]
         assert space.steps[0] <= setting.steps <= space.steps[1]
-        for ends, found in (
+        for ends, drawn in (
             (method.sampling_rate, setting.sampling_rate),
             (method.clip_norm, setting.clip_norm),
         ):
-            assert ends is not None or found is None
+            assert ends is not None or drawn is None
             if asked.trials > 1 and ends is not None:
-                assert found is not None and ends[0] <= found <= ends[1]
+                assert drawn is not None and ends[0] <= drawn <= ends[1]
     if asked.trials == 1 and any(
         trial.score is not None and int(trial.stage[-1]) <= len(method.epsilons) for trial in tried
     ):

@@ -127,8 +127,8 @@ def test_dp_accounting_agrees_on_the_epsilon_of_the_default_study(budget: Budget
     sigmas = [planned.census.noise / math.sqrt(2), sweep.score.noise / math.sqrt(2 / 3)]
     sigmas += [1 / sweep.mu] * 3 + [1 / planned.final.mu]
     together = sum(sigma**-2 for sigma in sigmas) ** -0.5
-    found = dp_accounting.get_epsilon_gaussian(together, budget.delta)
-    assert found == pytest.approx(1.0, rel=1e-6)
+    epsilon = dp_accounting.get_epsilon_gaussian(together, budget.delta)
+    assert epsilon == pytest.approx(1.0, rel=1e-6)
 
 
 def test_shares_of_the_default_study(budget: Budget) -> None:

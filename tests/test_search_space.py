@@ -91,9 +91,9 @@ def test_an_r_outside_is_clamped_and_noted() -> None:
     assert space.total_step_size == (0.5, 10.0)
     assert space.clamp(3.0) == (3.0, ())
     assert space.clamp(10.0 * (1 + 1e-15)) == (10.0, ())
-    for wanted, found in ((-24.0, 0.5), (0.0, 0.5), (57.6, 10.0)):
+    for wanted, clamped in ((-24.0, 0.5), (0.0, 0.5), (57.6, 10.0)):
         r, (note,) = space.clamp(wanted)
-        assert r == found
+        assert r == clamped
         assert f"r {wanted:g} is outside" in note
 
 

@@ -13,7 +13,7 @@ import torch
 
 from dptune import accounting
 from dptune.accounting import Budget
-from dptune.cli.app import Method
+from dptune.cli.parameters import Method
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.engines.linear import LinearEngine, LinearModel

@@ -21,7 +21,7 @@ from scipy.stats import norm
 
 from dptune import accounting
 from dptune.accounting import Budget
-from dptune.cli.app import Method
+from dptune.cli.parameters import Method
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """The noise that counts really got, and what they were before."""
     seen: dict[str, list[Any]] = {"scores": [], "census": [], "exact": []}
-    released, histograms, normal = measure.released, measure.histograms, measure.fresh_normal
+    released, histograms, normal = measure.release_counts, measure.histograms, measure.fresh_normal
 
     def scores(exact: Any, noise: float, *more: Any) -> Any:
         seen["scores"].append((len(exact), noise))
@@ -67,7 +67,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         seen["census"].append(numbers)
         return numbers
 
-    monkeypatch.setattr(measure, "released", scores)
+    monkeypatch.setattr(measure, "release_counts", scores)
     monkeypatch.setattr(measure, "histograms", count)
     monkeypatch.setattr(measure, "fresh_normal", drawn)
     return seen

@@ -16,7 +16,7 @@ TRIAL = Trial(number=3, stage="sweep 1", plan=PLAN, mu=0.2, notes=("the space en
 
 
 def test_a_score_comes_with_its_noise_and_changes_nothing_else() -> None:
-    scored = TRIAL.scored(0.01, 0.002)
+    scored = TRIAL.with_score(0.01, 0.002)
     assert (scored.score, scored.score_noise) == (0.01, 0.002)
     assert (TRIAL.score, TRIAL.score_noise) == (None, None)
     assert scored.plan == TRIAL.plan and scored.notes == TRIAL.notes

@@ -131,7 +131,7 @@ class _Desk:
             self.task.train.count,
         )
         pairs = zip(request.trials, values, strict=True)
-        return [trial.scored(value, noise) for trial, value in pairs]
+        return [trial.with_score(value, noise) for trial, value in pairs]
 
     def _leg(self, requests: Sequence[loop.Request]) -> Sequence[loop.Answer]:
         legs = [request for request in requests if isinstance(request, loop.Leg)]

@@ -27,7 +27,7 @@ DEFAULT_EPSILON = 1.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class TuneOptions:
     """The data and everything that `tune` is told about them."""
 
     data: Data
@@ -39,9 +39,9 @@ class Asked:
         return Config(study="not begun", **self.settings)
 
 
-def read(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> Asked:
+def read_options(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> TuneOptions:
     """Merge `options`, by section, over those of a TOML file; None is not given."""
-    plain = parse(_text(file), file) if file is not None else parse("", "")
+    plain = parse(_read_text(file), file) if file is not None else parse("", "")
     given = {
         section: {key: value for key, value in values.items() if value is not None}
         for section, values in options.items()
@@ -55,8 +55,8 @@ def read(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> Asked:
     budget = {"epsilon": DEFAULT_EPSILON} | plain["budget"] | given["budget"]
     delta_chosen = "delta" not in budget
     if delta_chosen:
-        budget["delta"] = _delta(run.get("ledger", ""), data)
-    score = _same_kind(plain["score"], given["score"], "kind")
+        budget["delta"] = _default_delta(run.get("ledger", ""), data)
+    score = _merge(plain["score"], given["score"], "kind")
     score.setdefault("measure", "correct" if data.classes else "loss")
     engine = engine_from(plain["engine"])
     preparation = usual_preparation(data.facts, engine)
@@ -64,7 +64,7 @@ def read(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> Asked:
         preparation = build(Preparation, plain["preparation"], "[preparation]")
     settings = {
         "budget": build(Budget, budget, "[budget]"),
-        "search": search_from(_same_kind(plain["search"], given["search"], "method")),
+        "search": search_from(_merge(plain["search"], given["search"], "method")),
         "score": score_from(score),
         "space": build(Space, plain["space"], "[space]"),
         "recipe": plain["recipe"],
@@ -73,15 +73,15 @@ def read(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> Asked:
         "source": source,
         **run,
     }
-    return Asked(data, settings, delta_chosen)
+    return TuneOptions(data, settings, delta_chosen)
 
 
-def _delta(ledger: str, data: Data) -> float:
+def _default_delta(ledger: str, data: Data) -> float:
     """Where nobody gave one: that of the ledger to pay from, else from the number of rows."""
     return Ledger.open(ledger).state().budget.delta if ledger else default_delta(data.count)
 
 
-def _same_kind(file: dict[str, Any], given: dict[str, Any], kind: str) -> dict[str, Any]:
+def _merge(file: dict[str, Any], given: dict[str, Any], kind: str) -> dict[str, Any]:
     """The file's options belong to the kind it names; another kind starts afresh."""
     return file | given if given.get(kind) in (None, file.get(kind)) else given
 
@@ -93,7 +93,7 @@ def _absolute(place: Any) -> Any:
     return str(Path(place).absolute())
 
 
-def _text(file: str) -> str:
+def _read_text(file: str) -> str:
     try:
         return Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,5 +1,6 @@
 """What people see in a terminal: tables, bars and statements. Costs round up, allowances down."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
@@ -40,6 +41,14 @@ def error(problem: str) -> None:
     console = Console(stderr=True, highlight=False)
     text = Text.assemble(("error: ", "bold red"), problem)
     console.print(text, soft_wrap=not console.is_terminal)
+
+
+def show(as_json: bool, plain: dict[str, Any], draw: Callable[[], None]) -> None:
+    """One JSON object, or the same drawn for people."""
+    if as_json:
+        print(json.dumps(plain, indent=2, allow_nan=False))
+    else:
+        draw()
 
 
 def account(plain: dict[str, Any], guarantee: Guarantee) -> None:

@@ -29,14 +29,13 @@ from dptune.cli.screen import (
     statement,
 )
 from dptune.cli.text_plot import points_of, text_plot
-from dptune.report.landscape import landscape, readable, scored
 from dptune.report.record import Record
 from dptune.report.split import slots
-from dptune.report.verdict import verdict
+from dptune.report.words import readable, verdict
 from dptune.rounding import cost
 from dptune.search.base import SearchMethod
-from dptune.search.linear_scaling import LinearScaling
-from dptune.search.trial import Trial
+from dptune.search.picture import CurvePicture
+from dptune.search.trial import Trial, scored_trials
 from dptune.study.outline import Outline
 from dptune.study.runner import Progress
 
@@ -68,7 +67,7 @@ class _Clock:
 
 
 @contextmanager
-def watching(
+def live_view(
     search: SearchMethod, now: Callable[[], float] = monotonic
 ) -> Iterator[Callable[[Progress], None]]:
     """A live view on a terminal, plain lines elsewhere, on standard error."""
@@ -94,7 +93,7 @@ def watching(
     console.print()
 
 
-def about_unused_test_rows(source: str) -> None:
+def mention_unused_test_rows(source: str) -> None:
     """One line on standard error: nothing of it is stored."""
     Console(stderr=True, highlight=False).print(
         Text(
@@ -122,7 +121,7 @@ def _view(progress: Progress, search: SearchMethod) -> list[Text | Table]:
         Text(),
         _trials(progress.trials, progress.situation.delta),
     ]
-    if scored(progress.trials):
+    if scored_trials(progress.trials):
         view += [Text(), _scores(progress, search)]
     return view
 
@@ -150,25 +149,25 @@ def _trials(trials: Sequence[Trial], delta: float) -> Table:
 
 def _scores(progress: Progress, search: SearchMethod) -> Text:
     """Scores over r, with the curve through them where the search has one."""
-    if isinstance(search, LinearScaling):
-        seen = landscape(progress.situation, progress.schedule.final.mu)
-        points = [(point.r, point.score, str(point.number)) for point in seen.points]
-        drawn = text_plot(seen.curve, points)
-        top = f"the top is at {readable(seen.top)}"
+    picture = search.picture(progress.situation, progress.schedule.final.mu)
+    if isinstance(picture, CurvePicture):
+        points = [(point.r, point.score, str(point.number)) for point in picture.points]
+        drawn = text_plot(picture.curve, points)
+        top = f"the top is at {readable(picture.top)}"
         title = f"scores in points over r, at the price of the final run; {top}"
     else:
-        trials = scored(progress.trials)
+        trials = scored_trials(progress.trials)
         drawn = text_plot(
             [], [(t.plan.total_step_size, 100 * (t.score or 0.0), str(t.number)) for t in trials]
         )
         title = "scores in points over r, by the number of the trial"
-    words = verdict(search, progress.situation, progress.schedule.final.mu)
+    words = verdict(picture, progress.situation.history)
     remark = "\n" + textwrap.fill(words, _WIDTH) if words else ""
     return Text(f"{title}\n{drawn}{remark}", no_wrap=True)
 
 
-def foreseen_plain(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
-    """The same for JSON."""
+def plan_as_dict(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
+    """What a study would pay for and promise, for JSON."""
     budget = planned.config.budget
     return {
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "mu": budget.mu},
@@ -177,7 +176,7 @@ def foreseen_plain(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def foreseen(
+def show_plan(
     planned: Outline, guarantee: Guarantee, delta_chosen: bool, names: Sequence[str]
 ) -> None:
     """What a study of columns with these names would pay for and promise."""
@@ -190,14 +189,14 @@ def foreseen(
     out.print(Text("Nothing was spent and nothing was written."))
 
 
-def result(record: Record, picture: Path, delta_chosen: bool) -> None:
+def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     """What came of a study, what it cost, what to do next."""
-    found, plan = record.result, record.final.plan
-    table = facts_table(f"{found['data']['name']}: {record.outline.config.search.name}")
-    accuracy = found["test_accuracy"]
+    result, plan = record.result, record.final.plan
+    table = facts_table(f"{result['data']['name']}: {record.outline.config.search.name}")
+    accuracy = result["test_accuracy"]
     if accuracy is not None:
         table.add_row(
-            "test accuracy", f"[bold]{100 * accuracy:.2f} %[/]", f"on {found['test_rows']:,} rows"
+            "test accuracy", f"[bold]{100 * accuracy:.2f} %[/]", f"on {result['test_rows']:,} rows"
         )
     else:
         table.add_row("test accuracy", "not known", "no test rows with classes")
@@ -206,8 +205,7 @@ def result(record: Record, picture: Path, delta_chosen: bool) -> None:
     if plan.optimizer == "sgd":  # what other optimizers leave on weights is not that simple
         table.add_row("noise on weights c", f"{plan.weight_noise:.2g}", "one standard deviation")
     out.print(table)
-    outline = record.outline
-    if words := verdict(outline.config.search, record.situation, outline.schedule.final.mu):
+    if words := verdict(record.picture, record.situation.history):
         out.print(Text(f"{words[0].upper()}{words[1:]}.", "yellow"))
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
@@ -215,7 +213,7 @@ def result(record: Record, picture: Path, delta_chosen: bool) -> None:
     if delta_chosen:
         out.print(_about_delta(record.outline))
     _about_columns(record.outline, record.model.column_names)
-    for note in found["notes"]:
+    for note in result["notes"]:
         out.print(Text(f"Note: {note}.", "yellow"))
     statement(record.model.guarantee)
     _files(record, picture)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from dptune.report.landscape import readable
+from dptune.report.words import readable
 
 _WIDTH, _HEIGHT = 60, 8
 

@@ -87,7 +87,7 @@ class Lamb(Adam):
         return ratio * direction
 
 
-class Wosm(Optimizer):
+class AdamWosm(Optimizer):
     """Adam without second moments (Mohapatra et al. 2022): under noise they converge to the
     noise's variance, which is known."""
 
@@ -104,7 +104,7 @@ class Wosm(Optimizer):
         self.noise = self.noise[trials]
 
 
-KINDS: dict[str, type[Optimizer]] = {"sgd": Sgd, "adam": Adam, "lamb": Lamb, "wosm": Wosm}
+KINDS: dict[str, type[Optimizer]] = {"sgd": Sgd, "adam": Adam, "lamb": Lamb, "wosm": AdamWosm}
 
 
 def per_trial(values: list[float], like: Tensor) -> Tensor:

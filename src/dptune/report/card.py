@@ -39,7 +39,7 @@ def _model(record: Record) -> list[str]:
     if accuracy is not None:
         figure = f"Test accuracy: **{100 * accuracy:.2f} %** on {rows:,} rows."
     return [
-        f"# {_plain(data['name'])}: a differentially private linear model",
+        f"# {_escape(data['name'])}: a differentially private linear model",
         "",
         f"A linear model of {kind} from {model.columns:,} features, trained by noisy gradient "
         f"descent. Its hyperparameters were searched ({search}) inside the same privacy budget, by "
@@ -50,7 +50,7 @@ def _model(record: Record) -> list[str]:
 
 
 def _data(record: Record) -> list[str]:
-    facts = [f"- {_plain(fact)}" for fact in record.model.guarantee.public_facts]
+    facts = [f"- {_escape(fact)}" for fact in record.model.guarantee.public_facts]
     return ["## Data", "", "Taken as public, and so released as it is:", "", *facts]
 
 
@@ -59,7 +59,7 @@ def _guarantee(record: Record) -> list[str]:
     return [
         "## Privacy",
         "",
-        *(f"- **{heading}**: {_plain(sentence)}." for heading, sentence in sections),
+        *(f"- **{heading}**: {_escape(sentence)}." for heading, sentence in sections),
     ]
 
 
@@ -125,7 +125,7 @@ def _final(record: Record) -> list[str]:
         shown = ", ".join(f"{low:g} to {high:g}" for low, high in ranges[:_SHOWN])
         more = ", ..." if len(ranges) > _SHOWN else ""
         rows.append(("ranges of the columns, as declared", shown + more))
-    notes = [f"- {_plain(note)}" for note in record.result["notes"]]
+    notes = [f"- {_escape(note)}" for note in record.result["notes"]]
     return [
         "## Final run",
         "",
@@ -152,7 +152,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """What Markdown would take for a mark stands for itself."""
     for mark in "\\`*_[]<>|#":
         text = text.replace(mark, f"\\{mark}")

@@ -13,15 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from dptune import gdp
-from dptune.errors import InvalidInput
-from dptune.report.landscape import expected, landscape, r_at, r_of, readable, scored
 from dptune.report.record import Record
 from dptune.report.split import slots
-from dptune.report.verdict import verdict
+from dptune.report.words import readable, verdict
 from dptune.rounding import cost
-from dptune.search.linear_scaling import LinearScaling, space_of
-from dptune.search.paper_line import PaperLine
-from dptune.search.score import NoisyScore
+from dptune.search.linear_scaling import law_range, r_at, r_of, space_of
+from dptune.search.picture import CurvePicture, LinePicture
+from dptune.search.trial import scored_trials
 
 FILE = "search.png"
 # Okabe and Ito's colours, which the colour-blind can tell apart.
@@ -52,51 +50,52 @@ def draw(record: Record) -> Figure:
     """The picture as a figure."""
     figure = Figure(figsize=_SIZE, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
-    search = record.outline.config.search
-    if isinstance(search, LinearScaling):
-        _landscape(left, record)
-    elif isinstance(search, PaperLine):
-        _line(left, record, search)
-    elif scored(record.model.trials):
-        _scores(left, record)
-    else:
-        _choice(left, record)
-    if words := verdict(search, record.situation, record.outline.schedule.final.mu):
-        _say(left, words, above=isinstance(search, PaperLine))
-    _split(right, record)
+    picture = record.picture
+    match picture:
+        case CurvePicture():
+            _draw_curve(left, record, picture)
+        case LinePicture():
+            _draw_line(left, record, picture)
+        case None if scored_trials(record.model.trials):
+            _draw_scores(left, record)
+        case None:
+            _draw_choice(left, record)
+    if words := verdict(picture, record.situation.history):
+        _write_remark(left, words, above=isinstance(picture, LinePicture))
+    _draw_split(right, record)
     # At the height of the other title, which stands above an axis.
     pad = _ABOVE_AXIS if left.child_axes else None
     right.set_title("how the budget was split", loc="left", fontsize=12, color=_INK, pad=pad)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=10, colors=_INK)
-    found = record.result["test_accuracy"]
-    accuracy = "" if found is None else f", {100 * found:.2f} % of the test rows right"
+    share = record.result["test_accuracy"]
+    accuracy = "" if share is None else f", {100 * share:.2f} % of the test rows right"
     promise = record.model.guarantee
     total = f"epsilon {cost(promise.epsilon, 2)} at delta {promise.delta:.3g} for everything shown"
-    name = record.result["data"]["name"]
+    name, method = record.result["data"]["name"], record.outline.config.search.name
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=3, fontsize=10, frameon=False)
-    figure.suptitle(f"{_plain(name)}: {search.name}{accuracy}; {total}", fontsize=12, color=_INK)
+    figure.suptitle(
+        f"{_without_formulas(name)}: {method}{accuracy}; {total}", fontsize=12, color=_INK
+    )
     return figure
 
 
-def _landscape(axes: Axes, record: Record) -> None:
+def _draw_curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
     """Scores over r, the curve through them, and the choice."""
-    mu = record.outline.schedule.final.mu
-    seen = landscape(record.situation, mu)
     axes.axvspan(
-        *seen.prior, color=_FAINT, alpha=0.12, lw=0, label="top expected by the law (±1 sd)"
+        *picture.prior, color=_FAINT, alpha=0.12, lw=0, label="top expected by the law (±1 sd)"
     )
-    if seen.points:
+    if picture.points:
         axes.axvspan(
-            *seen.posterior, color=_SKY, alpha=0.35, lw=0, label="top after the scores (±1 sd)"
+            *picture.posterior, color=_SKY, alpha=0.35, lw=0, label="top after the scores (±1 sd)"
         )
-        axes.plot(*zip(*seen.curve, strict=True), color=_BLUE, lw=2, label="fitted curve")
+        axes.plot(*zip(*picture.curve, strict=True), color=_BLUE, lw=2, label="fitted curve")
         axes.errorbar(
-            [point.r for point in seen.points],
-            [point.score for point in seen.points],
-            yerr=[point.error for point in seen.points],
+            [point.r for point in picture.points],
+            [point.score for point in picture.points],
+            yerr=[point.error for point in picture.points],
             fmt="o",
             ms=8,
             capsize=4,
@@ -105,7 +104,7 @@ def _landscape(axes: Axes, record: Record) -> None:
             mec=_INK,
             label="score of a trial (±1 sd: paid noise\nand how much equal trials differ)",
         )
-        for point in seen.points:
+        for point in picture.points:
             axes.annotate(
                 str(point.number),
                 (point.r, point.score),
@@ -114,23 +113,23 @@ def _landscape(axes: Axes, record: Record) -> None:
                 color=_INK,
                 bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
             )
-        axes.set_ylabel(_score_label(record))
+        axes.set_ylabel(record.outline.config.score.label)
     else:
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
     axes.set_title("where the search looked", loc="left", fontsize=12, color=_INK)
-    _chosen(axes, record)
-    ends = [r for r, _ in seen.curve] if seen.points else seen.prior
-    _over_r(axes, record, [*ends, record.final.plan.total_step_size])
+    _mark_choice(axes, record)
+    ends = [r for r, _ in picture.curve] if picture.points else picture.prior
+    _set_r_axis(axes, record, [*ends, record.final.plan.total_step_size])
 
 
-def _line(axes: Axes, record: Record, search: PaperLine) -> None:
-    """The paper's own view: the best r of each sweep over epsilon, and the line through them."""
+def _draw_line(axes: Axes, record: Record, picture: LinePicture) -> None:
+    """The best r of each sweep over epsilon, and the line through them."""
     delta = record.situation.delta
     epsilon = gdp.epsilon_from_mu(record.outline.schedule.final.mu, delta)
-    trials = scored(record.model.trials)
+    trials = scored_trials(record.model.trials)
     if not trials:
-        _say(axes, "no trial was scored", above=True)
+        _write_remark(axes, "no trial was scored", above=True)
     for kind, best in (("trial", False), ("best of its sweep", True)):
         chosen = [trial for trial in trials if _is_best(trial.number, record) is best]
         if not chosen:
@@ -144,12 +143,10 @@ def _line(axes: Axes, record: Record, search: PaperLine) -> None:
             mec=_INK if best else _FAINT,
             label=kind,
         )
-    drawn = np.linspace(min(search.epsilons), epsilon * 1.05, 60).tolist()
-    try:
-        predicted = search.predict(drawn, record.situation)
-        axes.plot(drawn, predicted, color=_BLUE, lw=2, label="line through the best")
-    except InvalidInput:  # no sweep has scores
-        pass
+    if picture.line:
+        axes.plot(
+            *zip(*picture.line, strict=True), color=_BLUE, lw=2, label="line through the best"
+        )
     r = record.final.plan.total_step_size
     axes.plot(
         [epsilon], [r], "*", ms=17, color=_GREEN, mec=_INK, label=f"final run: r = {readable(r)}"
@@ -162,9 +159,9 @@ def _line(axes: Axes, record: Record, search: PaperLine) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
 
 
-def _scores(axes: Axes, record: Record) -> None:
+def _draw_scores(axes: Axes, record: Record) -> None:
     """All trials, of which the best is the model."""
-    trials = scored(record.model.trials)
+    trials = scored_trials(record.model.trials)
     places = [trial.plan.total_step_size for trial in trials]
     axes.errorbar(
         places,
@@ -183,45 +180,45 @@ def _scores(axes: Axes, record: Record) -> None:
             words, at, (0, 9), textcoords="offset points", ha="center", fontsize=8, color=_FAINT
         )
     axes.margins(y=0.12)
-    axes.set_ylabel(_score_label(record))
+    axes.set_ylabel(record.outline.config.score.label)
     axes.set_title("all trials, and the best", loc="left", fontsize=12, color=_INK)
-    _chosen(axes, record)
-    _over_r(axes, record, [min(places) / 2, 2 * max(places)], with_noise=False)
+    _mark_choice(axes, record)
+    _set_r_axis(axes, record, [min(places) / 2, 2 * max(places)], with_noise=False)
 
 
-def _choice(axes: Axes, record: Record) -> None:
+def _draw_choice(axes: Axes, record: Record) -> None:
     """Without trials to show there is only a choice, beside what the law would say."""
     mu, situation = record.outline.schedule.final.mu, record.situation
     r = record.final.plan.total_step_size
     reached = [r / 18, r * 18]
     if _is_descent(record):
-        law = r_at(0.0, situation, mu)
+        law = r_at(0.0, mu, situation)
         reached += [law / 18, law * 18]
         axes.axvspan(
-            *expected(situation, mu),
+            *law_range(mu, situation),
             color=_FAINT,
             alpha=0.15,
             lw=0,
             label="best expected by the law (±1 sd)",
         )
-    _chosen(axes, record)
+    _mark_choice(axes, record)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     title = "no trials: what was chosen"
     if record.outline.schedule.sealed:
         title = "sealed: only the winner is seen"
     axes.set_title(title, loc="left", fontsize=12, color=_INK)
-    _over_r(axes, record, reached)
+    _set_r_axis(axes, record, reached)
 
 
-def _chosen(axes: Axes, record: Record) -> None:
+def _mark_choice(axes: Axes, record: Record) -> None:
     r, noise = record.final.plan.total_step_size, f", c = {record.final.noise:.2g}"
     what = "winner" if record.outline.schedule.sealed else "final run"
     shown = f"{what}: r = {readable(r)}{noise * _is_descent(record)}"
     axes.axvline(r, color=_GREEN, lw=2, ls="--", label=shown)
 
 
-def _say(axes: Axes, words: str, *, above: bool) -> None:
+def _write_remark(axes: Axes, words: str, *, above: bool) -> None:
     """A remark in the corner on the left, with room for it where it stands below."""
     if not above and len(axes.get_yticks()):
         low, high = axes.get_ylim()
@@ -238,7 +235,7 @@ def _say(axes: Axes, words: str, *, above: bool) -> None:
     )
 
 
-def _over_r(
+def _set_r_axis(
     axes: Axes, record: Record, reached: Sequence[float], *, with_noise: bool = True
 ) -> None:
     """The axis of r, logarithmic, wide enough for `reached`, and the noise it leaves on the weights
@@ -248,7 +245,7 @@ def _over_r(
     reach = max(1.1 * max(reached) / middle, 4.0)  # where all is one value, it still has ticks
     ends = middle / reach, middle * reach
     axes.set_xlim(ends)
-    places = _sparse(lambda r: r, ends)
+    places = _round_values(lambda r: r, ends)
     axes.set_xticks(list(places.values()), [readable(r) for r in places])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(f"{_R}, at the price of the final run")
@@ -258,7 +255,7 @@ def _over_r(
     least, most = space_of(record.situation).total_step_size
     # Outside the space r stays at its end, and the noise above it would be any.
     inside = max(ends[0], least * 1.001), min(ends[1], most / 1.001)
-    places = _sparse(lambda noise: r_of(noise, record.situation, mu), ends, inside)
+    places = _round_values(lambda noise: r_of(noise, mu, record.situation), ends, inside)
     if not places:  # one r is all of the space
         return
     above = axes.secondary_xaxis("top")
@@ -268,24 +265,24 @@ def _over_r(
     above.tick_params(labelsize=9, colors=_FAINT)
 
 
-def _sparse(
+def _round_values(
     place: Callable[[float], float],
     ends: tuple[float, float],
     inside: tuple[float, float] | None = None,
 ) -> dict[float, float]:
     """Round values and where they lie, as many as have room for their labels between `ends`."""
     low, high = inside or ends
-    found: dict[float, float] = {}
+    placed: dict[float, float] = {}
     for mantissas in ((1, 2, 5), (1,)):
         values = [float(f"{m}e{power}") for power in range(-9, 10) for m in mantissas]
-        found = {value: at for value in values if low <= (at := place(value)) <= high}
-        gaps = np.abs(np.diff(np.log(list(found.values())))) / math.log(ends[1] / ends[0])
+        placed = {value: at for value in values if low <= (at := place(value)) <= high}
+        gaps = np.abs(np.diff(np.log(list(placed.values())))) / math.log(ends[1] / ends[0])
         if (gaps > _ROOM).all():
             break
-    return found
+    return placed
 
 
-def _split(axes: Axes, record: Record) -> None:
+def _draw_split(axes: Axes, record: Record) -> None:
     """One bar a kind of payment, in shares of mu squared."""
     budget = record.outline.config.budget
     paid = slots(record.outline)
@@ -317,7 +314,7 @@ def _split(axes: Axes, record: Record) -> None:
 
 def _is_best(number: int, record: Record) -> bool:
     """Whether no trial of the same sweep scored higher; the earlier of equals."""
-    trials = {trial.number: trial for trial in scored(record.model.trials)}
+    trials = {trial.number: trial for trial in scored_trials(record.model.trials)}
     rivals = [trial for trial in trials.values() if trial.stage == trials[number].stage]
     return max(rivals, key=lambda trial: trial.score or -math.inf).number == number
 
@@ -327,13 +324,6 @@ def _is_descent(record: Record) -> bool:
     return record.final.plan.optimizer == "sgd"
 
 
-def _score_label(record: Record) -> str:
-    score = record.outline.config.score
-    if isinstance(score, NoisyScore):
-        return "noisy score\n(points above the mean of the sweep)"
-    return f"score on {'private' if score.kind == 'unpaid' else 'public'} rows (points)"
-
-
-def _plain(name: str) -> str:
+def _without_formulas(name: str) -> str:
     """A dollar sign would begin a formula."""
     return name.replace("$", r"\$")

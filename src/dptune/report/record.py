@@ -7,6 +7,7 @@ from typing import Any
 from dptune.errors import DptuneError, FolderProblem
 from dptune.ledger.store import open_store
 from dptune.search.base import Situation
+from dptune.search.picture import Picture
 from dptune.search.trial import Trial
 from dptune.study.outline import Outline
 from dptune.study.run_folder import RunFolder
@@ -48,6 +49,12 @@ class Record:
             ) from None
         situation = outline.situation(outline.schedule.final, model.trials, read_census(folder))
         return Record(folder, outline, model, final, situation, result)
+
+    @property
+    def picture(self) -> Picture | None:
+        """What the method shows of its search, where it has a view of its own."""
+        search, final = self.outline.config.search, self.outline.schedule.final
+        return search.picture(self.situation, final.mu)
 
     @property
     def ledger(self) -> str:

@@ -16,7 +16,7 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
     def event(purpose: str, paid: Event) -> Slot:
         return slot(purpose, accounting.price(paid))
 
-    schedule, found = planned.schedule, []
+    schedule, listed = planned.schedule, []
     if schedule.sealed:
         # Alone, it is what the budget was calibrated for; its price in company says nothing.
         budget = planned.config.budget
@@ -24,18 +24,18 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
         epsilon = min(bound, budget.epsilon)
         return (Slot(schedule.sealed.name, 1, epsilon, budget.mu_squared(), alone=True),)
     if planned.mean:
-        found.append(event("private mean", planned.mean))
+        listed.append(event("private mean", planned.mean))
     if schedule.census:
-        found.append(event("census", schedule.census))
+        listed.append(event("census", schedule.census))
     for sweep in schedule.compared:
         run = Price(sweep.mu_squared, planned.slack)
         if planned.holds_out and sweep.score:
             both = dict(planned.payments)[sweep.name]
-            found.append(event(f"{sweep.name} and its scores", both))
+            listed.append(event(f"{sweep.name} and its scores", both))
             continue
-        found.append(slot(sweep.name, run, sweep.trials))
+        listed.append(slot(sweep.name, run, sweep.trials))
         if sweep.score:
-            found.append(event(f"scores of {sweep.name}", sweep.score))
+            listed.append(event(f"scores of {sweep.name}", sweep.score))
     if schedule.final.trials == 1:
-        found.append(slot(schedule.final.name, Price(schedule.final.mu_squared, planned.slack)))
-    return tuple(found)
+        listed.append(slot(schedule.final.name, Price(schedule.final.mu_squared, planned.slack)))
+    return tuple(listed)

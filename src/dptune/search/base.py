@@ -19,6 +19,7 @@ from dptune.accounting.split import price_stages
 from dptune.plan import TrainPlan
 from dptune.prior import LINEAR, Prior
 from dptune.privacy import NoisyCount
+from dptune.search.picture import Picture
 from dptune.search.score import HeldOutScore, Score
 from dptune.search.sealing import SealedSearch, Sealing
 from dptune.search.space import Setting, Space
@@ -124,6 +125,12 @@ class SearchMethod:
         methods whose trials are all paid for and may be shown."""
         return None
 
+    @property
+    def sampling_rates(self) -> tuple[float, float] | None:
+        """The range from which runs draw sampling rates of their own; None where all of them keep
+        to the recipe."""
+        return None
+
     def fixed_steps(self, space: Space) -> int | None:
         """The one number of steps that all runs take, where the method can do with one; sampled
         runs are then priced together, and tighter."""
@@ -140,6 +147,11 @@ class SearchMethod:
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         """One setting for every trial of `stage`: a sweep, the final run, or some sealed trials."""
         raise NotImplementedError
+
+    def picture(self, situation: Situation, mu: float) -> Picture | None:
+        """What the method sees in its scores when it chooses a final run of price `mu`. None shows
+        the trials with their scores or, where none may be seen, what was chosen."""
+        return None
 
 
 def schedule(

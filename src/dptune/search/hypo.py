@@ -19,7 +19,7 @@ from dptune.search.base import Situation, Stage
 from dptune.search.private_selection import RandomlyStopped
 from dptune.search.sealing import Sealing
 from dptune.search.space import Setting, Space
-from dptune.search.trial import Trial
+from dptune.search.trial import Trial, scored_trials
 
 _RATES, _STEPS = 16, 10  # of the grid
 _CURIOSITY, _EAGERNESS = 0.1, 1.0  # tau and beta of the paper
@@ -52,24 +52,24 @@ class Hypo(RandomlyStopped):
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         cells = situation.space.grid(_RATES, _STEPS)
-        wanted = promise(cells, situation.history, situation.space)
-        odds = within(wanted, self.density_ratio)
+        wanted = preferred_odds(cells, situation.history, situation.space)
+        odds = limit_odds(wanted, self.density_ratio)
         chosen = situation.choices.choice(len(cells), size=stage.trials, p=odds)
         return [cells[index] for index in chosen]
 
 
-def promise(cells: Sequence[Setting], history: Sequence[Trial], space: Space) -> Array:
+def preferred_odds(cells: Sequence[Setting], history: Sequence[Trial], space: Space) -> Array:
     """Probabilities of the cells by what the process expects of each and how little it knows."""
-    scored = [trial for trial in history if trial.score is not None]
-    if len(scored) < 2:
+    trials = scored_trials(history)
+    if len(trials) < 2:
         return np.full(len(cells), 1 / len(cells))
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF
 
-    scores = np.array([trial.score for trial in scored], dtype=float)
+    scores = np.array([trial.score for trial in trials], dtype=float)
     spread = float(scores.std()) or 1.0
     process = GaussianProcessRegressor(RBF(_REACH, "fixed"), alpha=_NOISE, optimizer=None)
-    places = [_place(trial.plan.learning_rate, trial.plan.steps, space) for trial in scored]
+    places = [_place(trial.plan.learning_rate, trial.plan.steps, space) for trial in trials]
     process.fit(places, (scores - scores.mean()) / spread)
     where = [_place(cell.learning_rate, cell.steps, space) for cell in cells]
     mean, deviation = process.predict(where, return_std=True)
@@ -79,7 +79,7 @@ def promise(cells: Sequence[Setting], history: Sequence[Trial], space: Space) ->
     return odds
 
 
-def within(wanted: Array, density_ratio: float) -> Array:
+def limit_odds(wanted: Array, density_ratio: float) -> Array:
     """The nearest probabilities of which none is more than `density_ratio` times another, and
     which stay on both sides of equal ones by no more than its root.
 

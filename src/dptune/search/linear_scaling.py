@@ -10,12 +10,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from dptune.accounting import Budget
 from dptune.search import curve
 from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import best_noise, displacement
+from dptune.search.picture import CurvePicture, Point
 from dptune.search.space import Setting, Space
-from dptune.search.trial import Trial
+from dptune.search.trial import Trial, scored_trials
 
 OFFSETS = (-1.4, 0.0, 1.4)  # of log c from the law
 TRIAL_SHARE = 0.005  # of mu^2, each
@@ -40,16 +43,43 @@ class LinearScaling(SearchMethod):
         if stage.trials > 1:
             noises = [noise_at(offset, stage.mu, situation) for offset in OFFSETS]
         else:
-            noises = [noise_at(fitted(situation).top, stage.mu, situation)]
+            noises = [noise_at(fit_scores(situation).top, stage.mu, situation)]
         return [setting_at(noise, stage.mu, situation) for noise in noises]
 
+    def picture(self, situation: Situation, mu: float) -> CurvePicture:
+        fit = fit_scores(situation)
+        trials = scored_trials(situation.history)
+        offsets = [offset_of(trial, situation) for trial in trials]
+        points = tuple(
+            Point(
+                trial.number,
+                r_at(offset, mu, situation),
+                100 * (trial.score or 0.0),
+                score_error(trial, situation),
+            )
+            for trial, offset in zip(trials, offsets, strict=True)
+        )
+        ends = [*offsets, fit.top - 0.5, fit.top + 0.5]
+        drawn = np.linspace(min(ends) - 0.3, max(ends) + 0.3, 121)
+        return CurvePicture(
+            points=points,
+            curve=tuple((r_at(x, mu, situation), fit.at(x)) for x in map(float, drawn)),
+            top=r_at(fit.top, mu, situation),
+            law=r_at(0.0, mu, situation),
+            prior=law_range(mu, situation),
+            posterior=(
+                r_at(fit.top - fit.top_error, mu, situation),
+                r_at(fit.top + fit.top_error, mu, situation),
+            ),
+        )
 
-def fitted(situation: Situation) -> curve.Curve:
+
+def fit_scores(situation: Situation) -> curve.Curve:
     """The curve through all scored trials, over log c from the law at each trial's price."""
-    scored = [trial for trial in situation.history if trial.score is not None]
-    offsets = [offset_of(trial, situation) for trial in scored]
-    points = [100 * (trial.score or 0.0) for trial in scored]
-    noise = max((score_error(trial, situation) for trial in scored), default=1.0)
+    trials = scored_trials(situation.history)
+    offsets = [offset_of(trial, situation) for trial in trials]
+    points = [100 * (trial.score or 0.0) for trial in trials]
+    noise = max((score_error(trial, situation) for trial in trials), default=1.0)
     return curve.fit(offsets, points, noise, law_error(situation.facts))
 
 
@@ -80,6 +110,22 @@ def setting_at(noise: float, mu: float, situation: Situation) -> Setting:
     """The run of price `mu` that leaves this noise on its weights."""
     moved = displacement(noise, mu, situation.recipe)
     return space_of(situation).spread(moved, situation.recipe)
+
+
+def r_at(offset: float, mu: float, situation: Situation) -> float:
+    """The r of a run of price `mu` that lies `offset` from the law, in log c."""
+    return r_of(noise_at(offset, mu, situation), mu, situation)
+
+
+def r_of(noise: float, mu: float, situation: Situation) -> float:
+    """The r of a run of price `mu` that leaves this noise on its weights."""
+    return setting_at(noise, mu, situation).total_step_size
+
+
+def law_range(mu: float, situation: Situation) -> tuple[float, float]:
+    """Where the law expects the best r of a run of price `mu`, by one standard deviation."""
+    error = law_error(situation.facts)
+    return r_at(-error, mu, situation), r_at(error, mu, situation)
 
 
 def space_of(situation: Situation) -> Space:

@@ -24,8 +24,9 @@ from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import displacement
+from dptune.search.picture import LinePicture
 from dptune.search.space import Setting, log_uniform
-from dptune.search.trial import Trial
+from dptune.search.trial import Trial, scored_trials
 
 ATTEMPTS = 1000  # of a decomposition by rejection, as in the authors' code
 TOLERANCE = 0.05  # by which the product of such a pair may miss r, relative
@@ -99,6 +100,10 @@ class PaperLine(SearchMethod):
             clip_norm=_range("clip_norm", self.clip_norm, 0.99e-6, 1.01e6),
         )
 
+    @property
+    def sampling_rates(self) -> Range | None:
+        return self.sampling_rate
+
     def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
         if self.epsilons[-1] >= budget.epsilon:
             raise InvalidInput(
@@ -106,10 +111,10 @@ class PaperLine(SearchMethod):
                 f"{budget.epsilon:g}; give smaller epsilons to the sweeps."
             )
         mus = [gdp.mu_from_epsilon(epsilon, budget.delta) for epsilon in self.epsilons]
-        return tuple(Stage(_called(i), self.trials, mu * mu) for i, mu in enumerate(mus))
+        return tuple(Stage(_sweep_name(i), self.trials, mu * mu) for i, mu in enumerate(mus))
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
-        names = [_called(i) for i in range(len(self.epsilons))]
+        names = [_sweep_name(i) for i in range(len(self.epsilons))]
         if stage.name in names:
             before = names.index(stage.name)
             return [self._trial(before, situation) for _ in range(stage.trials)]
@@ -123,14 +128,24 @@ class PaperLine(SearchMethod):
             raise InvalidInput("no sweep has a score to predict from; finish a sweep first.")
         factor = self._factor(best[-1].plan)
         mus = [gdp.mu_from_epsilon(epsilon, situation.delta) for epsilon in epsilons]
-        wanted = [self._extrapolated(best, mu, situation)[0] / factor for mu in mus]
+        wanted = [self._extrapolate(best, mu, situation)[0] / factor for mu in mus]
         return [factor * situation.space.clamp(product)[0] for product in wanted]
+
+    def picture(self, situation: Situation, mu: float) -> LinePicture:
+        """The paper's own view: the line, up to a little beyond the final run."""
+        last = gdp.epsilon_from_mu(mu, situation.delta)
+        epsilons = np.linspace(min(self.epsilons), last * 1.05, 60).tolist()
+        try:
+            predicted = self.predict(epsilons, situation)
+        except InvalidInput:  # no sweep has scores
+            return LinePicture(())
+        return LinePicture(tuple(zip(epsilons, predicted, strict=True)))
 
     def _trial(self, before: int, situation: Situation) -> Setting:
         """One draw of the sweep that has `before` others before it."""
-        low, high, notes = self._looked_at(before, situation)
-        sampling_rate = _drawn_from(self.sampling_rate, situation.choices)
-        clip_norm = _drawn_from(self.clip_norm, situation.choices)
+        low, high, notes = self._range_of(before, situation)
+        sampling_rate = _draw_from(self.sampling_rate, situation.choices)
+        clip_norm = _draw_from(self.clip_norm, situation.choices)
         factor = (sampling_rate or 1.0) * (clip_norm or 1.0)
         bottom, top = situation.space.total_step_size
         if high < bottom * factor or low > top * factor:
@@ -139,7 +154,7 @@ class PaperLine(SearchMethod):
                 "clipping norm that were drawn; the nearest end of the space was taken",
             )
         low, high = (min(max(end / factor, bottom), top) for end in (low, high))
-        setting = self._drawn(low, high, situation)
+        setting = self._draw(low, high, situation)
         return replace(
             setting,
             sampling_rate=sampling_rate,
@@ -154,7 +169,7 @@ class PaperLine(SearchMethod):
             setting = situation.space.spread(moved, situation.recipe)
             notes += ("without a point for the line, the unit-noise law decided",)
             return replace(setting, notes=notes + setting.notes)
-        r, bent = self._extrapolated(best, mu, situation)
+        r, bent = self._extrapolate(best, mu, situation)
         kept = best[-1].plan
         product, clamped = situation.space.clamp(r / self._factor(kept))
         setting = self._split(product, situation)
@@ -165,7 +180,7 @@ class PaperLine(SearchMethod):
             notes=notes + bent + clamped + setting.notes,
         )
 
-    def _looked_at(self, before: int, situation: Situation) -> tuple[float, float, tuple[str, ...]]:
+    def _range_of(self, before: int, situation: Situation) -> tuple[float, float, tuple[str, ...]]:
         """Where a sweep looks for r."""
         least, most = situation.space.total_step_size
         for given in (self.sampling_rate, self.clip_norm):
@@ -186,20 +201,16 @@ class PaperLine(SearchMethod):
 
     def _best(self, situation: Situation, sweeps: int) -> tuple[list["_Point"], tuple[str, ...]]:
         """The best trial of each of the first `sweeps` sweeps, the earlier of equals."""
-        points, notes = [], []
+        points, notes, scored = [], [], scored_trials(situation.history)
         for index, epsilon in enumerate(self.epsilons[:sweeps]):
-            scored = [
-                trial
-                for trial in situation.history
-                if trial.stage == _called(index) and trial.score is not None
-            ]
-            if scored:
-                plan = max(scored, key=_score).plan
+            sweep = [trial for trial in scored if trial.stage == _sweep_name(index)]
+            if sweep:
+                plan = max(sweep, key=_score).plan
                 mu = gdp.mu_from_epsilon(epsilon, situation.delta)
                 r = plan.total_step_size * self._factor(plan)
                 points.append(_Point(epsilon, mu, r, plan))
             else:
-                notes.append(f"{_called(index)} has no scores and was left out")
+                notes.append(f"{_sweep_name(index)} has no scores and was left out")
         return points, tuple(notes)
 
     def _factor(self, plan: TrainPlan) -> float:
@@ -208,23 +219,23 @@ class PaperLine(SearchMethod):
         clip_norm = plan.clip_norm if self.clip_norm else None
         return (sampling_rate or 1.0) * (clip_norm or 1.0)
 
-    def _extrapolated(
+    def _extrapolate(
         self, best: list["_Point"], mu: float, situation: Situation
     ) -> tuple[float, tuple[str, ...]]:
         """The r of a run that costs `mu`, wherever it may lie."""
         if len(best) == 1:
-            return _proportional(best, mu), ("one sweep makes no line; its r was scaled with mu",)
+            return _scale_with_mu(best, mu), ("one sweep makes no line; its r was scaled with mu",)
         in_mu = self.axis == "mu"
         x = [point.mu if in_mu else point.epsilon for point in best]
         r = [point.r for point in best]
         if Polynomial.fit(x, r, 1).coef[1] < -1e-9 * max(r):  # flat up to rounding does not fall
-            return _proportional(best, mu), (
+            return _scale_with_mu(best, mu), (
                 "the best r falls as epsilon rises; it was scaled with mu instead",
             )
-        curve, notes = _polynomial(x, r, self.degree)
+        curve, notes = _fit_polynomial(x, r, self.degree)
         return float(curve(mu if in_mu else gdp.epsilon_from_mu(mu, situation.delta))), notes
 
-    def _drawn(self, low: float, high: float, situation: Situation) -> Setting:
+    def _draw(self, low: float, high: float, situation: Situation) -> Setting:
         """A rate and steps with a product from `low` to `high`, both inside the space."""
         if self.decomposition != "independent":
             return self._split(float(situation.choices.uniform(low, high)), situation)
@@ -232,7 +243,7 @@ class PaperLine(SearchMethod):
         inside = np.flatnonzero((rates * steps >= low) & (rates * steps <= high))
         if len(inside):
             return Setting(float(rates[inside[0]]), int(steps[inside[0]]))
-        return _without_luck(float(situation.choices.uniform(low, high)), situation)
+        return _fall_back(float(situation.choices.uniform(low, high)), situation)
 
     def _split(self, product: float, situation: Situation) -> Setting:
         """A rate and steps with this product, or as near as they come."""
@@ -241,7 +252,7 @@ class PaperLine(SearchMethod):
             near = np.flatnonzero(np.abs(rates * steps - product) <= TOLERANCE * product)
             if len(near):
                 return Setting(float(rates[near[0]]), int(steps[near[0]]))
-            return _without_luck(product, situation)
+            return _fall_back(product, situation)
         if self.decomposition == "steps-first":
             return _steps_first(product, situation)
         return _most_steps(product, situation)
@@ -257,13 +268,15 @@ class _Point:
     plan: TrainPlan
 
 
-def _proportional(best: list[_Point], mu: float) -> float:
+def _scale_with_mu(best: list[_Point], mu: float) -> float:
     """The r at `mu` if r is proportional to mu, as it is for a given noise on the weights."""
     logs = [math.log(point.r / point.mu) for point in best]
     return mu * math.exp(math.fsum(logs) / len(logs))
 
 
-def _polynomial(x: list[float], r: list[float], degree: int) -> tuple[Polynomial, tuple[str, ...]]:
+def _fit_polynomial(
+    x: list[float], r: list[float], degree: int
+) -> tuple[Polynomial, tuple[str, ...]]:
     """Of `degree`, or of the highest degree that these points determine."""
     possible = min(degree, len(x) - 1)
     curve, (_, rank, _, _) = Polynomial.fit(x, r, possible, full=True)
@@ -282,7 +295,7 @@ def _pairs(situation: Situation) -> tuple[NDArray[np.float64], NDArray[np.int64]
     return rates, situation.choices.integers(least, most, size=ATTEMPTS, endpoint=True)
 
 
-def _without_luck(product: float, situation: Situation) -> Setting:
+def _fall_back(product: float, situation: Situation) -> Setting:
     setting = _most_steps(product, situation)
     note = f"{ATTEMPTS} draws of a rate and steps did not fit; the most steps were taken"
     return replace(setting, notes=(note, *setting.notes))
@@ -307,7 +320,7 @@ def _most_steps(product: float, situation: Situation) -> Setting:
     return situation.space.spread(product, replace(situation.recipe, momentum=0.0))
 
 
-def _drawn_from(ends: Range | None, choices: np.random.Generator) -> float | None:
+def _draw_from(ends: Range | None, choices: np.random.Generator) -> float | None:
     return None if ends is None else float(log_uniform(ends, choices, 1)[0])
 
 
@@ -324,7 +337,7 @@ def _range(name: str, given: object, above: float, below: float) -> Range | None
     return low, high
 
 
-def _called(index: int) -> str:
+def _sweep_name(index: int) -> str:
     return f"sweep {index + 1}"
 
 

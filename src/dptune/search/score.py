@@ -4,17 +4,22 @@ Choosing the best of several exact scores on private rows is a release of its ow
 the models covers. So a score is a mechanism with an event and a price like everything else
 (`dptune.accounting.split` says which for the share of a budget that a score may cost); the
 paper's unpaid score exists only to reproduce its figures, and the guarantee then says so.
+
+Every score says on which `rows` it looks, whether it is `paid` for, whether the guarantee
+`covers_selection` by it and which `caveats` the guarantee must name, and what the axis of a picture
+calls it (`label`).
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dptune import validate
 from dptune.accounting.split import DEFAULT_SCORE_SHARE
 
 MEASURES = ("correct", "loss")
+Rows = Literal["training", "held-out", "public"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +31,11 @@ class NoisyScore:
     """
 
     kind: ClassVar[str] = "noisy"
+    rows: ClassVar[Rows] = "training"
+    paid: ClassVar[bool] = True
     covers_selection: ClassVar[bool] = True
+    caveats: ClassVar[tuple[str, ...]] = ()
+    label: ClassVar[str] = "noisy score\n(points above the mean of the sweep)"
     share: float = DEFAULT_SCORE_SHARE
     measure: str = "correct"
     loss_bound: float = 5.0
@@ -39,6 +48,11 @@ class NoisyScore:
             loss_bound=validate.positive(loss_bound=self.loss_bound),
         )
 
+    @property
+    def held_out_every(self) -> int | None:
+        """One in how many rows only scores trials; None where all rows train them."""
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutScore(NoisyScore):
@@ -49,11 +63,16 @@ class HeldOutScore(NoisyScore):
     """
 
     kind: ClassVar[str] = "held-out"
+    rows: ClassVar[Rows] = "held-out"
     every: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
         validate.store(self, every=validate.whole(2, every=self.every))
+
+    @property
+    def held_out_every(self) -> int:
+        return self.every
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +80,12 @@ class PublicScore:
     """Accuracy on public rows: free, and exact."""
 
     kind: ClassVar[str] = "public"
+    rows: ClassVar[Rows] = "public"
+    paid: ClassVar[bool] = False
     covers_selection: ClassVar[bool] = True
+    caveats: ClassVar[tuple[str, ...]] = ()
+    label: ClassVar[str] = "score on public rows (points)"
+    held_out_every: ClassVar[None] = None
     share: ClassVar[float] = 0.0
     measure: str = "correct"
     loss_bound: float = 5.0
@@ -77,13 +101,19 @@ class UnpaidScore(PublicScore):
     The guarantee then says that selection is not covered."""
 
     kind: ClassVar[str] = "unpaid"
+    rows: ClassVar[Rows] = "training"
     covers_selection: ClassVar[bool] = False
+    caveats: ClassVar[tuple[str, ...]] = (
+        "trials were compared by exact scores on private rows that nobody paid for, as in the "
+        "paper: for reproduction, not for release",
+    )
+    label: ClassVar[str] = "score on private rows (points)"
 
 
 Score = NoisyScore | PublicScore
 
 
-def released(
+def release_counts(
     exact: Sequence[float], noise: float, normal: Callable[[int], Sequence[float]]
 ) -> list[float]:
     """The counts of a sweep as they may be seen: centred, with centred noise; `normal(n)` gives n

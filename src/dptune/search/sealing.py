@@ -25,7 +25,7 @@ from dptune.privacy import (
     SampledRun,
     SubsetSearch,
 )
-from dptune.search.score import HeldOutScore, Score
+from dptune.search.score import Score
 
 Run = FullBatchRun | SampledRun
 
@@ -90,7 +90,7 @@ def seal(
     sealing: Sealing, budget: Budget, score: Score, recipe: TrainPlan, steps: int
 ) -> SealedSearch:
     """The sealed search with the least noise that fits in `budget`; trials take at most `steps`."""
-    if isinstance(score, HeldOutScore):
+    if score.rows == "held-out":
         raise InvalidInput(
             "a sealed search scores every trial on the rows it was trained on, or on public ones, "
             "and held-out scores were asked for; use noisy or public scores."

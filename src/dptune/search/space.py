@@ -65,25 +65,27 @@ class Space:
     def grid(self, rates: int, steps: int) -> list[Setting]:
         """Settings evenly over the logarithms of both ranges, ends included; one alone is in the
         middle."""
-        counts = [round(count) for count in _even(self.steps, steps)]
-        return [Setting(rate, n) for rate in _even(self.learning_rate, rates) for n in counts]
+        counts = [round(count) for count in _even_values(self.steps, steps)]
+        return [
+            Setting(rate, n) for rate in _even_values(self.learning_rate, rates) for n in counts
+        ]
 
     def spread(self, displacement: float, recipe: TrainPlan) -> Setting:
         """The rate and steps that move weights by `displacement`: as many steps as the least rate
         allows, since many small steps are the best conditioned. Clamped where the space ends."""
         low, high = self.learning_rate
 
-        def moved(steps: int) -> float:  # by a rate of 1
+        def reach(steps: int) -> float:  # by a rate of 1
             return replace(recipe, learning_rate=1.0, steps=steps).displacement
 
         least, most = self.steps
         while least < most:  # the most steps that do not move too far at the least rate
             middle = (least + most + 1) // 2
-            if low * moved(middle) <= displacement * (1 + 1e-12):  # not one less by a rounding
+            if low * reach(middle) <= displacement * (1 + 1e-12):  # not one less by a rounding
                 least = middle
             else:
                 most = middle - 1
-        rate = displacement / moved(least)
+        rate = displacement / reach(least)
         clamped = min(max(rate, low), high)
         if math.isclose(clamped, rate, rel_tol=1e-12):  # a rounding is nothing to tell
             return Setting(clamped, least)
@@ -115,7 +117,7 @@ def _rate(end: object) -> float:
     return validate.strictly_between(0.99e-100, 1.01e100, learning_rate=end)
 
 
-def _even(ends: tuple[float, float], count: int) -> list[float]:
+def _even_values(ends: tuple[float, float], count: int) -> list[float]:
     low, high = ends
     if count == 1:
         return [math.sqrt(low * high)]

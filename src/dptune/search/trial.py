@@ -1,6 +1,6 @@
 """What a study has done so far, as frozen records that may be shown."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ class Trial:
         """The standard deviation of the noise on every weight."""
         return self.plan.weight_noise
 
-    def scored(self, score: float, noise: float) -> "Trial":
+    def with_score(self, score: float, noise: float) -> "Trial":
         return replace(self, score=score, score_noise=noise)
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,6 +64,11 @@ class Trial:
 def _plan(plain: Mapping[str, Any]) -> TrainPlan:
     """Plans of version 0.1 held two options that are the linear engine's own now."""
     return TrainPlan(**{n: v for n, v in plain.items() if n not in ("bias", "initialization")})
+
+
+def scored_trials(trials: Iterable[Trial]) -> list[Trial]:
+    """Those of the trials that have a score."""
+    return [trial for trial in trials if trial.score is not None]
 
 
 def _number(value: object) -> float | None:

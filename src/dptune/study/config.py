@@ -27,7 +27,7 @@ from dptune.errors import InvalidInput
 from dptune.ledger.store import is_file, without_secrets
 from dptune.plan import TrainPlan
 from dptune.search.base import SearchMethod
-from dptune.search.methods import METHODS
+from dptune.search.methods import method_named
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.space import Space
 
@@ -227,8 +227,9 @@ def digest(plain: Mapping[str, Any]) -> str:
 
 def search_from(options: Mapping[str, Any]) -> SearchMethod:
     """A search method from its name and options."""
-    found: SearchMethod = _one_of(METHODS, options, "method", "linear-scaling")
-    return found
+    given = dict(options)
+    method = method_named(given.pop("method", "linear-scaling"))
+    return build(method, given, method.name)
 
 
 def engine_from(options: Mapping[str, Any]) -> Engine[Any]:
@@ -254,15 +255,11 @@ def usual_preparation(facts: DataFacts, engine: Engine[Any]) -> Preparation:
 
 def score_from(options: Mapping[str, Any]) -> Score:
     """A score from its kind and options."""
-    found: Score = _one_of(SCORES, options, "kind", "noisy")
-    return found
-
-
-def _one_of(known: Mapping[str, Any], options: Mapping[str, Any], key: str, usual: str) -> Any:
     given = dict(options)
-    name = given.pop(key, usual)
-    validate.one_of(tuple(known), **{key: name})
-    return build(known[name], given, name)
+    kind = given.pop("kind", "noisy")
+    validate.one_of(tuple(SCORES), kind=kind)
+    score: Score = build(SCORES[kind], given, kind)
+    return score
 
 
 def build(kind: Callable[..., Built], options: Mapping[str, Any], name: str) -> Built:

@@ -16,7 +16,7 @@ from dptune.engines.evaluation import Evaluation
 from dptune.engines.randomness import Randomness
 from dptune.privacy import NoisyCount
 from dptune.search.base import Census
-from dptune.search.score import Score, released
+from dptune.search.score import Score, release_counts
 
 _NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
 
@@ -63,7 +63,7 @@ def compare(
         pairs = list(zip(weights, census.classes, strict=True))
         share = sum(w * max(n, 0.0) for w, n in pairs) / sum(max(n, 0.0) for _, n in pairs)
         everything = count * share
-    noisy = released(exact, event.noise, lambda n: fresh_normal((n,)).tolist())
+    noisy = release_counts(exact, event.noise, lambda n: fresh_normal((n,)).tolist())
     return [value / everything for value in noisy], event.noise / everything
 
 

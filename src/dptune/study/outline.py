@@ -36,7 +36,6 @@ from dptune.search.base import (
     draft,
     schedule,
 )
-from dptune.search.score import HeldOutScore
 from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
@@ -103,7 +102,7 @@ class Outline:
     @property
     def samples(self) -> bool:
         """Whether runs see a sample of the rows in every step."""
-        rate = self.recipe.sampling_rate or getattr(self.config.search, "sampling_rate", None)
+        rate = self.recipe.sampling_rate or self.config.search.sampling_rates
         return rate is not None
 
     @cached_property
@@ -113,7 +112,7 @@ class Outline:
         search = self.config.search
         return (
             self.recipe.sampling_rate is not None
-            and getattr(search, "sampling_rate", None) is None
+            and search.sampling_rates is None
             and search.sealing is None
             and search.fixed_steps(self.config.space) is not None
             and not self.config.ledger
@@ -167,8 +166,7 @@ class Outline:
     @property
     def held_out_every(self) -> int | None:
         """One in how many rows only scores trials; None where all rows train them."""
-        score = self.config.score
-        return score.every if isinstance(score, HeldOutScore) else None
+        return self.config.score.held_out_every
 
     @property
     def holds_out(self) -> bool:
@@ -212,7 +210,7 @@ class Outline:
 
     def _longest(self, stage: Stage) -> Event:
         """A run of `stage` at the most steps and the highest rate."""
-        _, highest = getattr(self.config.search, "sampling_rate", None) or (None, None)
+        _, highest = self.config.search.sampling_rates or (None, None)
         rate, steps = self.space.learning_rate[0], self.space.steps[1]
         setting = Setting(rate, steps, sampling_rate=highest)
         if self.fixed:

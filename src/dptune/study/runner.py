@@ -21,7 +21,6 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import FolderProblem
 from dptune.privacy import NoisyCount, Receipt
 from dptune.search.base import Census, Schedule, Situation, Stage
-from dptune.search.score import PublicScore, UnpaidScore
 from dptune.search.sealing import SealedSearch
 from dptune.search.trial import Trial
 from dptune.study import loop
@@ -233,7 +232,7 @@ class Runner:
                     part.count,
                 )
                 pairs = zip(kept, values, strict=True)
-                scored = {trial.number: trial.scored(value, noise) for trial, value in pairs}
+                scored = {trial.number: trial.with_score(value, noise) for trial, value in pairs}
                 trials = [scored.get(trial.number, trial) for trial in trials]
                 history = [scored.get(trial.number, trial) for trial in asked.history]
                 self.folder.write_trials(history)
@@ -249,9 +248,9 @@ class Runner:
     ) -> Rows | None:
         """The rows that compare; None where they were looked at before and the result is lost."""
         receipt: Receipt | None
-        if stage.score is None and not isinstance(self.outline.config.score, UnpaidScore):
+        if self.outline.config.score.rows == "public":
             return part.public_rows(preprocessing, **self._place)
-        if stage.score is None:
+        if stage.score is None:  # exact, and nobody pays for it
             receipt = self.payments.receipt(self._label(stage, trials[0].number))
         elif self.outline.holds_out:
             receipt = self._begun.get(stage.name)
@@ -298,7 +297,7 @@ class Runner:
             self._tell(f"{sealed.name}: how far it is stays secret", [])
             rows = self.data.open(receipt, preprocessing, **self._place)
             public = None
-            if self.outline.config.score.kind == PublicScore.kind:
+            if self.outline.config.score.rows == "public":
                 public = self.data.public_rows(preprocessing, **self._place)
             search = SealedRun(self.outline, sealed, self.executor, public)
             model, winner = search.on(rows)

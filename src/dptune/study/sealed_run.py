@@ -69,7 +69,7 @@ class SealedRun:
                 count,
             )
             for plan, model, score in zip(plans, models, scores, strict=True):
-                trial = self._trial(plan).scored(score, noise)
+                trial = self._trial(plan).with_score(score, noise)
                 history.append(trial)
                 if best is None or score > (best[1].score or 0.0):
                     best = model, trial

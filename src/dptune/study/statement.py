@@ -8,7 +8,6 @@ from dptune import accounting, rounding
 from dptune.accounting import Guarantee
 from dptune.data import Data
 from dptune.privacy import Event, Price, total
-from dptune.search.score import PublicScore, UnpaidScore
 from dptune.study.outline import Outline
 
 _FLOATING_POINT = (
@@ -76,12 +75,9 @@ def guarantee_for(
         )
     if planned.schedule.sealed:
         caveats.append(_RUNNING_TIME)
-    if isinstance(config.score, UnpaidScore):
+    if not config.score.covers_selection:
         releases = []
-        caveats.append(
-            "trials were compared by exact scores on private rows that nobody paid for, as in the "
-            "paper: for reproduction, not for release"
-        )
+    caveats += config.score.caveats
     caveats.append(
         "epsilon is what was set before the study began"
         f"{', for it and for the search it reuses' if searched else ''}: how much of it was used "
@@ -112,7 +108,7 @@ def _releases(planned: Outline, *, centred: bool, counted: bool, scored: bool) -
         releases += ["its noisy score"] * bool(sealed.score and not sealed.sealing.subset)
     if planned.schedule.compared or config.reuse:
         releases.append("the models and settings of all trials")
-        if scored and config.score.kind in ("noisy", "held-out"):
+        if scored and config.score.paid:
             releases.append("their noisy scores")
     if counted:
         by = ["class"] * planned.data.has_classes + ["length"] * (not planned.facts.unit_rows)
@@ -128,7 +124,7 @@ def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:
         public.append("the test rows" + ", whose accuracy is shown exactly" * bool(data.classes))
-    if config.score.kind == PublicScore.kind:
+    if config.score.rows == "public":
         public.append("the rows that score the trials")
     if config.preparation.standardize:
         public.append("the rows that standardise the columns")

@@ -29,7 +29,7 @@ from dptune.privacy import Event, Price, total
 from dptune.rounding import allowance, cost
 from dptune.search.base import Census, SearchMethod
 from dptune.search.linear_scaling import LinearScaling
-from dptune.search.score import NoisyScore, PublicScore, Score
+from dptune.search.score import NoisyScore, Score
 from dptune.search.space import Space
 from dptune.search.trial import Trial
 from dptune.study.config import (
@@ -249,7 +249,7 @@ def outline(data: Data, config: Config) -> Outline:
             f"the study began with other public facts ({'; '.join(config.facts)}) than these rows "
             f"come with ({'; '.join(data.public_facts)}); declare the same as then."
         )
-    if config.score.kind == PublicScore.kind:
+    if config.score.rows == "public":
         data.check_public_rows()
     if config.preparation.standardize:
         data.public_features()

@@ -1,0 +1,110 @@
+"""Verbs that measure."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dptune.cli import screen
+from dptune.cli.parameters import HELP_FLAGS, AsJson, Device, TrainingDevice
+from dptune.errors import InvalidInput
+
+app = typer.Typer(
+    help="Measure: every figure is a ratio or a time taken in one run on this machine.",
+    no_args_is_help=True,
+    context_settings=HELP_FLAGS,
+)
+
+
+@app.command("accounting")
+def bench_accounting(as_json: AsJson = False) -> None:
+    """Time dptune's prices against dp-accounting and prv-accountant (under a minute)."""
+    from dptune.bench import accounting as bench
+    from dptune.cli import bench_screen
+
+    with screen.progress() as report:
+        results = bench.measure(report)
+    screen.show(as_json, results, lambda: bench_screen.bench_accounting(results))
+
+
+@app.command("speed")
+def bench_speed(
+    device: TrainingDevice = Device.cpu,
+    as_json: AsJson = False,
+) -> None:
+    """Time the linear engine against Opacus and bare matrix products (about a minute)."""
+    from dptune.bench import speed as bench
+    from dptune.cli import bench_screen
+
+    with screen.progress() as report:
+        results = bench.measure(report, device.value)
+    screen.show(as_json, results, lambda: bench_screen.bench_speed(results))
+
+
+@app.command("compare")
+def bench_compare(
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="TASKS",
+            help="Tasks, separated by commas: demo, or files with test rows; a change may follow, "
+            "as in demo?rows=1000, demo?unbalanced=38, demo?unscaled.",
+        ),
+    ] = "demo",
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHODS",
+            help="Methods, separated by commas, options after colons as in "
+            "random-search:trials=3; all if not given. `oracle` is the best of an unpaid grid.",
+        ),
+    ] = None,
+    epsilon: Annotated[
+        str, typer.Option(metavar="EPSILONS", help="Budgets, separated by commas.")
+    ] = "1",
+    delta: Annotated[float, typer.Option(help="The delta of every budget.")] = 1e-5,
+    repeats: Annotated[int, typer.Option(help="Independent studies of each method.")] = 20,
+    folder: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            metavar="FOLDER",
+            help="Where tables go; what is there is not measured again.",
+        ),
+    ] = "runs/compare",
+    device: TrainingDevice = Device.cpu,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; as many as cores if not given, on a GPU one.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare search methods on public data: accuracy, spread, and how much of the gap between
+    random search and an unpaid oracle each closes.
+
+    Example: dptune bench compare --data demo --epsilon 0.3,1,3 --repeats 20
+    """
+    from dptune.bench import compare as bench
+    from dptune.cli import bench_screen
+
+    usual = (os.cpu_count() or 1) if device is Device.cpu else 1
+    with screen.progress() as report:
+        table = bench.compare(
+            data.split(","),
+            bench.DEFAULT_METHODS if methods is None else methods.split(","),
+            [_number(text) for text in epsilon.split(",")],
+            delta=delta,
+            repeats=repeats,
+            out=Path(folder),
+            device=device.value,
+            report=report,
+            workers=usual if workers is None else workers,
+        )
+    screen.show(as_json, {"rows": table}, lambda: bench_screen.bench_compare(table, folder))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"--epsilon takes numbers, separated by commas; got {text!r}.") from None

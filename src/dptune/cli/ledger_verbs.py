@@ -1,0 +1,199 @@
+"""Verbs of a ledger: show it, open it, pay from it, change it."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dptune.accounting import Budget
+from dptune.cli import screen
+from dptune.cli.parameters import (
+    HELP_FLAGS,
+    AsJson,
+    Delta,
+    Epsilon,
+    LedgerAddress,
+    NoiseMultiplier,
+    PaymentNumber,
+    PrivateData,
+    Reason,
+    SamplingRate,
+    Steps,
+)
+from dptune.cli.price_verbs import training_run
+from dptune.data.fingerprint import fingerprint_file
+from dptune.errors import LedgerCorrupt
+from dptune.privacy import Receipt
+
+if TYPE_CHECKING:
+    from dptune.ledger import Ledger
+
+app = typer.Typer(
+    help="Keep the ledger of a data set's budget: open it, pay from it, change it.",
+    no_args_is_help=True,
+    context_settings=HELP_FLAGS,
+)
+
+
+def budget(
+    where: LedgerAddress,
+    contains: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENTRY",
+            help="Check that the ledger still contains this entry, noted down earlier.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a ledger: what is spent, what is left, every payment; verifies the whole chain."""
+    inside = os.path.join(where, "ledger.db")  # of a run folder with a ledger of its own
+    ledger = _open(inside if os.path.exists(inside) else where)
+    state = ledger.state()
+    if contains is not None and contains not in state.hashes:
+        raise LedgerCorrupt(
+            f"{ledger.address} does not contain entry {contains}: it is another ledger, or an "
+            "older copy was put in its place. Count what was spent since as spent."
+        )
+    plain = {"ledger": ledger.address, **state.to_dict()}
+    screen.show(as_json, plain, lambda: screen.budget(ledger.address, state))
+
+
+@app.command("open")
+def open_ledger(
+    where: LedgerAddress,
+    dataset: Annotated[
+        str, typer.Option(metavar="NAME", help="The data set's name, as it may be published.")
+    ],
+    epsilon: Epsilon,
+    delta: Delta,
+    data: PrivateData,
+    slack: Annotated[
+        float | None,
+        typer.Option(
+            help="How much of delta, up to half of it, is set aside, for good, for failures of "
+            "sampled runs and sealed searches; 2 % of it if not given."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Open a new ledger for a data set.
+
+    Example: dptune ledger open patients.db --dataset patients --data patients.csv
+    --epsilon 1 --delta 1e-5
+    """
+    from dptune.ledger import Ledger
+
+    ledger = Ledger.create(
+        where,
+        Budget(epsilon, delta),
+        dataset=dataset,
+        fingerprint=_fingerprint(data),
+        slack=slack,
+    )
+    _show_ledger(ledger, as_json, f"opened {ledger.address} for data set {dataset!r}")
+
+
+@app.command()
+def declare(
+    where: LedgerAddress, data: PrivateData, reason: Reason, as_json: AsJson = False
+) -> None:
+    """Declare that these data are another version of the ledger's data set and share its budget."""
+    ledger = _open(where)
+    new = ledger.declare(_fingerprint(data), reason=reason)
+    done = "declared; runs on these data pay from the same budget" if new else "declared already"
+    _show_ledger(ledger, as_json, done)
+
+
+@app.command("change-budget")
+def change_budget(
+    where: LedgerAddress, epsilon: Epsilon, delta: Delta, reason: Reason, as_json: AsJson = False
+) -> None:
+    """Replace the budget. The old one and the reason stay in the ledger."""
+    ledger = _open(where)
+    old, new = ledger.state().budget, Budget(epsilon, delta)
+    ledger.change_budget(new, reason=reason)
+    done = f"the budget was epsilon {old.epsilon:g} at delta {old.delta:g}, and is now epsilon "
+    _show_ledger(ledger, as_json, f"{done}{new.epsilon:g} at delta {new.delta:g}")
+
+
+@app.command()
+def reserve(
+    where: LedgerAddress,
+    data: PrivateData,
+    purpose: Annotated[str, typer.Option(metavar="TEXT", help="What the run is for.")],
+    steps: Steps,
+    noise_multiplier: NoiseMultiplier,
+    sampling_rate: SamplingRate = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pay for a run before it touches the data. Reserved counts as spent.
+
+    Example: dptune ledger reserve patients.db --data patients.csv
+    --purpose "trial 1" --steps 100 --noise-multiplier 60
+    """
+    ledger = _open(where)
+    event = training_run(steps, noise_multiplier, sampling_rate)
+    receipt = ledger.reserve(event, purpose=purpose, fingerprint=_fingerprint(data))
+    _show_payment(ledger, receipt, "reserved", as_json)
+
+
+@app.command()
+def commit(where: LedgerAddress, payment: PaymentNumber, as_json: AsJson = False) -> None:
+    """Record that a reserved run has ended and its output exists."""
+    ledger = _open(where)
+    receipt = ledger.receipt(payment)
+    ledger.commit(receipt)
+    _show_payment(ledger, receipt, "committed", as_json)
+
+
+@app.command()
+def void(
+    where: LedgerAddress, payment: PaymentNumber, reason: Reason, as_json: AsJson = False
+) -> None:
+    """Give a reservation back. Only for a run that never started: once it read a row, it counts."""
+    ledger = _open(where)
+    receipt = ledger.receipt(payment)
+    ledger.void(receipt, reason=reason)
+    _show_payment(ledger, receipt, "voided", as_json)
+
+
+def _open(where: str) -> "Ledger":
+    from dptune.ledger import Ledger
+
+    return Ledger.open(where)
+
+
+def _fingerprint(source: str) -> str:
+    """As a study of these data has it. A file needs none of the packages that read rows."""
+    if source == "demo" or source.startswith("hub:") or Path(source).is_dir():
+        from dptune.data.sources import fingerprint_source
+
+        return fingerprint_source(source)
+    return fingerprint_file(source)
+
+
+def _show_ledger(ledger: "Ledger", as_json: bool, done: str) -> None:
+    state = ledger.state()
+    plain = {"ledger": ledger.address, **state.to_dict()}
+    screen.show(as_json, plain, lambda: screen.note(done, state))
+
+
+def _show_payment(ledger: "Ledger", receipt: Receipt, state: str, as_json: bool) -> None:
+    now = ledger.state()
+    plain = {
+        "ledger": ledger.address,
+        "dataset": receipt.dataset,
+        "payment": receipt.payment,
+        "state": state,
+        "mu_squared": receipt.price.mu_squared,
+        "slack": receipt.price.slack,
+        "entry": receipt.entry,
+        "left": {"epsilon": now.remaining_epsilon, "mu_squared": now.remaining.mu_squared},
+    }
+    done = f"payment {receipt.payment} is {state}"
+    command = f"dptune ledger commit {shlex.quote(ledger.address)} {receipt.payment}"
+    then = f"When the run has ended: {command}" if state == "reserved" else ""
+    screen.show(as_json, plain, lambda: screen.note(done, now, then))

@@ -1,0 +1,85 @@
+"""Parameters that several verbs share, and the values that they may have."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
+FLAG = ""  # Typer would show a flag as if it took a value
+Epsilon = Annotated[float, typer.Option("--epsilon", help="Total epsilon.")]
+Delta = Annotated[float, typer.Option("--delta", help="Total delta, for example 1e-5.")]
+Steps = Annotated[int, typer.Option("--steps", help="Number of training steps.")]
+SamplingRate = Annotated[
+    float | None,
+    typer.Option(
+        "--sampling-rate",
+        help="Poisson sampling rate; leave out for full batch.",
+        callback=lambda rate: None if rate == 1 else rate,  # every row in every step
+    ),
+]
+NoiseMultiplier = Annotated[
+    float, typer.Option("--noise-multiplier", help="Noise on the sum, in clipping norms.")
+]
+LedgerAddress = Annotated[
+    str,
+    typer.Argument(metavar="LEDGER", help="A file, or a postgresql:// URL.", show_default=False),
+]
+PaymentNumber = Annotated[
+    int, typer.Argument(metavar="PAYMENT", help="The payment's number.", show_default=False)
+]
+PrivateData = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        metavar="ROWS",
+        help="The private data: what tune takes. Only a keyed hash of it is stored.",
+    ),
+]
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the ledger for good.")
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", metavar=FLAG, help="Print one JSON object instead of tables.")
+]
+
+
+def in_words(choices: type[StrEnum]) -> str:
+    """The choices in words, for a help that breaks lines at words only."""
+    *others, last = choices
+    return f"{', '.join(others)} or {last}"
+
+
+class StudyScore(StrEnum):
+    noisy = "noisy"
+    public = "public"
+    held_out = "held-out"
+    unpaid = "unpaid"
+
+
+class Method(StrEnum):
+    linear_scaling = "linear-scaling"
+    unit_noise = "unit-noise"
+    paper_line = "paper-line"
+    random_search = "random-search"
+    grid_search = "grid-search"
+    private_selection = "private-selection"
+    subset = "subset"
+    hypo = "hypo"
+    wosm = "wosm"
+    one_step = "one-step"
+
+
+class Device(StrEnum):
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+TrainingDevice = Annotated[
+    Device,
+    typer.Option("--device", metavar="DEVICE", help=f"Where to train: {in_words(Device)}."),
+]
+Folder = Annotated[
+    str,
+    typer.Argument(metavar="FOLDER", help="Where tune wrote the run.", show_default=False),
+]

@@ -1,0 +1,139 @@
+"""Verbs that price and split, and touch neither data nor ledger."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from dptune import accounting
+from dptune.accounting import Budget
+from dptune.accounting.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
+from dptune.cli import screen
+from dptune.cli.parameters import AsJson, Delta, Epsilon, SamplingRate, Steps
+from dptune.errors import InvalidInput
+from dptune.privacy import FullBatchRun, Price, SampledRun
+
+
+class Score(StrEnum):
+    noisy = "noisy"
+    public = "public"
+
+
+def account(
+    delta: Delta,
+    steps: Steps,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", help="Ask for the noise that this epsilon needs.")
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option("--noise-multiplier", help="Ask for the epsilon that this noise gives."),
+    ] = None,
+    sampling_rate: SamplingRate = None,
+    as_json: AsJson = False,
+) -> None:
+    """Price one training run: noise from epsilon, or epsilon from noise.
+
+    Example: dptune account --epsilon 1 --delta 1e-5 --steps 100
+    """
+    if (epsilon is None) == (noise_multiplier is None):
+        raise InvalidInput(
+            "give either --epsilon, to learn the noise, or --noise-multiplier, to learn the "
+            f"epsilon; got {'neither' if epsilon is None else 'both'}."
+        )
+    run: FullBatchRun | SampledRun
+    if epsilon is None:
+        run = training_run(steps, noise_multiplier or 0.0, sampling_rate)
+    elif sampling_rate is None:
+        run = accounting.calibrate_full_batch(mu=Budget(epsilon, delta).mu, steps=steps)
+    else:
+        run = accounting.calibrate_direct(
+            epsilon=epsilon, delta=delta, steps=steps, sampling_rate=sampling_rate
+        )
+    guarantee = accounting.guarantee(
+        [run],
+        delta,
+        adaptive=False,
+        covers_search=False,
+        covers_selection=False,
+        releases=("every noisy sum of this run, and so its model",),
+        public_facts=("the number of rows",),
+        caveats=("prices this run alone; other runs on the same rows, trials included, add to it",),
+    )
+    # A ledger counts all of the failure probability that it sets aside, whoever uses it.
+    charged = Price(guarantee.mu**2, accounting.slack_set_aside(delta))
+    plain = {
+        "steps": steps,
+        "sampling_rate": sampling_rate,
+        "noise_multiplier": run.noise_multiplier,
+        "epsilon": guarantee.epsilon,
+        "delta": delta,
+        "mu": guarantee.mu,
+        "slack": guarantee.slack,
+        "ledger_epsilon": accounting.epsilon(charged, delta),
+        "rdp_epsilon": accounting.rdp_epsilon([run], delta),
+        "guarantee": guarantee.to_dict(),
+    }
+    screen.show(as_json, plain, lambda: screen.account(plain, guarantee))
+
+
+def plan(
+    epsilon: Epsilon,
+    delta: Delta,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRIALS@EPSILON", help="That many trials at that epsilon each. Repeatable."
+        ),
+    ] = None,
+    score: Annotated[
+        Score,
+        typer.Option(
+            metavar="SCORE",
+            help="How trials are compared: noisy counts that are paid for (noisy), or public rows "
+            "(public).",
+        ),
+    ] = Score.noisy,
+    score_share: Annotated[
+        float | None,
+        typer.Option(
+            help=f"Share of the budget (of mu squared) for noisy scores, {DEFAULT_SCORE_SHARE} if "
+            "not given."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Split a budget: sweeps of cheap trials, their scores, and what is left for the final run.
+
+    Touches no data and spends nothing.
+
+    Example: dptune plan --epsilon 1 --delta 1e-5 --sweep 3@0.1 --sweep 3@0.2
+    """
+    sweeps = [_sweep(text) for text in sweep or []]
+    if score is Score.public and score_share is not None:
+        raise InvalidInput(
+            "--score public costs nothing, so it takes no --score-share; leave one of them out."
+        )
+    share = DEFAULT_SCORE_SHARE if score_share is None else score_share
+    split = split_budget(Budget(epsilon, delta), sweeps, score=score.value, score_share=share)
+    screen.show(as_json, split.to_dict(), lambda: screen.plan(split))
+
+
+def training_run(
+    steps: int, noise_multiplier: float, sampling_rate: float | None
+) -> FullBatchRun | SampledRun:
+    """One run as an event: full batch where there is no sampling rate."""
+    if sampling_rate is None:
+        return FullBatchRun(steps=steps, noise_multiplier=noise_multiplier)
+    return SampledRun(steps=steps, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate)
+
+
+def _sweep(text: str) -> Sweep:
+    trials, _, epsilon = text.partition("@")
+    try:
+        return Sweep(int(trials), float(epsilon))
+    except (ValueError, InvalidInput) as error:
+        detail = f" ({error})" if isinstance(error, InvalidInput) else ""
+        raise InvalidInput(
+            f"--sweep takes TRIALS@EPSILON, for example 3@0.1; got {text!r}{detail}."
+        ) from None

@@ -1,0 +1,247 @@
+"""Verbs of a study: tune, go on, predict, and the card of what came of it."""
+
+import csv
+import itertools
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dptune.cli import screen
+from dptune.cli.parameters import FLAG, AsJson, Device, Folder, Method, StudyScore, in_words
+from dptune.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dptune.study.study import StudyResult
+
+
+def tune(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROWS",
+            help="The private rows: a .csv, .parquet, .npz or .npy file, a folder that "
+            "save_to_disk wrote, hub:NAME, or demo, the bundled data. Not given: demo.",
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Total epsilon. Not given: 1.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Total delta. Not given: one in ten times the rows.")
+    ] = None,
+    method: Annotated[
+        Method | None,
+        typer.Option(
+            metavar="METHOD", help=f"The search: {in_words(Method)}. Not given: linear-scaling."
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="A new run folder. Not given: runs/NAME-1, or the next."
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The column of labels. Not given: label."),
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROWS",
+            help="Rows that report a figure; nobody's secret. To use the test rows that --data "
+            "itself holds, name it again.",
+        ),
+    ] = None,
+    public: Annotated[
+        str | None, typer.Option(metavar="ROWS", help="Rows that are nobody's secret.")
+    ] = None,
+    score: Annotated[
+        StudyScore | None,
+        typer.Option(
+            metavar="SCORE",
+            help="How trials are compared: by noisy counts that are paid for (noisy), on --public "
+            "rows (public), on private rows held out (held-out), or by exact counts that nobody "
+            "pays for (unpaid), which the guarantee then says. Not given: noisy.",
+        ),
+    ] = None,
+    device: Annotated[
+        Device | None,
+        typer.Option(metavar="DEVICE", help=f"Where to train: {in_words(Device)}. Not given: cpu."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For public choices; noise is always fresh.")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A TOML file like a run's run.toml, or a part of it. Options win."
+        ),
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEDGER",
+            help="A ledger to pay from. Not given: one of the run's own, in its folder.",
+        ),
+    ] = None,
+    reuse: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="A run paid from the same ledger whose search serves this one too; its price "
+            "comes on top.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            metavar=FLAG,
+            help="Show what would be paid and promised; do nothing.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search for hyperparameters and train, all inside one budget.
+
+    Example: dptune tune --data patients.csv --label ill --epsilon 1
+    """
+    from dptune.cli import study_screen
+    from dptune.cli.options import read_options
+    from dptune.study import study
+
+    asked = read_options(
+        config,
+        {
+            "data": {"source": data, "label": label, "test": test, "public": public},
+            "budget": {"epsilon": epsilon, "delta": delta},
+            "search": {"method": method and method.value},
+            "score": {"kind": score and score.value},
+            "run": {
+                "device": device and device.value,
+                "seed": seed,
+                "ledger": ledger,
+                "reuse": reuse,
+            },
+        },
+    )
+    if asked.data.unused_test_rows:
+        study_screen.mention_unused_test_rows(asked.settings["source"]["source"])
+    if dry_run:
+        planned, guarantee = study.foresee(asked.data, asked.config)
+        plain = study_screen.plan_as_dict(planned, guarantee)
+        plain["delta_chosen"] = asked.delta_chosen
+        screen.show(
+            as_json,
+            plain,
+            lambda: study_screen.show_plan(
+                planned, guarantee, asked.delta_chosen, asked.data.column_names
+            ),
+        )
+        return
+    folder = out if out is not None else _free_folder(asked.data.name)
+    with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
+        result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)
+    _show_study(result, as_json, asked.delta_chosen)
+
+
+def resume(folder: Folder, as_json: AsJson = False) -> None:
+    """Go on with a study that was cut off; nothing is paid twice.
+
+    Example: dptune resume runs/patients-1
+    """
+    from dptune.cli import study_screen
+    from dptune.study import study
+    from dptune.study.run_folder import RunFolder
+
+    search = study.read_config(RunFolder.open(folder)).search
+    with _explain_interrupt(folder), study_screen.live_view(search) as watch:
+        result = study.resume(folder, watch=watch)
+    _show_study(result, as_json, delta_chosen=False)
+
+
+def predict(
+    folder: Folder,
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="ROWS", help="New rows: a source as for tune; a column of labels is left out."
+        ),
+    ],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="The CSV file to write.")],
+    as_json: AsJson = False,
+) -> None:
+    """Predict new rows: a CSV file with one prediction a line.
+
+    Example: dptune predict runs/patients-1 --data new.csv -o predictions.csv
+    """
+    from dptune.data.sources import read_features
+    from dptune.study import study
+    from dptune.study.run_folder import RunFolder
+    from dptune.study.trained_model import load
+
+    model = load(folder)
+    label = study.read_config(RunFolder.open(folder)).source.get("label")
+    features = read_features(data, model.column_names or model.columns, label)
+    predictions = model.predict(features).tolist()
+    _write_column(out, "prediction", predictions, beside=data)
+    screen.show(
+        as_json,
+        {"rows": len(predictions), "out": out},
+        lambda: print(f"Wrote {len(predictions):,} predictions to {out}."),
+    )
+
+
+def card(folder: Folder, as_json: AsJson = False) -> None:
+    """Print the model card of a finished run, as Markdown.
+
+    Example: dptune card runs/patients-1 > CARD.md
+    """
+    from dptune.report.card import model_card
+
+    text = model_card(folder)
+    screen.show(as_json, {"markdown": text}, lambda: print(text, end=""))
+
+
+def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> None:
+    from dptune.cli import study_screen
+    from dptune.report import plots
+    from dptune.report.record import Record
+
+    assert result.folder is not None
+    record = Record.read(result.folder)
+    picture = plots.save(record)
+    plain = {**result.to_dict(), "picture": str(picture), "delta_chosen": delta_chosen}
+    screen.show(as_json, plain, lambda: study_screen.show_result(record, picture, delta_chosen))
+
+
+@contextmanager
+def _explain_interrupt(folder: str) -> Iterator[None]:
+    """Whoever interrupts a study is told how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (Path(folder) / "run.toml").exists():
+            screen.error(f"interrupted; go on with: dptune resume {shlex.quote(folder)}")
+        raise
+
+
+def _free_folder(name: str) -> str:
+    """The first runs/NAME-1, runs/NAME-2, ... that is not there."""
+    numbered = (Path("runs") / f"{name.replace('/', '-')}-{n}" for n in itertools.count(1))
+    return str(next(folder for folder in numbered if not folder.exists()))
+
+
+def _write_column(path: str, head: str, values: list[Any], *, beside: str) -> None:
+    if Path(path).absolute() == Path(beside).absolute():
+        raise InvalidInput(f"{path!r} is the data file itself; write the {head}s to another file.")
+    try:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([[head], *([value] for value in values)])
+    except OSError as error:
+        raise InvalidInput(
+            f"the {head}s cannot be written to {path!r}: {error.strerror}."
+        ) from None
