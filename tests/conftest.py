@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dptune import Budget, Ledger
+from dptune import Budget, FullBatchRun, Ledger
+from dptune.privacy import Price, Receipt
 
 # The same examples every time, however slow the machine; --hypothesis-profile=hunt for fresh ones.
 settings.register_profile(
@@ -37,6 +38,18 @@ for _wish in (
     os.environ.pop(_wish, None)
 
 ROWS = "digest of the rows"
+
+
+class Voucher:
+    """Stands for a ledger where it is not the payment that is tested."""
+
+    def must_be_in_force(self, receipt: Receipt, fingerprint: str) -> None:
+        pass
+
+
+PAID = Receipt(
+    *(1, "data", FullBatchRun(steps=1, noise_multiplier=1.0), Price(1.0), "ab"), issuer=Voucher()
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,6 +16,7 @@ import scipy.sparse
 import sklearn.datasets
 import torch
 
+from conftest import PAID
 from dptune.data import Data
 from dptune.data.fingerprint import fingerprint_arrays
 from dptune.data.preprocess import Preprocessing
@@ -23,11 +24,10 @@ from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
-from dptune.privacy import FullBatchRun, Price, Receipt
+from dptune.privacy import Price
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-PAID = Receipt(1, "ledger's name", FullBatchRun(steps=1, noise_multiplier=1.0), Price(1.0), "ab")
 AS_GIVEN = Preprocessing(unit_rows=False)
 FEATURES = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 LABELS = np.array([0, 1, 0])
