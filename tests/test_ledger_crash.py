@@ -148,9 +148,8 @@ ACTIONS: dict[str, Callable[[Ledger, Receipt], object]] = {
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_death_at_any_line_leaves_all_or_nothing(action: str, tmp_path: Path) -> None:
-    stride = {"reserve": 1, "exchange": 3, "begin_all": 7, "settle_all": 7}.get(
-        action, 5
-    )  # they share most lines
+    strides = {"reserve": 1, "exchange": 3, "begin_all": 7, "settle_all": 7}
+    stride = strides.get(action, 5)  # they share most lines
     written = {"exchange": 2, "reserve_all": 3, "begin_all": 4, "settle_all": 2}.get(action, 1)
     original = tmp_path / "original.db"
     ledger = new_ledger(str(original), Budget(8.0, 1e-5))

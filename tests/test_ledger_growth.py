@@ -52,13 +52,13 @@ def replayed(address: str) -> chain.Replay:
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of all entries that were taken from now on, in order."""
-    numbers, take = [], chain.Replay.take
+    numbers, count = [], chain.Replay._let_count
 
     def counting(self: chain.Replay, entry: Any) -> None:
         numbers.append(entry["number"])
-        take(self, entry)
+        count(self, entry)
 
-    monkeypatch.setattr(chain.Replay, "take", counting)
+    monkeypatch.setattr(chain.Replay, "_let_count", counting)
     return numbers
 
 
@@ -225,10 +225,10 @@ def dying(
     monkeypatch: pytest.MonkeyPatch, *, after_commit: bool, error: BaseException
 ) -> Iterator[None]:
     """Whoever writes fails, when everything is inserted or when everything is on disk."""
-    add, writing = chain.add, SqliteStore.writing
+    write, writing = chain.write, SqliteStore.writing
 
-    def adds(*args: Any) -> None:
-        add(*args)
+    def inserts(*args: Any) -> None:
+        write(*args)
         raise error
 
     @contextmanager
@@ -241,7 +241,7 @@ def dying(
         if after_commit:
             patch.setattr(SqliteStore, "writing", writes)
         else:
-            patch.setattr(chain, "add", adds)
+            patch.setattr(chain, "write", inserts)
         yield
 
 
@@ -495,8 +495,8 @@ def test_a_purpose_that_sounds_like_a_study_s_is_none(ledger: Ledger) -> None:
     ledger.reserve(RUN, purpose="mean (study s)", fingerprint=ROWS)
     assert ledger.payments_of("s") == []
     (receipt,) = ledger.reserve_all([("mean", RUN)], fingerprint=ROWS, study="s")
-    ((payment, found),) = ledger.payments_of("s")
-    assert found == receipt and (payment.study, payment.label) == ("s", "mean")
+    (payment,) = ledger.payments_of("s")
+    assert payment.number == receipt.payment and (payment.study, payment.label) == ("s", "mean")
     assert payment.purpose == "mean (study s)"
     with pytest.raises(InvalidInput, match="study must"):
         ledger.reserve_all([("mean", RUN)], fingerprint=ROWS, study=" ")
@@ -506,7 +506,7 @@ def test_an_exchange_stays_with_its_study(address: str) -> None:
     ledger = new_ledger(address, Budget(1.0, 1e-5))
     (receipt,) = ledger.reserve_all([("mean", RUN)], fingerprint=ROWS, study="s")
     ledger.exchange(receipt, CHEAPER)
-    both = [payment for payment, _ in Ledger.open(address).payments_of("s")]
+    both = Ledger.open(address).payments_of("s")
     assert [(payment.label, payment.state) for payment in both] == [
         ("mean", "exchanged"),
         ("mean", "reserved"),
@@ -551,7 +551,7 @@ def test_an_old_ledger_verifies_and_goes_on_as_it_is(format: int, address: str) 
         "trial 2 (study s)",
         "by hand again",
     ]
-    assert {p.label for p, _ in again.payments_of("s")} == {"trial 1", "trial 2", "trial 3"}
+    assert {p.label for p in again.payments_of("s")} == {"trial 1", "trial 2", "trial 3"}
     assert old_hashes(address)  # the version that made it reads it still
     with open_store(address).reading() as connection:
         shown = connection.execute(sa.text("SELECT * FROM payments ORDER BY payment")).all()

@@ -468,9 +468,9 @@ def test_of_two_who_begin_a_payment_at_once_one_gets_it(
 
     def before_somebody_else(self: Ledger, study: str) -> Any:
         found = payments_of(self, study)
-        for payment, receipt in found:
+        for payment in found:
             if payment.state == "reserved":
-                self.start(receipt)
+                self.start(self.receipt(payment.number))
         return found
 
     monkeypatch.setattr(Ledger, "payments_of", before_somebody_else)

@@ -37,6 +37,27 @@ def bench_compare(table: Sequence[dict[str, Any]], folder: str) -> None:
     out.print(f"tables in {folder}: compare.md, compare.csv, compare.json", highlight=False)
 
 
+def bench_ledger(results: Mapping[str, Any]) -> None:
+    table = plain_table("one reservation, and the verification of everything")
+    for name in ("entries", "reserve", "times slower", "verify"):
+        table.add_column(name, justify="right")
+    for row in results["sizes"]:
+        table.add_row(
+            f"{row['entries']:,}",
+            _seconds(row["reserve_seconds"]),
+            f"{row['ratio']:.2f}",
+            _seconds(row["verify_seconds"]),
+        )
+    out.print(table)
+    study = results["study"]
+    out.print(
+        f"\na study of {study['trials']:,} trials: {_seconds(study['seconds'])}, of which "
+        f"{_seconds(study['ledger_seconds'])} ({100 * study['share']:.1f} %) in the ledger, for "
+        f"{study['entries']:,} entries",
+        highlight=False,
+    )
+
+
 def bench_names(names: Mapping[str, str]) -> None:
     table = plain_table("tables and figures of the linear scaling paper")
     table.show_header = False
