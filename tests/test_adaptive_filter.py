@@ -24,6 +24,7 @@ from dptune.errors import BudgetExceeded
 from dptune.ledger import chain
 from dptune.privacy import FullBatchRun, SampledRun
 from support.ledgers import ROWS, new_ledger
+from support.old_ledgers import write_old_ledger
 
 Array = NDArray[np.float64]
 Profile = Callable[[Array], Array]  # delta at every epsilon, negative ones included
@@ -162,10 +163,15 @@ def test_no_strategy_that_a_ledger_admits_exceeds_its_budget(
 def test_a_ledger_from_before_states_what_its_rule_allowed(tmp_path: Path) -> None:
     """Opened without a sum of failure probabilities, as ledgers once were, it takes no more of
     them, and what it promises for adaptive use is twice its delta."""
-    ledger = new_ledger(str(tmp_path / "l.db"), BUDGET)
     sampled = SampledRun(steps=100, noise_multiplier=8.0, sampling_rate=0.01)
-    pays(ledger, (sampled, 1e-8))
-    _forget_the_slack(ledger)
+    write_old_ledger(
+        str(tmp_path / "l.db"),
+        format=1,
+        budget=BUDGET,
+        fingerprint=ROWS,
+        payments=[("run", sampled, accounting.price(sampled, slack=1e-8))],
+    )
+    ledger = Ledger.open(str(tmp_path / "l.db"))
     state = ledger.state()
     assert state.opened_slack is None and state.slack == 1e-8
     with pytest.raises(BudgetExceeded, match=r"failure probability of 1\.00e-8"):
@@ -178,26 +184,6 @@ def test_a_ledger_from_before_states_what_its_rule_allowed(tmp_path: Path) -> No
         ledger.change_budget(Budget(1.0, 1e-8), reason="a delta that its slack uses up")
 
 
-def _forget_the_slack(ledger: Ledger) -> None:
-    """Write the chain again as a ledger without the entry would have it."""
-    with ledger._store.writing(chain.entries) as connection:
-        rows = connection.execute(sa.select(chain.entries).order_by(chain.entries.c.number))
-        last, written = None, []
-        for row in rows.all():
-            values = {k: v for k, v in row._asdict().items() if k not in ("previous", "hash")}
-            if values["kind"] == "open":
-                opened = json.loads(values["event"])
-                del opened["slack"]
-                opened["format"] = 1
-                values["event"] = json.dumps(opened)
-            last = chain.chained(last, **values)
-            written.append(last)
-        assert last is not None
-        connection.execute(sa.delete(chain.entries))
-        connection.execute(sa.insert(chain.entries), written)
-        connection.execute(sa.update(chain.head), chain.end(last))
-
-
 def test_a_budget_lowered_to_what_was_spent_is_no_promise(tmp_path: Path) -> None:
     """Whoever stops when the loss is bad, and then lowers the budget, has fixed nothing."""
     ledger = new_ledger(str(tmp_path / "l.db"), Budget(8.0, 1e-5))
@@ -207,7 +193,7 @@ def test_a_budget_lowered_to_what_was_spent_is_no_promise(tmp_path: Path) -> Non
 
 
 def test_older_versions_do_not_open_a_ledger_whose_rule_they_do_not_know(ledger: Ledger) -> None:
-    """They knew format 1 alone."""
+    """They knew formats 1 and 2 alone, and the entry that says so they could read."""
     with ledger._store.reading() as connection:
         (first,) = connection.execute(sa.select(chain.entries.c.event).limit(1)).one()
-    assert json.loads(first)["format"] == 2
+    assert json.loads(first)["format"] == 3

@@ -23,11 +23,11 @@ from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
-from dptune.privacy import FullBatchRun, Price, Receipt
+from dptune.privacy import Price
+from support.ledgers import PAID
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-PAID = Receipt(1, "ledger's name", FullBatchRun(steps=1, noise_multiplier=1.0), Price(1.0), "ab")
 AS_GIVEN = Preprocessing(unit_rows=False)
 FEATURES = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 LABELS = np.array([0, 1, 0])

@@ -22,9 +22,8 @@ from dptune.data.readers import reading
 from dptune.data.rows import MemoryRows
 from dptune.data.sources import fingerprint_folder, load_data, read_features
 from dptune.errors import InvalidInput, MissingExtra
-from dptune.privacy import FullBatchRun, Price, Receipt
+from support.ledgers import PAID
 
-PAID = Receipt(1, "data", FullBatchRun(steps=1, noise_multiplier=1.0), Price(1.0), "ab")
 AS_GIVEN = Preprocessing(unit_rows=False)
 FEATURES = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.5]])
 CSV = "a,label,b\n1,x,2\n3,y,4\n5,x,6.5\n"

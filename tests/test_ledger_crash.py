@@ -19,6 +19,7 @@ from support.ledgers import ROWS, new_ledger
 
 RANDOM_KILLS = 200
 TINY = FullBatchRun(steps=1, noise_multiplier=1000.0)
+TINIER = FullBatchRun(steps=1, noise_multiplier=2000.0)
 
 
 def fork(child: Callable[[], None]) -> int:
@@ -114,7 +115,7 @@ def test_whoever_resumes_never_touches_rows_twice_for_one_payment(tmp_path: Path
 
 def die_at_line(number: int) -> None:
     """Kill this process at the `number`-th line of ledger code that it is about to run."""
-    files = {"ledger.py", "chain.py", "store.py"}
+    files = {"ledger.py", "chain.py", "store.py", "balance.py"}
     lines = 0
 
     def trace(frame: FrameType, event: str, _: object) -> object:
@@ -135,6 +136,11 @@ ACTIONS: dict[str, Callable[[Ledger, Receipt], object]] = {
     "start": lambda ledger, receipt: ledger.start(receipt),
     "commit": lambda ledger, receipt: ledger.commit(receipt),
     "exchange": lambda ledger, receipt: ledger.exchange(receipt, TINY),
+    "reserve_all": lambda ledger, _: ledger.reserve_all([("a", TINY)] * 3, fingerprint=ROWS),
+    "begin_all": lambda ledger, _: ledger.begin_all(
+        [(ledger.receipt(1), TINY), (ledger.receipt(2), TINIER)]
+    ),
+    "settle_all": lambda ledger, _: ledger.settle_all([ledger.receipt(1), ledger.receipt(2)]),
     "void": lambda ledger, receipt: ledger.void(receipt, reason="typo"),
     "declare": lambda ledger, _: ledger.declare("other rows", reason="new rows"),
     "change_budget": lambda ledger, _: ledger.change_budget(Budget(9.0, 1e-5), reason="more"),
@@ -143,11 +149,12 @@ ACTIONS: dict[str, Callable[[Ledger, Receipt], object]] = {
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_death_at_any_line_leaves_all_or_nothing(action: str, tmp_path: Path) -> None:
-    stride = {"reserve": 1, "exchange": 3}.get(action, 5)  # they share most lines
-    written = 2 if action == "exchange" else 1
+    strides = {"reserve": 1, "exchange": 3, "begin_all": 7, "settle_all": 7}
+    stride = strides.get(action, 5)  # they share most lines
+    written = {"exchange": 2, "reserve_all": 3, "begin_all": 4, "settle_all": 2}.get(action, 1)
     original = tmp_path / "original.db"
     ledger = new_ledger(str(original), Budget(8.0, 1e-5))
-    receipt = ledger.reserve(TINY, purpose="before", fingerprint=ROWS)
+    receipt, _ = ledger.reserve_all([("before", TINY), ("other", TINY)], fingerprint=ROWS)
     before, deaths = ledger.state(), 0
     while True:
         copy = tmp_path / f"{deaths}.db"
@@ -162,7 +169,8 @@ def test_death_at_any_line_leaves_all_or_nothing(action: str, tmp_path: Path) ->
         after = Ledger.open(str(copy)).state()
         if after != before:
             assert after.entries == before.entries + written
-            assert after.spent == before.spent or action in ("reserve", "void")
+            same = action not in ("reserve", "reserve_all", "begin_all", "void")
+            assert after.spent == before.spent or not same
         if os.WIFEXITED(status):
             break
         deaths += 1

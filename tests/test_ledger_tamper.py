@@ -3,6 +3,7 @@
 import random
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from dptune import Budget, Ledger
+from dptune.cli.app import main
 from dptune.errors import LedgerCorrupt, LedgerUnavailable
 from dptune.ledger import chain
 from dptune.ledger.chain import State
-from dptune.privacy import FullBatchRun
+from dptune.privacy import FullBatchRun, total
 from support.ledgers import ROWS
 
 EVENT = FullBatchRun(steps=100, noise_multiplier=400.0)
@@ -23,7 +25,8 @@ EVENT = FullBatchRun(steps=100, noise_multiplier=400.0)
 @pytest.fixture
 def written(ledger: Ledger) -> Path:
     """A ledger with a life: five payments, one committed, one voided, a changed budget."""
-    receipts = [ledger.reserve(EVENT, purpose=f"trial {i}", fingerprint=ROWS) for i in range(5)]
+    receipts = [ledger.reserve(EVENT, purpose=f"trial {i}", fingerprint=ROWS) for i in range(4)]
+    receipts += ledger.reserve_all([("trial 4", EVENT)], fingerprint=ROWS, study="s")
     ledger.commit(receipts[0])
     ledger.void(receipts[1], reason="never started")
     ledger.change_budget(Budget(2.0, 1e-5), reason="approved")
@@ -35,6 +38,10 @@ EDITS = {
     "a payment made cheaper by one bit": (
         "UPDATE entries SET mu_squared = mu_squared * (1 - 2e-16) WHERE number = 5"
     ),
+    "a study exchanged": "UPDATE entries SET study = 'other' WHERE study IS NOT NULL",
+    "a label exchanged": "UPDATE entries SET label = 'other' WHERE label IS NOT NULL",
+    "a study forgotten": ("UPDATE entries SET study = NULL, label = NULL WHERE study IS NOT NULL"),
+    "a study claimed": "UPDATE entries SET study = 's', label = 'trial' WHERE number = 5",
     "a purpose reworded": "UPDATE entries SET text = 'other' WHERE number = 4",
     "a time moved": "UPDATE entries SET time = '2020-01-01T00:00:00+00:00' WHERE number = 4",
     "a reservation turned into a void": "UPDATE entries SET kind = 'void' WHERE number = 8",
@@ -54,7 +61,7 @@ EDITS = {
     ),
     "an entry repeated": (
         "INSERT INTO entries SELECT 11, time, kind, 3, event, mu_squared, slack, fingerprint, "
-        "epsilon, delta, text, hash, hash FROM entries WHERE kind = 'void'"
+        "epsilon, delta, text, study, label, hash, hash FROM entries WHERE kind = 'void'"
     ),
     "the end forgotten": "DELETE FROM head",
     "the end moved": "UPDATE head SET number = 9",
@@ -70,8 +77,9 @@ EDITS = {
     ),
     "a view that hides what comes later": (
         "DROP VIEW payments; CREATE VIEW payments AS "
-        "SELECT * FROM (SELECT payment, time, text AS purpose, event, mu_squared, slack, "
-        "fingerprint, 'committed' AS state, previous, hash FROM entries WHERE kind = 'reserve') "
+        "SELECT * FROM (SELECT payment, time, text AS purpose, study, label, event, mu_squared, "
+        "slack, fingerprint, 'committed' AS state, previous, hash "
+        "FROM entries WHERE kind = 'reserve') "
         "WHERE payment < 1000"
     ),
 }
@@ -86,13 +94,51 @@ def test_an_edited_ledger_is_refused(edit: str, written: Path) -> None:
         Ledger.open(str(written))
 
 
-def test_an_edit_under_an_open_ledger_is_refused_at_the_next_payment(written: Path) -> None:
-    ledger = Ledger.open(str(written))
-    connection = sqlite3.connect(written)
-    connection.executescript(EDITS["a payment made cheaper"])
+def edit(path: Path, statements: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(statements)
     connection.close()
-    with pytest.raises(LedgerCorrupt, match=r"entry 5 was changed after it was written"):
+
+
+def test_an_edit_of_the_last_entry_under_an_open_ledger_is_refused_at_the_next_step(
+    written: Path,
+) -> None:
+    ledger = Ledger.open(str(written))
+    edit(written, "UPDATE entries SET epsilon = 8 WHERE number = 10")
+    with pytest.raises(LedgerCorrupt, match=r"entry 10 is not the one that was verified here"):
         ledger.reserve(EVENT, purpose="trial", fingerprint=ROWS)
+    for step in (ledger.spent, lambda: ledger.reserve(EVENT, purpose="x", fingerprint=ROWS)):
+        with pytest.raises(LedgerCorrupt, match=r"entry 10 was changed after it was written"):
+            step()
+
+
+def test_an_edit_of_what_was_verified_long_ago_moves_no_sum_and_is_found_by_a_full_verification(
+    written: Path,
+) -> None:
+    ledger = Ledger.open(str(written))
+    spent = ledger.spent()
+    edit(written, EDITS["a payment made cheaper"])
+    price = ledger.reserve(EVENT, purpose="trial", fingerprint=ROWS).price
+    assert ledger.spent() == total([spent, price])  # as it was verified, not as it was edited
+    found = r"entry 5 was changed after it was written"
+    for look in (ledger.verify, ledger.spent, lambda: Ledger.open(str(written))):
+        with pytest.raises(LedgerCorrupt, match=found):
+            look()
+
+
+@pytest.mark.parametrize("verb", [["budget"], ["budget", "--json"]])
+def test_the_budget_on_the_command_line_verifies_everything(
+    verb: list[str],
+    written: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    edit(written, EDITS["a payment made cheaper"])
+    monkeypatch.setattr(sys, "argv", ["dptune", *verb, str(written)])
+    with pytest.raises(SystemExit) as exit:
+        main()
+    assert exit.value.code == 1
+    assert "entry 5 was changed after it was written" in " ".join(capsys.readouterr().err.split())
 
 
 # Entries that are hashed and chained as they should be, but say what no ledger would have said.
@@ -124,7 +170,8 @@ def test_a_chain_that_tells_no_possible_story_is_refused(
     ledger = Ledger.open(str(written))
     ledger.start(ledger.receipt(4))
     with ledger._store.writing(chain.entries) as connection:
-        past = chain.replay(connection, ledger.address)
+        past = chain.Replay()
+        chain.follow(connection, past, ledger.address, None)
         last = past.last
         paid = sa.select(chain.entries).where(chain.entries.c.payment == 3)
         (old,) = (row._asdict() for row in connection.execute(paid))
@@ -151,7 +198,8 @@ def test_the_same_forgery_with_an_honest_exchange_would_be_read(written: Path) -
 LIES = {
     "another state": "CREATE VIEW payments AS SELECT {columns}, 'voided' AS state FROM truth",
     "another price": (
-        "CREATE VIEW payments AS SELECT payment, time, purpose, event, mu_squared / 2 AS "
+        "CREATE VIEW payments AS SELECT payment, time, purpose, study, label, event, "
+        "mu_squared / 2 AS "
         "mu_squared, slack, fingerprint, previous, hash, state FROM truth"
     ),
     "a payment less": "CREATE VIEW payments AS SELECT * FROM truth WHERE payment > 1",
@@ -167,7 +215,8 @@ def test_a_server_s_view_that_does_not_tell_what_the_entries_say_is_refused(
     ledger = Ledger.create(postgres_address, Budget(1.0, 1e-5), dataset="d", fingerprint=ROWS)
     for purpose in ("first", "second"):
         ledger.reserve(EVENT, purpose=purpose, fingerprint=ROWS)
-    columns = "payment, time, purpose, event, mu_squared, slack, fingerprint, previous, hash"
+    columns = "payment, time, purpose, study, label, event, mu_squared, slack, fingerprint"
+    columns = f"{columns}, previous, hash"
     Ledger.open(postgres_address)
     with ledger._store.writing(chain.entries) as connection:
         connection.execute(sa.text("ALTER VIEW payments RENAME TO truth"))

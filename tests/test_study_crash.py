@@ -24,7 +24,6 @@ import torch
 from dptune.accounting import Budget
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerUnavailable
 from dptune.ledger import Ledger
-from dptune.ledger import ledger as ledger_module
 from dptune.privacy import FullBatchRun
 from dptune.search.paper_line import PaperLine
 from dptune.study.payments import Payments
@@ -448,7 +447,7 @@ def test_a_reservation_that_was_cut_off_holds_nothing_and_is_made_by_a_resume_or
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, data = make_ledger(tmp_path, Budget(2.5, 1e-5)), make_data()
-    reserve, calls = ledger_module._reserve, 0
+    reserve, calls = Ledger._reserve, 0
 
     def dies(*args: Any, **more: Any) -> Any:
         nonlocal calls
@@ -457,7 +456,7 @@ def test_a_reservation_that_was_cut_off_holds_nothing_and_is_made_by_a_resume_or
             raise KeyboardInterrupt
         return reserve(*args, **more)
 
-    monkeypatch.setattr(ledger_module, "_reserve", dies)
+    monkeypatch.setattr(Ledger, "_reserve", dies)
     for name in ("first", "second"):
         calls = 0
         with pytest.raises(KeyboardInterrupt):

@@ -26,7 +26,6 @@ from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
 from dptune.ledger import Ledger
-from dptune.ledger import ledger as ledger_module
 from dptune.privacy import FullBatchRun, Price, PrivateMean, total
 from dptune.report.plots import search_picture
 from dptune.search.methods import METHODS
@@ -458,16 +457,16 @@ def test_of_two_who_begin_a_payment_at_once_one_gets_it(
     payments = Payments(ledger, "s", "digest of the rows")
     held = PrivateMean(noise_multiplier=10.0)
     payments.reserve([("one", held), ("other", held)], 0.0, fixed=False)
-    state_of = Ledger.state
+    payments_of = Ledger.payments_of
 
-    def before_somebody_else(self: Ledger) -> Any:
-        state = state_of(self)
-        for payment in state.payments:
+    def before_somebody_else(self: Ledger, study: str) -> Any:
+        found = payments_of(self, study)
+        for payment in found:
             if payment.state == "reserved":
-                self.start(state.receipt(payment))
-        return state
+                self.start(self.receipt(payment.number))
+        return found
 
-    monkeypatch.setattr(Ledger, "state", before_somebody_else)
+    monkeypatch.setattr(Ledger, "payments_of", before_somebody_else)
     assert payments.begin("one", held) is None
     monkeypatch.undo()
     assert payments.begin("other", replace(held, noise_multiplier=20.0)) is None
@@ -477,8 +476,7 @@ def test_payments_made_twice_under_one_label_all_count(ledger: Ledger) -> None:
     payments = Payments(ledger, "s", "digest of the rows")
     held = PrivateMean(noise_multiplier=10.0)
     for _ in range(2):
-        purpose = "mean (study s)"
-        ledger.reserve(held, purpose=purpose, fingerprint="digest of the rows")
+        ledger.reserve_all([("mean", held)], fingerprint="digest of the rows", study="s")
     assert ledger.spent().mu_squared == pytest.approx(0.02)
     assert len(payments.events()) == 2 and payments.others() == 0
 
@@ -487,14 +485,14 @@ def test_a_reservation_that_fails_half_way_leaves_no_trace(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payments, before = Payments(ledger, "s", "digest of the rows"), ledger.state()
-    reserve = ledger_module._reserve
+    reserve = Ledger._reserve
 
     def locked(*args: Any, **more: Any) -> Any:
         if more["text"].startswith("second"):
             raise LedgerLocked("busy")
         return reserve(*args, **more)
 
-    monkeypatch.setattr(ledger_module, "_reserve", locked)
+    monkeypatch.setattr(Ledger, "_reserve", locked)
     held = PrivateMean(noise_multiplier=10.0)
     with pytest.raises(LedgerLocked):
         payments.reserve([("first", held), ("second", held)], 0.0, fixed=False)

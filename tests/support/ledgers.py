@@ -1,7 +1,8 @@
-"""A fresh ledger, and the rows that it is about."""
+"""A fresh ledger, the rows that it is about, and a receipt where payment is not what is tested."""
 
 from dptune.accounting import Budget
 from dptune.ledger import Ledger
+from dptune.privacy import FullBatchRun, Price, Receipt
 
 ROWS = "digest of the rows"
 
@@ -10,3 +11,15 @@ def new_ledger(address: str, budget: Budget) -> Ledger:
     ledger = Ledger.create(address, budget, dataset="patients")
     ledger.declare(ROWS, reason="first version")
     return ledger
+
+
+class Voucher:
+    """Stands for a ledger where it is not the payment that is tested."""
+
+    def must_be_in_force(self, receipt: Receipt, fingerprint: str) -> None:
+        pass
+
+
+PAID = Receipt(
+    *(1, "data", FullBatchRun(steps=1, noise_multiplier=1.0), Price(1.0), "ab"), issuer=Voucher()
+)

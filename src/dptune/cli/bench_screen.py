@@ -1,6 +1,6 @@
 """What people see of a benchmark."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dptune.cli.screen import facts_table, out, plain_table
@@ -32,6 +32,27 @@ def bench_compare(table: Sequence[dict[str, Any]], folder: str) -> None:
         out.print(drawn)
         out.print(f"percent of test rows right, mean ± standard error of {runs} repeats\n")
     out.print(f"tables in {folder}: compare.md, compare.csv, compare.json", highlight=False)
+
+
+def bench_ledger(results: Mapping[str, Any]) -> None:
+    table = plain_table("one reservation, and the verification of everything")
+    for name in ("entries", "reserve", "times slower", "verify"):
+        table.add_column(name, justify="right")
+    for row in results["sizes"]:
+        table.add_row(
+            f"{row['entries']:,}",
+            _seconds(row["reserve_seconds"]),
+            f"{row['ratio']:.2f}",
+            _seconds(row["verify_seconds"]),
+        )
+    out.print(table)
+    study = results["study"]
+    out.print(
+        f"\na study of {study['trials']:,} trials: {_seconds(study['seconds'])}, of which "
+        f"{_seconds(study['ledger_seconds'])} ({100 * study['share']:.1f} %) in the ledger, for "
+        f"{study['entries']:,} entries",
+        highlight=False,
+    )
 
 
 def bench_accounting(results: dict[str, Any]) -> None:

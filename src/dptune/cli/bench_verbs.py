@@ -103,6 +103,27 @@ def bench_compare(
     screen.show(as_json, {"rows": table}, lambda: bench_screen.bench_compare(table, folder))
 
 
+@app.command("ledger")
+def bench_ledger(
+    ledger: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where to make the ledger that is timed: a file, or a postgresql:// URL of an "
+            "empty schema; a temporary file if not given.",
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Time a ledger as it grows, and its share of a study of 1,000 trials (about a minute)."""
+    from dptune.bench import ledger as bench
+    from dptune.cli import bench_screen
+
+    with screen.progress() as report:
+        results = bench.measure(report, ledger)
+    screen.show(as_json, results, lambda: bench_screen.bench_ledger(results))
+
+
 def _number(text: str) -> float:
     try:
         return float(text)

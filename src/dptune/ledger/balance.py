@@ -6,6 +6,7 @@ All that admitting a payment needs to know is here, and none of it grows with th
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from dptune import accounting, gdp
 from dptune.accounting import Budget
@@ -53,6 +54,11 @@ def _double(units: int) -> float:
         return math.inf
 
 
+@lru_cache(maxsize=64)  # asked again for every payment
+def _room(budget: Budget, slack: float) -> float:
+    return budget.mu_squared(slack)
+
+
 @dataclass(frozen=True)
 class Balance:
     """A budget and what was spent of it."""
@@ -89,7 +95,7 @@ class Balance:
         """What a payment may still cost, in mu squared and in slack."""
         spent, slack = self.spent, self.slack
         return Price(
-            max(0.0, self.budget.mu_squared(slack) - spent.mu_squared),
+            max(0.0, _room(self.budget, slack) - spent.mu_squared),
             max(0.0, slack - spent.slack),
         )
 
@@ -97,6 +103,13 @@ class Balance:
     def remaining_epsilon(self) -> float:
         """The epsilon, by itself, of a single full-batch run that would use up what is left."""
         return gdp.epsilon_from_mu(self.remaining.mu, self.budget.delta)
+
+    @property
+    def is_within_sums(self) -> bool:
+        """Whether everything that counts fits in by the sum of its prices, so that whatever costs
+        no more does so in its place."""
+        spent, slack = self.spent, self.slack
+        return spent.slack <= slack and spent.mu_squared <= _room(self.budget, slack)
 
     def admits(self, events: Sequence[Event], prices: Iterable[Price]) -> bool:
         """Whether `events`, which cost `prices`, fit in beside everything that counts."""

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -179,6 +180,15 @@ class Replay:
         )
         _require(entry["previous"] == (self.last["hash"] if self.last else ""), "breaks the chain")
         _require(entry["hash"] == _hash(entry), "was changed after it was written")
+        self._let_count(entry)
+
+    def add(self, **values: Any) -> dict[str, Any]:
+        """Take a new entry that follows the last: what could not be read back is never written."""
+        entry = chained(self.last, **values)
+        self._let_count(entry)
+        return entry
+
+    def _let_count(self, entry: Mapping[str, Any]) -> None:
         kind, number, time = entry["kind"], entry["number"], entry["time"]
         study, label = entry["study"], entry["label"]
         _require((study is None) == (label is None), "names half a study")
@@ -241,7 +251,7 @@ class Replay:
             number,
             entry["time"],
             entry["text"],
-            event_from_dict(json.loads(entry["event"])),
+            _event(entry["event"]),
             price,
             "reserved",
             entry["hash"],
@@ -269,13 +279,18 @@ class Replay:
             kind not in ("void", "exchange") or not self.must_stay(payment),
             f"is a {kind} of payment {payment.number}, whose schedule has begun",
         )
-        payment = replace(payment, state=state, settled="" if kind == "start" else time)
-        if payment.counts:
-            self.schedule_begun |= payment.number <= self.scheduled
-        else:
-            payment = replace(payment, reason=entry["text"])
+        ends = state in ("voided", "exchanged")
+        payment = replace(
+            payment,
+            state=state,
+            settled="" if kind == "start" else time,
+            reason=entry["text"] if ends else "",
+        )
+        if ends:
             del self.counted[payment.number]
             self.sum = self.sum.minus(payment.price)
+        else:
+            self.schedule_begun |= payment.number <= self.scheduled
         if kind == "exchange":
             self.exchanging = payment
         self.payments[payment.number] = payment
@@ -304,12 +319,15 @@ def end(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"number": entry["number"], "hash": entry["hash"]}
 
 
-def add(connection: sa.Connection, past: Replay, written: Sequence[Mapping[str, Any]]) -> None:
-    """Put entries that `past` has taken at the end of the chain."""
+def write(connection: sa.Connection, past: Replay, added: Sequence[Mapping[str, Any]]) -> None:
+    """Put entries that were added to `past` at the end of the chain in the store."""
     columns = past.table.columns.keys()
-    rows = [{name: entry[name] for name in columns} for entry in written]
-    connection.execute(sa.insert(past.table), rows)
-    connection.execute(sa.update(head), end(written[-1]))
+    insert = sa.insert(past.table).compile(dialect=connection.dialect)
+    rows = [{name: entry[name] for name in columns} for entry in added]
+    # By the driver: SQLAlchemy's care for every parameter costs more than all the rest.
+    given = [tuple(row.values()) for row in rows] if insert.positional else rows
+    connection.exec_driver_sql(str(insert), given)
+    connection.execute(sa.update(head), end(added[-1]))
 
 
 def follow(
@@ -328,11 +346,14 @@ def follow(
             past.format = _format(connection)
         since = sa.select(past.table).where(past.table.c.number >= number)
         rows = connection.execute(since.order_by(past.table.c.number))
+        names = tuple(rows.keys())
         if past.last is not None:
-            _require(_is_there(rows.fetchone(), past.last), _REPLACED)
+            found = rows.fetchone()
+            same = found is not None and _is(_entry(names, found), past.last)
+            _require(same, _REPLACED)
         for row in rows:
             number += 1
-            past.take(_entry(row))
+            past.take(_entry(names, row))
         ends = connection.execute(sa.select(head.c.number, head.c.hash)).all()
         _require(past.exchanging is None, "exchanges a payment for none")
         _require(not past.expected, "ends a schedule too early")
@@ -360,15 +381,15 @@ def _format(connection: sa.Connection) -> int:
     return said if said in READABLE else FORMAT
 
 
-def _entry(row: sa.Row[Any]) -> dict[str, Any]:
-    return dict.fromkeys(_NAMES) | row._asdict()
+def _entry(names: Sequence[str], row: sa.Row[Any]) -> dict[str, Any]:
+    entry: dict[str, Any] = dict(zip(names, row, strict=True))
+    entry.setdefault("study", None)  # as in older formats
+    entry.setdefault("label", None)
+    return entry
 
 
-def _is_there(found: sa.Row[Any] | None, last: Mapping[str, Any]) -> bool:
-    if found is None:
-        return False
-    entry = _entry(found)
-    return end(entry) == end(last) and _hash(entry) == last["hash"]
+def _is(found: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
+    return end(found) == end(last) and _hash(found) == last["hash"]
 
 
 def verify_view(connection: sa.Connection, past: Replay, address: str) -> None:
@@ -445,10 +466,18 @@ def _study_in(purpose: str) -> tuple[str | None, str | None]:
     return (study[:-1], label) if found and study.endswith(")") else (None, None)
 
 
+@lru_cache(maxsize=1024)  # a study reserves many of a kind
+def _event(text: str) -> Event:
+    return event_from_dict(json.loads(text))
+
+
+_to_json = json.JSONEncoder(allow_nan=False).encode
+
+
 def _hash(entry: Mapping[str, Any]) -> str:
     """Of everything but itself. Study and label are left out where there are none, so that entries
     hash as they did in older formats, whose readers then see that this is a newer one."""
     values = [entry[name] for name in _HASHED]
     if entry["study"] is not None or entry["label"] is not None:
         values += [entry["study"], entry["label"]]
-    return hashlib.sha256(json.dumps(values, allow_nan=False).encode()).hexdigest()
+    return hashlib.sha256(_to_json(values).encode()).hexdigest()

@@ -138,18 +138,24 @@ class Ledger:
 
     def receipt(self, payment: int) -> Receipt:
         """The receipt of an earlier payment."""
-        with self._reading() as past:
-            if payment in past.payments:
-                return self._receipt(past, past.payments[payment])
-            last = len(past.payments)
-        known = f"1 to {last}" if last > 1 else "1" if last else "none yet"
-        raise InvalidInput(f"{self.address} has no payment {payment}; its payments are: {known}.")
+        return self.receipts([payment])[0]
 
-    def payments_of(self, study: str) -> list[tuple[Payment, Receipt]]:
-        """All that a study ever paid for, in order, each with its receipt."""
+    def receipts(self, payments: Sequence[int]) -> list[Receipt]:
+        """The receipts of earlier payments."""
         with self._reading() as past:
-            payments = [past.payments[number] for number in past.studies.get(study, ())]
-            return [(payment, self._receipt(past, payment)) for payment in payments]
+            last = len(past.payments)
+            for payment in payments:
+                if payment not in past.payments:
+                    known = f"1 to {last}" if last > 1 else "1" if last else "none yet"
+                    raise InvalidInput(
+                        f"{self.address} has no payment {payment}; its payments are: {known}."
+                    )
+            return [self._receipt(past, past.payments[payment]) for payment in payments]
+
+    def payments_of(self, study: str) -> list[Payment]:
+        """All that a study ever paid for, in order."""
+        with self._reading() as past:
+            return [past.payments[number] for number in past.studies.get(study, ())]
 
     def must_be_for(self, payment: int, fingerprint: str) -> None:
         """Refuse rows other than those that `payment` was made for."""
@@ -353,7 +359,8 @@ class Ledger:
             )
         text, fingerprint = purpose or old.purpose, past.paid_for[old.number]
         # A sealed search that was alone may have fitted by its own profile, not by its price.
-        _check_budget(past.balance_without(old), [event], [price], [text])
+        if not past.balance().is_within_sums:
+            _check_budget(past.balance_without(old), [event], [price], [text])
         reason = f"exchanged for payment {past.next_payment}, which costs no more"
         append(kind="exchange", payment=old.number, text=reason)
         of_study = {"study": old.study, "label": old.label}
@@ -440,27 +447,28 @@ class Ledger:
     @contextmanager
     def _writing(self) -> Iterator[tuple[chain.Replay, "_Append"]]:
         """The verified past and a way to add entries to it, in one exclusive transaction."""
-        written: list[dict[str, Any]] = []
+        added: list[dict[str, Any]] = []
+        begun = False
         with self._lock:
             try:
                 with self._store.writing(chain.entries) as connection:
                     past = self._catch_up(connection)
 
                     def append(**values: Any) -> dict[str, Any]:
-                        entry = chain.chained(past.last, **values)
-                        written.append(entry)
-                        past.take(entry)  # what could not be read back is never written
-                        return entry
+                        nonlocal begun
+                        begun = True
+                        added.append(past.add(**values))
+                        return added[-1]
 
                     yield past, append
-                    if written:
-                        chain.add(connection, past, written)
+                    if added:
+                        chain.write(connection, past, added)
             except BaseException:
-                if written:  # which the store, for all we know, does not have
+                if begun:  # to add what the store, for all we know, does not have
                     self._past = None
                 raise
-            if written:
-                self._seen = chain.end(written[-1])
+            if added:
+                self._seen = chain.end(added[-1])
 
     def _catch_up(self, connection: sa.Connection) -> chain.Replay:
         """Go on from what was verified before; whatever fails, start afresh next time, but never

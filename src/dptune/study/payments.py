@@ -11,8 +11,6 @@ from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.ledger import Ledger, Payment
 from dptune.privacy import Event, Price, Receipt, total
 
-_Paid = tuple[Payment, Receipt]
-
 
 class Payments:
     """What `study` pays for the rows of `fingerprint`."""
@@ -24,7 +22,7 @@ class Payments:
         """Hold everything that is not held yet, or nothing of it; `fixed` where it will be run
         exactly as it is planned."""
         held = self._mine()
-        for payment, _ in list(held.values())[:1]:  # all of a study are for the same rows
+        for payment in list(held.values())[:1]:  # all of a study are for the same rows
             self.ledger.must_be_for(payment.number, self._fingerprint)
         new = [(label, event) for label, event in planned if label not in held]
         if new:
@@ -41,9 +39,9 @@ class Payments:
         if self.ledger.balance().fixed:
             return
         reason = "the study ended before it began this"
-        while held := self._receipts_of("reserved", self._mine()):
+        while held := _numbers("reserved", self._mine()):
             try:
-                return self.ledger.void_all(held, reason=reason)
+                return self.ledger.void_all(self.ledger.receipts(held), reason=reason)
             except InvalidInput:  # a copy of the study has just begun one of them: look again
                 continue
 
@@ -66,12 +64,12 @@ class Payments:
         somebody began before."""
         while True:
             held = self._held(wanted)
-            free = [label for label, (payment, _) in held.items() if payment.state == "reserved"]
+            free = {label: event for label, event in wanted.items() if _is_free(held[label])}
+            receipts = self.ledger.receipts([held[label].number for label in free])
             try:
-                begun = self.ledger.begin_all([(held[label][1], wanted[label]) for label in free])
+                begun = self.ledger.begin_all(list(zip(receipts, free.values(), strict=True)))
             except InvalidInput:
-                now = self._held(free)
-                if all(payment.state == "reserved" for payment, _ in now.values()):
+                if all(map(_is_free, self._held(free).values())):
                     raise  # too dear
                 continue  # somebody was quicker with one of them: look again
             return dict(zip(free, begun, strict=True))
@@ -80,7 +78,7 @@ class Payments:
         """Refuse results that the ledger knows nothing of."""
         mine = self._mine()
         for label in labels:
-            if label not in mine or mine[label][0].state == "reserved":
+            if label not in mine or mine[label].state == "reserved":
                 raise FolderProblem(
                     f"there is a result of {label!r}, but {self.ledger.address} says that it never "
                     "began: an older copy of the ledger was put back, or the folder is another "
@@ -94,25 +92,25 @@ class Payments:
     def settle_all(self, labels: Iterable[str]) -> None:
         """The same for several labels, all at once."""
         labels = list(labels)
-        while started := self._receipts_of("started", self._held(labels)):
+        while started := _numbers("started", self._held(labels)):
             try:
-                return self.ledger.settle_all(started)
+                return self.ledger.settle_all(self.ledger.receipts(started))
             except InvalidInput:
-                if self._receipts_of("started", self._held(labels)) == started:
+                if _numbers("started", self._held(labels)) == started:
                     raise
-                # by a copy of the study: look again
+                # a copy of the study has just settled one of them: look again
 
     def receipt(self, label: str) -> Receipt:
         """For rows that were paid for before."""
-        return self._held([label])[label][1]
+        return self.ledger.receipt(self._held([label])[label].number)
 
     def events(self, *, but: Callable[[str], bool] = lambda label: False) -> list[Event]:
         """What was paid for, except where the label is to be left out."""
-        return [payment.event for label, (payment, _) in self._listed() if not but(label)]
+        return [payment.event for label, payment in self._listed() if not but(label)]
 
     def begun(self) -> list[Payment]:
         """What may have touched rows so far."""
-        return [payment for _, (payment, _) in self._listed() if payment.state != "reserved"]
+        return [payment for _, payment in self._listed() if payment.state != "reserved"]
 
     def used(self) -> Price:
         return total(payment.price for payment in self.begun())
@@ -121,7 +119,7 @@ class Payments:
         """How many payments of the ledger are not this study's."""
         return self.ledger.balance().payments - len(self._listed())
 
-    def _held(self, labels: Iterable[str]) -> dict[str, _Paid]:
+    def _held(self, labels: Iterable[str]) -> dict[str, Payment]:
         """The payments of these labels, each of which must be there."""
         mine = self._mine()
         for label in labels:
@@ -131,7 +129,7 @@ class Payments:
 
     def _lacks(self, label: str) -> str:
         lacks = f"{self.ledger.address} holds no payment for {label!r} of study {self._study}"
-        if any(payment.label == label for payment, _ in self.ledger.payments_of(self._study)):
+        if any(payment.label == label for payment in self.ledger.payments_of(self._study)):
             return (
                 f"{lacks} any more: it was given back. A copy of this folder was resumed and has "
                 "finished the study, or somebody voided the payment; go on with that copy, or "
@@ -139,16 +137,18 @@ class Payments:
             )
         return f"{lacks}: this is another ledger than the study began with."
 
-    def _receipts_of(self, state: str, held: Mapping[str, _Paid]) -> list[Receipt]:
-        return [receipt for payment, receipt in held.values() if payment.state == state]
-
-    def _mine(self) -> dict[str, _Paid]:
+    def _mine(self) -> dict[str, Payment]:
         return dict(self._listed())
 
-    def _listed(self) -> list[tuple[str, _Paid]]:
+    def _listed(self) -> list[tuple[str, Payment]]:
         """With their labels; a payment that was exchanged or given back does not count."""
-        return [
-            (payment.label or "", (payment, receipt))
-            for payment, receipt in self.ledger.payments_of(self._study)
-            if payment.counts
-        ]
+        paid = self.ledger.payments_of(self._study)
+        return [(payment.label or "", payment) for payment in paid if payment.counts]
+
+
+def _is_free(payment: Payment) -> bool:
+    return payment.state == "reserved"
+
+
+def _numbers(state: str, held: Mapping[str, Payment]) -> list[int]:
+    return [payment.number for payment in held.values() if payment.state == state]
