@@ -110,7 +110,6 @@ def test_a_study_begins_and_settles_a_sweep_in_one_step_each(
         patch.setattr(Ledger, "verify", verify)
         patch.setattr(SqliteStore, "writing", write)
         tune(
-            None,
             data,
             budget=Budget(4.0, 1e-5),
             search=RandomSearch(trials=25),
