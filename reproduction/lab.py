@@ -26,6 +26,7 @@ from dptune.search.base import SearchMethod
 from dptune.search.space import Space
 
 DELTA = 1e-5
+_LINEAR = LinearEngine()
 _RUNS_AT_ONCE = 400  # about as many as a kill may lose
 
 
@@ -119,16 +120,20 @@ class Lab:
         """Repeats of every plan."""
         return self._runs(source, plans, self.repeats, "runs")
 
-    def best(self, source: str, plans: Sequence[TrainPlan]) -> tuple[TrainPlan, Runs]:
+    def best(
+        self, source: str, plans: Sequence[TrainPlan], engine: LinearEngine = _LINEAR
+    ) -> tuple[TrainPlan, Runs]:
         """The best of some plans by a few runs each, and fresh repeats of it: the best of many
         means would flatter itself."""
-        scouted = self._runs(source, plans, self.effort.scouts, "scouts")
+        scouted = self._runs(source, plans, self.effort.scouts, "scouts", engine)
         chosen = plans[int(np.argmax([runs.mean for runs in scouted]))]
-        return chosen, self.runs(source, [chosen])[0]
+        return chosen, self._runs(source, [chosen], self.repeats, "runs", engine)[0]
 
-    def tuned(self, source: str, plan: TrainPlan) -> tuple[TrainPlan, Runs]:
+    def tuned(
+        self, source: str, plan: TrainPlan, engine: LinearEngine = _LINEAR
+    ) -> tuple[TrainPlan, Runs]:
         """A plan at the best of some learning rates, and its repeats."""
-        return self.best(source, at_noises(plan, self.effort.noises))
+        return self.best(source, at_noises(plan, self.effort.noises), engine)
 
     def studies(
         self,
@@ -164,18 +169,27 @@ class Lab:
     def _studies(self, key: dict[str, Any], measure: Callable[[], Outcome]) -> Outcome:
         return Outcome.from_dict(self.cell(key, lambda: measure().to_dict()))
 
-    def _runs(self, source: str, plans: Sequence[TrainPlan], repeats: int, kind: str) -> list[Runs]:
-        keys = [self.key(source, kind, plan=asdict(plan), repeats=repeats) for plan in plans]
+    def _runs(
+        self,
+        source: str,
+        plans: Sequence[TrainPlan],
+        repeats: int,
+        kind: str,
+        engine: LinearEngine = _LINEAR,
+    ) -> list[Runs]:
+        # Cells that were measured when these two were fields of a plan are found again.
+        own = {"bias": engine.bias, "initialization": engine.initialization}
+        keys = [self.key(source, kind, plan=asdict(plan) | own, repeats=repeats) for plan in plans]
         found = [self._read(key) for key in keys]
         missing = [index for index, value in enumerate(found) if value is None]
         missing.sort(key=lambda index: plans[index].steps)  # those of a length train together
-        engine = LinearEngine(outputs=self.task(source).outputs) if missing else None
+        if missing:
+            engine = replace(engine, outputs=self.task(source).outputs)
         size = max(1, _RUNS_AT_ONCE // repeats)
         for start in range(0, len(missing), size):
             group = missing[start : start + size]
             self.report(f"{self.task(source).name}: {kind} {start} of {len(missing)}")
             wanted = [plans[index] for index in group for _ in range(repeats)]
-            assert engine is not None
             measured = np.reshape(accuracies(engine, self.task(source), wanted), (-1, repeats))
             for index, values in zip(group, measured.tolist(), strict=True):
                 found[index] = values

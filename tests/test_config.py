@@ -31,8 +31,8 @@ from dptune.study.config import (
     score_from,
     search_from,
 )
+from dptune.study.planning import read_config
 from dptune.study.run_folder import RunFolder
-from dptune.study.study import read_config
 
 
 def make_config(**asked: Any) -> Config:

@@ -56,8 +56,10 @@ from dptune.search.unit_noise import UnitNoise
 from dptune.search.wosm import Wosm
 from dptune.study.config import Config, Preparation
 from dptune.study.outline import Outline
+from dptune.study.planning import outline
+from dptune.study.result import StudyResult
 from dptune.study.runner import Progress
-from dptune.study.study import StudyResult, outline, resume, tune
+from dptune.study.study import resume, tune
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -244,8 +246,8 @@ class TestEveryMethod:
     def test_it_survives_a_round_trip_through_its_file(
         self, method: SearchMethod, tmp_path: Path
     ) -> None:
+        from dptune.study.planning import read_config
         from dptune.study.run_folder import RunFolder
-        from dptune.study.study import read_config
 
         study(method, tmp_path / "run")
         assert read_config(RunFolder.open(tmp_path / "run")).search == method

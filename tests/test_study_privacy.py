@@ -34,9 +34,10 @@ from dptune.search.space import Setting, Space
 from dptune.study import measure
 from dptune.study.config import SCORES, Config, Preparation, digest, parse
 from dptune.study.payments import Payments
+from dptune.study.planning import outline
 from dptune.study.runner import Progress
 from dptune.study.statement import guarantee_for
-from dptune.study.study import outline, resume, tune
+from dptune.study.study import resume, tune
 from support.rows import make_data, make_rows
 from support.spy import Spied
 from support.studies import BUDGET, SPACE, contents, stop_after, study

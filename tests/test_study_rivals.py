@@ -14,8 +14,9 @@ from dptune.errors import DptuneError, LedgerLocked
 from dptune.ledger import Ledger
 from dptune.search.unit_noise import UnitNoise
 from dptune.study import study as study_module
+from dptune.study.planning import read_config
 from dptune.study.run_folder import RunFolder
-from dptune.study.study import read_config, resume
+from dptune.study.study import resume
 from support.rows import make_data
 from support.studies import study
 

@@ -13,6 +13,7 @@ from dptune.accounting.renyi import RenyiCurve
 from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
+from dptune.engines.linear import LinearEngine
 from reproduction import paper
 from reproduction.charts import Dots, Picture, Series
 from reproduction.experiment import UNKNOWN, Experiment, Result
@@ -45,20 +46,25 @@ def _recipe(lab: Lab) -> Result:
     gains: dict[float, list[Runs]] = {}
     variants: dict[str, dict[str, Any]] = {
         "the recipe": {},
-        "random initialisation": {"initialization": "random"},
+        "random initialisation": {},
         "RDP accounting": {},
         "no momentum": {"momentum": 0.0},
         "batches of 4,096": {"sampling_rate": sampling_rate(task)},
         "clipping norm 0.1": {"clip_norm": 0.1},
         "clipping norm 2": {"clip_norm": 2.0},
-        "bias": {"bias": True},
+        "bias": {},
+    }
+    engines = {
+        "random initialisation": LinearEngine(initialization="random"),
+        "bias": LinearEngine(bias=True),
     }
     for epsilon in (0.1, 1.0):
         budget = Budget(epsilon, DELTA)
         base: Runs | None = None
         for name, changes in variants.items():
             mu = rdp_mu(epsilon, DELTA) if name == "RDP accounting" else None
-            plan, runs = lab.tuned(lab.source, priced(task, budget, steps, mu=mu, **changes))
+            priced_plan = priced(task, budget, steps, mu=mu, **changes)
+            plan, runs = lab.tuned(lab.source, priced_plan, engines.get(name, LinearEngine()))
             base = base or runs
             gains.setdefault(epsilon, []).append(runs)
             gain = None if runs is base else base.mean - runs.mean

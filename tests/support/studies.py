@@ -8,8 +8,9 @@ import pytest
 from dptune.accounting import Budget
 from dptune.data import Data
 from dptune.search.space import Space
+from dptune.study.result import StudyResult
 from dptune.study.runner import Progress
-from dptune.study.study import StudyResult, tune
+from dptune.study.study import tune
 from support.rows import make_data
 
 BUDGET = Budget(2.0, 1e-5)

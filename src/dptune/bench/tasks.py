@@ -56,8 +56,8 @@ def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> 
     preprocessing = Preprocessing(unit_rows=preparation.unit_rows)
     train = data.unprotected_rows(preprocessing, device=device, precision=precision)
     test = data.test_rows(preprocessing, device, precision)
-    assert isinstance(train, MemoryRows)
-    assert isinstance(test, MemoryRows)  # or load_data would have refused
+    if not isinstance(train, MemoryRows) or not isinstance(test, MemoryRows):
+        raise InvalidInput(f"tasks are of rows that fit in memory; {source} holds chunks on disk.")
     kept = _kept(train.targets, changes, text)
     if kept is not None:
         features, targets = train.features[kept], train.targets[kept]

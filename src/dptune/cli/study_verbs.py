@@ -15,7 +15,7 @@ from dptune.cli.parameters import FLAG, AsJson, Device, Folder, Method, StudySco
 from dptune.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from dptune.study.study import StudyResult
+    from dptune.study.result import StudyResult
 
 
 def tune(
@@ -111,7 +111,7 @@ def tune(
     """
     from dptune.cli import study_screen
     from dptune.cli.options import read_options
-    from dptune.study import study
+    from dptune.study import planning, study
 
     asked = read_options(
         config,
@@ -131,7 +131,7 @@ def tune(
     if asked.data.unused_test_rows:
         study_screen.mention_unused_test_rows(asked.settings["source"]["source"])
     if dry_run:
-        planned, guarantee = study.foresee(asked.data, asked.config)
+        planned, guarantee = planning.foresee(asked.data, asked.config)
         plain = study_screen.plan_as_dict(planned, guarantee)
         plain["delta_chosen"] = asked.delta_chosen
         screen.show(
@@ -154,10 +154,10 @@ def resume(folder: Folder, as_json: AsJson = False) -> None:
     Example: dptune resume runs/patients-1
     """
     from dptune.cli import study_screen
-    from dptune.study import study
+    from dptune.study import planning, study
     from dptune.study.run_folder import RunFolder
 
-    search = study.read_config(RunFolder.open(folder)).search
+    search = planning.read_config(RunFolder.open(folder)).search
     with _explain_interrupt(folder), study_screen.live_view(search) as watch:
         result = study.resume(folder, watch=watch)
     _show_study(result, as_json, delta_chosen=False)
@@ -179,12 +179,12 @@ def predict(
     Example: dptune predict runs/patients-1 --data new.csv -o predictions.csv
     """
     from dptune.data.sources import read_features
-    from dptune.study import study
+    from dptune.study import planning
     from dptune.study.run_folder import RunFolder
     from dptune.study.trained_model import load
 
     model = load(folder)
-    label = study.read_config(RunFolder.open(folder)).source.get("label")
+    label = planning.read_config(RunFolder.open(folder)).source.get("label")
     features = read_features(data, model.column_names or model.columns, label)
     predictions = model.predict(features).tolist()
     _write_column(out, "prediction", predictions, beside=data)

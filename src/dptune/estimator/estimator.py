@@ -22,7 +22,8 @@ from dptune.estimator.own_scale import own_scale
 from dptune.privacy import Price
 from dptune.search.trial import Trial
 from dptune.study.config import default_delta
-from dptune.study.study import StudyResult, tune
+from dptune.study.result import StudyResult
+from dptune.study.study import tune
 
 _FRESH = "it compares the predictions of two fits, and noise is fresh in every fit"
 EXPECTED_FAILED_CHECKS = {

@@ -10,9 +10,9 @@ from dptune.search.base import Situation
 from dptune.search.picture import Picture
 from dptune.search.trial import Trial
 from dptune.study.outline import Outline
+from dptune.study.planning import read_config
 from dptune.study.run_folder import RunFolder
 from dptune.study.runner import read_census
-from dptune.study.study import read_config
 from dptune.study.trained_model import TrainedModel, load
 
 

@@ -20,7 +20,7 @@ from dptune.plan import TrainPlan
 from dptune.prior import LINEAR, Prior
 from dptune.privacy import NoisyCount
 from dptune.search.picture import Picture
-from dptune.search.score import HeldOutScore, Score
+from dptune.search.score import Score
 from dptune.search.sealing import SealedSearch, Sealing
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
@@ -178,7 +178,7 @@ def schedule(
         budget,
         () if searched else method.sweeps(budget, facts),
         score_share=score.share,
-        held_out=isinstance(score, HeldOutScore),
+        held_out=score.rows == "held-out",
         finalists=method.finalists,
         histograms=histograms if counted else 0,
         aside=aside,

@@ -1,8 +1,8 @@
 """tune() and resume(): the one place where ledger, data, search and engine meet."""
 
 from dptune.study.config import Preparation as Preparation
+from dptune.study.result import StudyResult as StudyResult
 from dptune.study.run_folder import RunFolder as RunFolder
-from dptune.study.study import StudyResult as StudyResult
 from dptune.study.study import resume as resume
 from dptune.study.study import tune as tune
 from dptune.study.trained_model import TrainedModel as TrainedModel

@@ -1,9 +1,10 @@
 """tune() and resume(): the one place where ledger, data, search and engine meet.
 
-    outline   what everything will cost, before a row is read          outline.py
-    reserve   all of it, in the ledger                                 payments.py
-    run       census, sweeps, scores, the final run                    runner.py
-    state     one guarantee for all of it                              statement.py
+    plan       what everything will cost, before a row is read     planning.py, outline.py
+    rehearse   all that the engine must do, on a made-up row       rehearsal.py
+    reserve    everything, in the ledger                           payments.py
+    run        census, sweeps, scores, the final run               loop.py, runner.py
+    state      one guarantee for all of it                         statement.py
 
 Killed at any moment, a study can be resumed without spending anything twice.
 """
@@ -11,22 +12,20 @@ Killed at any moment, a study can be resumed without spending anything twice.
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dptune import accounting
-from dptune.accounting import Budget, Guarantee
+from dptune.accounting import Budget
 from dptune.data import Data
-from dptune.data.rows import IDS, find_device, find_precision
+from dptune.data.rows import IDS
 from dptune.engines.base import Engine
 from dptune.engines.executors import Executor, SerialExecutor
 from dptune.engines.linear import LinearEngine
-from dptune.errors import BudgetExceeded, DptuneError, FolderProblem, InvalidInput, LedgerExists
+from dptune.errors import DptuneError, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
-from dptune.ledger.store import are_one
-from dptune.privacy import Event, Price, total
-from dptune.rounding import allowance, cost
+from dptune.privacy import total
 from dptune.search.base import Census, SearchMethod
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.score import NoisyScore, Score
@@ -35,78 +34,19 @@ from dptune.search.trial import Trial
 from dptune.study.config import (
     Config,
     Preparation,
-    build,
-    digest,
-    engine_from,
-    parse,
-    score_from,
-    search_from,
     usual_preparation,
-    without_engine_options,
 )
-from dptune.study.outline import Outline, is_final
+from dptune.study.outline import Outline
 from dptune.study.payments import Payments
+from dptune.study.planning import Earlier, must_fit, outline, read_config
 from dptune.study.rehearsal import rehearse, stored_and_loaded
+from dptune.study.result import StudyResult
 from dptune.study.run_folder import RunFolder
-from dptune.study.runner import Progress, Runner, Watch, read_census
+from dptune.study.runner import Progress, Runner, Watch
 from dptune.study.statement import guarantee_for, noise_notes
 from dptune.study.trained_model import TrainedModel
 
 _OWN_LEDGER = "ledger.db"
-_AS_IT_WAS = (
-    "What was paid for is what it said at first: put it back as it was, or begin a new study."
-)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class StudyResult:
-    """A model, its guarantee, and every trial that may be shown."""
-
-    model: TrainedModel
-    trials: tuple[Trial, ...]
-    final: Trial
-    census: Census | None
-    dataset: str
-    rows: int
-    test_accuracy: float | None
-    test_rows: int
-    notes: tuple[str, ...]
-    folder: Path | None
-    set_aside: float = 0.0  # how much of delta its ledger keeps for failures
-
-    def __repr__(self) -> str:
-        promise = f"epsilon {cost(self.guarantee.epsilon)} at delta {self.guarantee.delta!r}"
-        right = "" if self.test_accuracy is None else f", test accuracy {self.test_accuracy:.4f}"
-        return f"StudyResult({self.dataset!r}, {promise}{right})"
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self.model.guarantee
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        plan = self.final.plan
-        return {
-            "test_accuracy": self.test_accuracy,
-            "test_rows": self.test_rows,
-            "total_step_size": plan.total_step_size,
-            "learning_rate": plan.learning_rate,
-            "steps": plan.steps,
-            "noise_multiplier": plan.noise_multiplier,
-            "weight_noise": plan.weight_noise,
-            "out": None if self.folder is None else str(self.folder),
-            "data": {
-                "name": self.dataset,
-                "rows": self.rows,
-                "columns": self.model.columns,
-                "classes": len(self.model.classes),
-            },
-            "trials": [trial.to_dict() for trial in self.trials],
-            "final": self.final.to_dict(),
-            "notes": list(self.notes),
-            "set_aside": self.set_aside,
-            "guarantee": self.guarantee.to_dict(),
-        }
 
 
 def tune(
@@ -213,150 +153,6 @@ def resume(
     return result
 
 
-def read_config(folder: RunFolder) -> Config:
-    """What the run in `folder` was asked to do."""
-    name = folder.path / "run.toml"
-    try:
-        plain = parse(folder.read("run.toml") or "", str(name))
-        recipe, engine = without_engine_options(plain["recipe"], plain["engine"])
-        config = Config(
-            study=str(plain.get("study")),
-            facts=tuple(plain.get("facts", ())),
-            budget=build(Budget, plain["budget"], "[budget]"),
-            search=search_from(plain["search"]),
-            score=score_from(plain["score"]),
-            space=build(Space, plain["space"], "[space]"),
-            recipe=recipe,
-            preparation=build(Preparation, plain["preparation"], "[preparation]"),
-            engine=engine_from(engine),
-            source=plain["data"],
-            **plain["run"],
-        )
-        unchanged = config.study.endswith(f"-{digest(plain)}")
-    except (InvalidInput, TypeError) as error:
-        raise FolderProblem(f"{name} cannot be read: {error} {_AS_IT_WAS}") from None
-    if not unchanged:
-        raise FolderProblem(f"{name} was changed after the study began. {_AS_IT_WAS}")
-    return config
-
-
-def outline(data: Data, config: Config) -> Outline:
-    """What the study will do and pay for; refuses what cannot be done."""
-    find_device(config.device)
-    find_precision(config.precision)
-    if config.facts and config.facts != data.public_facts:
-        raise InvalidInput(
-            f"the study began with other public facts ({'; '.join(config.facts)}) than these rows "
-            f"come with ({'; '.join(data.public_facts)}); declare the same as then."
-        )
-    if config.score.rows == "public":
-        data.check_public_rows()
-    if config.preparation.standardize:
-        data.public_features()
-    config.preparation.must_fit(data.columns)
-    if config.preparation != Preparation(unit_rows=False):
-        _must_be_a_table(data, config)
-    if not data.classes and config.score.measure != "loss":
-        raise InvalidInput(
-            "values are not right or wrong, so trials are compared by their loss; use a score "
-            "with measure='loss'."
-        )
-    if config.reuse and (config.search.sealing or config.search.finalists > 1):
-        raise InvalidInput(
-            f"{config.search.name} releases one of its own runs, so there is no search that "
-            "another study could reuse; leave reuse out."
-        )
-    planned = Outline(
-        config=config,
-        data=data.facts,
-        reused=bool(config.reuse),
-        set_aside=_set_aside(config),
-    )
-    if planned.holds_out and planned.samples:
-        raise InvalidInput(
-            "held-out scores go with full-batch runs only, and this study samples rows; pay for "
-            "noisy scores, or leave the sampling rate out."
-        )
-    if planned.rows_of_a_trial < 1:
-        raise InvalidInput("rows can be held out of two or more; this data set has one.")
-    planned.engine.check(planned.recipe)
-    if planned.recipe.augmentations > data.copies:
-        raise InvalidInput(
-            f"the recipe averages {planned.recipe.augmentations} copies of each row, but the data "
-            f"hold {data.copies}; give augmented data, or fewer augmentations."
-        )
-    planned.payments  # noqa: B018  # an over-dear search is refused here
-    return planned
-
-
-def _must_be_a_table(data: Data, config: Config) -> None:
-    if config.engine.takes_ids or not data.facts.is_table:
-        what = "numbers of words" if config.engine.takes_ids else f"of shape {data.shape}"
-        raise InvalidInput(
-            f"only rows of a table are scaled or centred, and these are {what}; leave the "
-            "preparation out."
-        )
-
-
-def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
-    """What a study would pay for and promise. Spends nothing and writes nothing."""
-    planned = outline(data, config)
-    events = [event for _, event in planned.payments]
-    searched = None
-    others = _must_fit(planned, data) if config.ledger else 0
-    counted, scored = planned.schedule.census is not None, bool(planned.schedule.compared)
-    if config.reuse:
-        earlier = _Earlier.read(config, data)
-        events, searched = [*earlier.events, *events], earlier.price
-        counted, scored = earlier.census is not None, True
-    caveats = ("a plan: true of a study that is run exactly like this", *noise_notes(planned))
-    return planned, guarantee_for(
-        planned,
-        data,
-        events,
-        planned.price,
-        others,
-        caveats,
-        searched=searched,
-        centred=planned.mean is not None,
-        counted=counted,
-        scored=scored,
-    )
-
-
-def _must_fit(planned: Outline, data: Data) -> int:
-    """Refuse a study that its ledger cannot pay for; the number of payments it holds."""
-    budget, spent = planned.config.budget, planned.price
-    ledger = Ledger.open(planned.config.ledger)
-    ledger.must_know(data.fingerprint)
-    now = ledger.state()
-    if spent.slack > now.remaining.slack:
-        raise BudgetExceeded(
-            f"the study's sampled runs or sealed search need a failure probability of "
-            f"{cost(spent.slack)}, and {ledger.address} has {allowance(now.remaining.slack)} left "
-            f"of the {cost(now.slack)} that was set aside when it was opened; nothing was spent. "
-            "Leave the sampling rate out, or pay from a ledger that was opened with more (--slack)."
-        )
-    if not now.admits([event for _, event in planned.payments], spent):
-        raise BudgetExceeded(
-            f"the study asks for epsilon {budget.epsilon:g} at delta "
-            f"{budget.delta:g}; {ledger.address} has enough left for one full-batch run of epsilon "
-            f"{allowance(now.remaining_epsilon)} at delta {now.budget.delta:g}, and nothing was "
-            "spent. Ask for less."
-        )
-    return len(now.counted)
-
-
-def _set_aside(config: Config) -> float:
-    """As large a part of the study's delta as the ledger it names keeps of its own, so that a study
-    with all of a ledger's budget fits in; a ledger of the study's own keeps what it needs."""
-    if not config.ledger:
-        return 0.0
-    now = Ledger.open(config.ledger).state()
-    kept = now.opened_slack or 0.0
-    return min(kept, config.budget.delta * kept / now.changes[0].budget.delta)
-
-
 def _begin(
     data: Data,
     config: Config,
@@ -368,9 +164,9 @@ def _begin(
     planned = outline(data, config)
     rehearse(planned)
     if config.ledger:
-        _must_fit(planned, data)
+        must_fit(planned, data)
     if config.reuse:  # what cannot be stated later is refused before it is paid for
-        together = total([_Earlier.read(config, data).price, planned.price])
+        together = total([Earlier.read(config, data).price, planned.price])
         accounting.epsilon(together, config.budget.delta)
     with RunFolder.begin(out) as folder:
         made = ["run.toml", "environment.json"]  # in this order, so that half of it is no run
@@ -448,7 +244,7 @@ def _run(
     wanted = () if folder.is_finished() else planned.payments
     payments.reserve(wanted, planned.slack, fixed=planned.fixed)
     preprocessing = runner.prepare()
-    earlier = _Earlier.read(config, data) if config.reuse else None
+    earlier = Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
     trials: tuple[Trial, ...] = ()
     if planned.schedule.sealed:
@@ -530,48 +326,6 @@ def _losses(
             instead = "the first of them was taken"
         notes.append(f"no trial has a score, so {instead}")
     return notes
-
-
-@dataclass(frozen=True)
-class _Earlier:
-    """The search of an earlier study, whose price this one's guarantee includes."""
-
-    trials: tuple[Trial, ...]
-    census: Census | None
-    events: tuple[Event, ...]
-    price: Price  # as it was planned: what was spent in the end depends on outputs
-
-    @staticmethod
-    def read(config: Config, data: Data) -> "_Earlier":
-        folder = RunFolder.open(config.reuse)
-        theirs = read_config(folder)
-        if theirs.reuse:
-            raise InvalidInput(
-                f"the study in {config.reuse} has no search of its own: it reused the one in "
-                f"{theirs.reuse}; reuse that."
-            )
-        if not config.ledger or not are_one(theirs.ledger, config.ledger):
-            raise InvalidInput(
-                f"the search in {config.reuse} was paid from another ledger; a search can be "
-                "reused where both studies pay from one ledger, named with ledger=."
-            )
-        # The promise for this study is also one for that search.
-        for name in ("search", "score", "preparation"):
-            asked, found = getattr(config, name), getattr(theirs, name)
-            if asked != found:
-                raise InvalidInput(
-                    f"the {name} in {config.reuse} is {found}, this study asks for {asked}; reuse "
-                    "it with the same options."
-                )
-        planned = outline(data, replace(theirs, ledger=config.ledger))
-        search = [planned.price_of(e) for label, e in planned.payments if not is_final(label)]
-        paid = Payments(Ledger.open(config.ledger), theirs.study, data.fingerprint)
-        return _Earlier(
-            trials=tuple(folder.read_trials()),
-            census=read_census(folder),
-            events=tuple(paid.events(but=is_final)),
-            price=total(search),
-        )
 
 
 def _payments(config: Config, folder: RunFolder, data: Data) -> Payments:

@@ -1,0 +1,224 @@
+"""What a study was asked, and what it will do and pay for; refuses what cannot be done.
+
+Nothing here spends anything or reads a private row.
+"""
+
+from dataclasses import dataclass, replace
+
+from dptune.accounting import Budget, Guarantee
+from dptune.data import Data
+from dptune.data.rows import find_device, find_precision
+from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
+from dptune.ledger import Ledger
+from dptune.ledger.store import are_one
+from dptune.privacy import Event, Price, total
+from dptune.rounding import allowance, cost
+from dptune.search.base import Census
+from dptune.search.space import Space
+from dptune.search.trial import Trial
+from dptune.study.config import (
+    Config,
+    Preparation,
+    build,
+    digest,
+    engine_from,
+    parse,
+    score_from,
+    search_from,
+    without_engine_options,
+)
+from dptune.study.outline import Outline, is_final
+from dptune.study.payments import Payments
+from dptune.study.run_folder import RunFolder
+from dptune.study.runner import read_census
+from dptune.study.statement import guarantee_for, noise_notes
+
+_AS_IT_WAS = (
+    "What was paid for is what it said at first: put it back as it was, or begin a new study."
+)
+
+
+def read_config(folder: RunFolder) -> Config:
+    """What the run in `folder` was asked to do."""
+    name = folder.path / "run.toml"
+    try:
+        plain = parse(folder.read("run.toml") or "", str(name))
+        recipe, engine = without_engine_options(plain["recipe"], plain["engine"])
+        config = Config(
+            study=str(plain.get("study")),
+            facts=tuple(plain.get("facts", ())),
+            budget=build(Budget, plain["budget"], "[budget]"),
+            search=search_from(plain["search"]),
+            score=score_from(plain["score"]),
+            space=build(Space, plain["space"], "[space]"),
+            recipe=recipe,
+            preparation=build(Preparation, plain["preparation"], "[preparation]"),
+            engine=engine_from(engine),
+            source=plain["data"],
+            **plain["run"],
+        )
+        unchanged = config.study.endswith(f"-{digest(plain)}")
+    except (InvalidInput, TypeError) as error:
+        raise FolderProblem(f"{name} cannot be read: {error} {_AS_IT_WAS}") from None
+    if not unchanged:
+        raise FolderProblem(f"{name} was changed after the study began. {_AS_IT_WAS}")
+    return config
+
+
+def outline(data: Data, config: Config) -> Outline:
+    """What the study will do and pay for; refuses what cannot be done."""
+    find_device(config.device)
+    find_precision(config.precision)
+    if config.facts and config.facts != data.public_facts:
+        raise InvalidInput(
+            f"the study began with other public facts ({'; '.join(config.facts)}) than these rows "
+            f"come with ({'; '.join(data.public_facts)}); declare the same as then."
+        )
+    if config.score.rows == "public":
+        data.check_public_rows()
+    if config.preparation.standardize:
+        data.public_features()
+    config.preparation.must_fit(data.columns)
+    if config.preparation != Preparation(unit_rows=False):
+        _must_be_a_table(data, config)
+    if not data.classes and config.score.measure != "loss":
+        raise InvalidInput(
+            "values are not right or wrong, so trials are compared by their loss; use a score "
+            "with measure='loss'."
+        )
+    if config.reuse and (config.search.sealing or config.search.finalists > 1):
+        raise InvalidInput(
+            f"{config.search.name} releases one of its own runs, so there is no search that "
+            "another study could reuse; leave reuse out."
+        )
+    planned = Outline(
+        config=config,
+        data=data.facts,
+        reused=bool(config.reuse),
+        set_aside=_set_aside(config),
+    )
+    if planned.holds_out and planned.samples:
+        raise InvalidInput(
+            "held-out scores go with full-batch runs only, and this study samples rows; pay for "
+            "noisy scores, or leave the sampling rate out."
+        )
+    if planned.rows_of_a_trial < 1:
+        raise InvalidInput("rows can be held out of two or more; this data set has one.")
+    planned.engine.check(planned.recipe)
+    if planned.recipe.augmentations > data.copies:
+        raise InvalidInput(
+            f"the recipe averages {planned.recipe.augmentations} copies of each row, but the data "
+            f"hold {data.copies}; give augmented data, or fewer augmentations."
+        )
+    planned.payments  # noqa: B018  # an over-dear search is refused here
+    return planned
+
+
+def _must_be_a_table(data: Data, config: Config) -> None:
+    if config.engine.takes_ids or not data.facts.is_table:
+        what = "numbers of words" if config.engine.takes_ids else f"of shape {data.shape}"
+        raise InvalidInput(
+            f"only rows of a table are scaled or centred, and these are {what}; leave the "
+            "preparation out."
+        )
+
+
+def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
+    """What a study would pay for and promise. Spends nothing and writes nothing."""
+    planned = outline(data, config)
+    events = [event for _, event in planned.payments]
+    searched = None
+    others = must_fit(planned, data) if config.ledger else 0
+    counted, scored = planned.schedule.census is not None, bool(planned.schedule.compared)
+    if config.reuse:
+        earlier = Earlier.read(config, data)
+        events, searched = [*earlier.events, *events], earlier.price
+        counted, scored = earlier.census is not None, True
+    caveats = ("a plan: true of a study that is run exactly like this", *noise_notes(planned))
+    return planned, guarantee_for(
+        planned,
+        data,
+        events,
+        planned.price,
+        others,
+        caveats,
+        searched=searched,
+        centred=planned.mean is not None,
+        counted=counted,
+        scored=scored,
+    )
+
+
+def must_fit(planned: Outline, data: Data) -> int:
+    """Refuse a study that its ledger cannot pay for; the number of payments it holds."""
+    budget, spent = planned.config.budget, planned.price
+    ledger = Ledger.open(planned.config.ledger)
+    ledger.must_know(data.fingerprint)
+    now = ledger.state()
+    if spent.slack > now.remaining.slack:
+        raise BudgetExceeded(
+            f"the study's sampled runs or sealed search need a failure probability of "
+            f"{cost(spent.slack)}, and {ledger.address} has {allowance(now.remaining.slack)} left "
+            f"of the {cost(now.slack)} that was set aside when it was opened; nothing was spent. "
+            "Leave the sampling rate out, or pay from a ledger that was opened with more (--slack)."
+        )
+    if not now.admits([event for _, event in planned.payments], spent):
+        raise BudgetExceeded(
+            f"the study asks for epsilon {budget.epsilon:g} at delta "
+            f"{budget.delta:g}; {ledger.address} has enough left for one full-batch run of epsilon "
+            f"{allowance(now.remaining_epsilon)} at delta {now.budget.delta:g}, and nothing was "
+            "spent. Ask for less."
+        )
+    return len(now.counted)
+
+
+def _set_aside(config: Config) -> float:
+    """As large a part of the study's delta as the ledger it names keeps of its own, so that a study
+    with all of a ledger's budget fits in; a ledger of the study's own keeps what it needs."""
+    if not config.ledger:
+        return 0.0
+    now = Ledger.open(config.ledger).state()
+    kept = now.opened_slack or 0.0
+    return min(kept, config.budget.delta * kept / now.changes[0].budget.delta)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The search of an earlier study, whose price this one's guarantee includes."""
+
+    trials: tuple[Trial, ...]
+    census: Census | None
+    events: tuple[Event, ...]
+    price: Price  # as it was planned: what was spent in the end depends on outputs
+
+    @staticmethod
+    def read(config: Config, data: Data) -> "Earlier":
+        folder = RunFolder.open(config.reuse)
+        theirs = read_config(folder)
+        if theirs.reuse:
+            raise InvalidInput(
+                f"the study in {config.reuse} has no search of its own: it reused the one in "
+                f"{theirs.reuse}; reuse that."
+            )
+        if not config.ledger or not are_one(theirs.ledger, config.ledger):
+            raise InvalidInput(
+                f"the search in {config.reuse} was paid from another ledger; a search can be "
+                "reused where both studies pay from one ledger, named with ledger=."
+            )
+        # The promise for this study is also one for that search.
+        for name in ("search", "score", "preparation"):
+            asked, found = getattr(config, name), getattr(theirs, name)
+            if asked != found:
+                raise InvalidInput(
+                    f"the {name} in {config.reuse} is {found}, this study asks for {asked}; reuse "
+                    "it with the same options."
+                )
+        planned = outline(data, replace(theirs, ledger=config.ledger))
+        search = [planned.price_of(e) for label, e in planned.payments if not is_final(label)]
+        paid = Payments(Ledger.open(config.ledger), theirs.study, data.fingerprint)
+        return Earlier(
+            trials=tuple(folder.read_trials()),
+            census=read_census(folder),
+            events=tuple(paid.events(but=is_final)),
+            price=total(search),
+        )

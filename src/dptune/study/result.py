@@ -1,0 +1,62 @@
+"""What a study gives."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dptune.accounting import Guarantee
+from dptune.rounding import cost
+from dptune.search.base import Census
+from dptune.search.trial import Trial
+from dptune.study.trained_model import TrainedModel
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StudyResult:
+    """A model, its guarantee, and every trial that may be shown."""
+
+    model: TrainedModel
+    trials: tuple[Trial, ...]
+    final: Trial
+    census: Census | None
+    dataset: str
+    rows: int
+    test_accuracy: float | None
+    test_rows: int
+    notes: tuple[str, ...]
+    folder: Path | None
+    set_aside: float = 0.0  # how much of delta its ledger keeps for failures
+
+    def __repr__(self) -> str:
+        promise = f"epsilon {cost(self.guarantee.epsilon)} at delta {self.guarantee.delta!r}"
+        right = "" if self.test_accuracy is None else f", test accuracy {self.test_accuracy:.4f}"
+        return f"StudyResult({self.dataset!r}, {promise}{right})"
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.model.guarantee
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        plan = self.final.plan
+        return {
+            "test_accuracy": self.test_accuracy,
+            "test_rows": self.test_rows,
+            "total_step_size": plan.total_step_size,
+            "learning_rate": plan.learning_rate,
+            "steps": plan.steps,
+            "noise_multiplier": plan.noise_multiplier,
+            "weight_noise": plan.weight_noise,
+            "out": None if self.folder is None else str(self.folder),
+            "data": {
+                "name": self.dataset,
+                "rows": self.rows,
+                "columns": self.model.columns,
+                "classes": len(self.model.classes),
+            },
+            "trials": [trial.to_dict() for trial in self.trials],
+            "final": self.final.to_dict(),
+            "notes": list(self.notes),
+            "set_aside": self.set_aside,
+            "guarantee": self.guarantee.to_dict(),
+        }
