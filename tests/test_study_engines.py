@@ -1,0 +1,272 @@
+"""Studies with engines other than the default: what is refused before it is paid, what is written
+down, and what version 0.1 left behind."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import tomli_w
+import torch
+from module_engine import Network, SmallNetwork
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import dptune
+from dptune.data import Data
+from dptune.engines import LinearEngine, Prior, register_engine
+from dptune.engines.base import Engine
+from dptune.errors import DptuneError, FolderProblem, InvalidInput
+from dptune.ledger import Ledger
+from dptune.search.base import Facts
+from dptune.search.law import best_noise
+from dptune.search.linear_scaling import law_error
+from dptune.study.config import digest, engine_from, parse
+from dptune.study.planning import read_config
+from dptune.study.run_folder import RunFolder
+from dptune.study.study import resume
+from support.rows import make_data, make_rows
+from support.studies import BUDGET, study
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class CannotUnpack(SmallNetwork):
+    name: ClassVar[str] = "cannot-unpack"
+
+    def unpack(self, tensors: Mapping[str, Tensor]) -> Network:
+        raise InvalidInput("this engine cannot unpack")
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class Forgets(SmallNetwork):
+    name: ClassVar[str] = "forgets"
+
+    def unpack(self, tensors: Mapping[str, Tensor]) -> Network:
+        return super().unpack({name: tensor * 0 for name, tensor in tensors.items()})
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class TooWide(SmallNetwork):
+    name: ClassVar[str] = "too-wide"
+
+    def for_data(self, facts: Any) -> "TooWide":
+        made = super().for_data(facts)
+        return replace(made, outputs=facts.outputs + 1)
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class CannotGoOn(SmallNetwork):
+    name: ClassVar[str] = "cannot-go-on"
+
+    def fit(self, plan: Any, randomness: Any, start: Any, *, rows: Any) -> Network:
+        if start is not None:
+            raise InvalidInput("this engine cannot go on")
+        return super().fit(plan, randomness, start, rows=rows)
+
+
+class NotRegistered(SmallNetwork):
+    name: ClassVar[str] = "not-registered"
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        (CannotUnpack(), "cannot unpack"),
+        (Forgets(), "predicts otherwise"),
+        (TooWide(), r"shape \(1, 3\)"),
+        (CannotGoOn(), "cannot go on"),
+        (NotRegistered(), "register_engine"),
+        (LinearEngine(outputs=3), "need an engine of 2 outputs"),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_what_an_engine_cannot_do_is_refused_before_anything_is_paid(
+    engine: Engine[Any], message: str, tmp_path: Path
+) -> None:
+    data, address = make_data(), str(tmp_path / "ledger.db")
+    fingerprint = data.fingerprint
+    ledger = Ledger.create(address, BUDGET, dataset="data", fingerprint=fingerprint)
+    with pytest.raises(InvalidInput, match=message):
+        study(tmp_path / "run", data, engine=engine, ledger=address)
+    assert not ledger.state().payments and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (lambda: dptune.tune(None, make_data(), budget=BUDGET), "tune takes the data"),  # type: ignore[arg-type]
+        (lambda: dptune.tune(LinearEngine(), make_data(), budget=BUDGET), "engine="),  # type: ignore[arg-type]
+        (lambda: study(None, recipe={"bias": True}), r"LinearEngine\(bias=\.\.\.\)"),
+        (lambda: study(None, recipe={"initialization": "random"}), r"under \[engine\]"),
+        (lambda: study(None, pictures()), "linear models take rows"),
+        (
+            lambda: study(
+                None, pictures(), engine=SmallNetwork(), preparation=dptune.Preparation()
+            ),
+            "only rows of a table",
+        ),
+    ],
+)
+def test_what_was_asked_the_old_way_or_makes_no_sense_says_what_to_do(
+    asked: Any, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        asked()
+
+
+def pictures(count: int = 200, copies: int | None = None) -> Data:
+    rng = np.random.default_rng(0)
+    labels = np.arange(count) % 2
+    shape = (count, 2, 3) if copies is None else (count, copies, 2, 3)
+    features = rng.normal(size=shape) + 2 * labels.reshape(-1, *[1] * (len(shape) - 1))
+    return Data(features, labels, augmented=copies is not None)
+
+
+def test_pictures_are_learned_without_preparation(tmp_path: Path) -> None:
+    result = study(tmp_path / "run", pictures(), engine=SmallNetwork(hidden=4))
+    assert "the shape of a row (2 x 3), taken from the data" in result.guarantee.public_facts
+    assert result.census is not None and len(result.census.classes) == 2
+    loaded = dptune.load(tmp_path / "run")
+    assert loaded.shape == (2, 3) and loaded.predict(np.zeros((4, 2, 3))).shape == (4,)
+    assert loaded.predict(np.zeros((0, 2, 3))).shape == (0,)
+    with pytest.raises(InvalidInput, match=r"rows of shape \(2, 3\); got shape \(4, 6\)"):
+        loaded.predict(np.zeros((4, 6)))
+
+
+def test_copies_are_trained_on_as_many_as_the_recipe_says() -> None:
+    data = pictures(copies=3)
+    engine = SmallNetwork(hidden=3)
+    result = study(None, data, engine=engine, recipe={"augmentations": 3})
+    assert result.final.plan.augmentations == 3
+    with pytest.raises(InvalidInput, match="averages 4 copies of each row, but the data hold 3"):
+        study(None, data, engine=engine, recipe={"augmentations": 4})
+
+
+# -- what is written down
+
+
+def test_an_engine_is_part_of_what_was_asked(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    study(out, data, engine=LinearEngine(bias=True), search=dptune.UnitNoise())
+    config = read_config(RunFolder.open(out))
+    assert config.engine == LinearEngine(bias=True)
+    file = out / "run.toml"
+    changed = file.read_text().replace("bias = true", "bias = false")
+    assert changed != file.read_text()
+    file.write_text(changed)
+    with pytest.raises(FolderProblem, match="was changed"):
+        resume(out, data)
+
+
+def test_engines_are_known_by_name() -> None:
+    assert engine_from({"name": "linear", "bias": True}) == LinearEngine(bias=True)
+    assert engine_from({}) == LinearEngine()
+    with pytest.raises(InvalidInput, match=r"no engine is called 'cubic'; there are: .*linear"):
+        engine_from({"name": "cubic"})
+    with pytest.raises(InvalidInput, match="has no setting rank"):
+        engine_from({"name": "linear", "rank": 8})
+
+    @dataclass(frozen=True, kw_only=True)
+    class Taken(SmallNetwork):
+        name: ClassVar[str] = "linear"
+
+    with pytest.raises(InvalidInput, match=r"called 'linear' is there already"):
+        register_engine(Taken)
+    assert register_engine(LinearEngine) is LinearEngine  # again, as in a notebook
+
+
+# -- version 0.1
+
+
+def as_in_version_0_1(out: Path) -> None:
+    """The run as 0.1 would have written it: no engine, its options in the recipe and the plans."""
+    plain = parse((out / "run.toml").read_text(), "run.toml")
+    engine = plain.pop("engine")
+    plain["recipe"] = {"bias": engine["bias"], "initialization": "zero"}
+    plain["study"] = plain["study"].split("-")[0] + "-" + digest(plain | {"engine": {}})
+    (out / "run.toml").write_text(tomli_w.dumps(plain))
+    lines = []
+    for line in (out / "trials.jsonl").read_text().splitlines():
+        trial = json.loads(line)
+        trial["plan"] |= {"bias": True, "initialization": "zero"}
+        lines.append(json.dumps(trial))
+    (out / "trials.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def test_a_run_of_version_0_1_is_read_with_its_engine(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    study(out, engine=LinearEngine(bias=True))
+    as_in_version_0_1(out)
+    config = read_config(RunFolder.open(out))
+    assert config.engine == LinearEngine(bias=True) and config.recipe == {}
+    assert len(RunFolder.open(out).read_trials()) == 3
+
+
+def test_a_model_of_version_0_1_predicts(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    result = study(out, engine=LinearEngine(bias=True))
+    file = out / "model.safetensors"
+    tensors = load_file(file)
+    facts = {
+        "loss": "softmax",
+        "unit_rows": True,
+        "classes": [0, 1],
+        "target_range": None,
+        "column_names": [],
+    }
+    save_file(tensors, file, metadata={"facts": json.dumps(facts)})
+    features, _ = make_rows(50, 7)
+    loaded = dptune.load(out)
+    assert loaded.engine == LinearEngine(outputs=2, bias=True) and loaded.columns == 4
+    assert (loaded.predict(features) == result.model.predict(features)).all()
+
+
+def test_a_model_whose_engine_nobody_registered_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    study(out)
+    file = out / "model.safetensors"
+    facts = {"engine": {"name": "unheard-of"}, "shape": [4]}
+    facts |= {"unit_rows": True, "classes": [0, 1], "target_range": None}
+    save_file(load_file(file), file, metadata={"facts": json.dumps(facts)})
+    with pytest.raises(DptuneError, match=r"unheard-of.*register"):
+        dptune.load(out)
+
+
+# -- where searches start from
+
+
+def test_a_search_starts_from_the_prior_of_its_engine() -> None:
+    plan = dptune.TrainPlan(rows=1000, steps=10, learning_rate=1.0, noise_multiplier=1.0)
+    linear, other = (
+        Facts(10, 5, True, True, prior) for prior in (LinearEngine.prior, Prior(noise=0.1))
+    )
+    signal = 2.0 * 1000 / 10
+    assert best_noise(2.0, plan, linear, None) == pytest.approx(
+        0.5 * signal**0.15 * 0.5 ** (1 / 16)
+    )
+    assert best_noise(2.0, plan, other, None) == pytest.approx(0.1)
+    assert (law_error(linear), law_error(other)) == (0.45, 2.3)
+
+
+def test_an_engine_that_does_not_care_for_lengths_pays_for_no_lengths(tmp_path: Path) -> None:
+    as_given = dptune.Preparation(unit_rows=False)
+    asked = {"preparation": as_given, "space": dptune.Space(steps=(5, 10))}
+    for engine, lengths in ((LinearEngine(), True), (SmallNetwork(hidden=2), False)):
+        result = study(tmp_path / engine.name, engine=engine, **asked)
+        told = any("by length" in text for text in result.guarantee.releases)
+        assert told is lengths
+
+
+def test_what_is_trained_is_not_on_the_device_of_training_any_more(tmp_path: Path) -> None:
+    result = study(tmp_path / "run")
+    tensors = result.model.engine.pack(result.model.model)
+    assert {tensor.device for tensor in tensors.values()} == {torch.device("cpu")}
