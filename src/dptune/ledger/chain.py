@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import math
+import operator
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -268,29 +269,23 @@ class Replay:
     def _move(self, entry: Mapping[str, Any]) -> None:
         """Let a payment go from one state to the next."""
         kind, time = entry["kind"], entry["time"]
-        _require(entry["payment"] in self.payments, f"is a {kind} of a payment never reserved")
-        payment = self.payments[entry["payment"]]
+        payment = self.payments.get(entry["payment"])
+        if payment is None:
+            raise _Broken(f"is a {kind} of a payment never reserved")
         allowed, state = MOVES[kind]
-        _require(
-            payment.state in allowed,
-            f"is a {kind} of payment {payment.number}, which is {payment.state} already",
-        )
-        _require(
-            kind not in ("void", "exchange") or not self.must_stay(payment),
-            f"is a {kind} of payment {payment.number}, whose schedule has begun",
-        )
-        ends = state in ("voided", "exchanged")
-        payment = replace(
-            payment,
-            state=state,
-            settled="" if kind == "start" else time,
-            reason=entry["text"] if ends else "",
-        )
-        if ends:
+        if payment.state not in allowed:
+            already = f"which is {payment.state} already"
+            raise _Broken(f"is a {kind} of payment {payment.number}, {already}")
+        if kind in ("void", "exchange") and self.must_stay(payment):
+            raise _Broken(f"is a {kind} of payment {payment.number}, whose schedule has begun")
+        settled = "" if kind == "start" else time
+        if kind in ("start", "commit"):
+            payment = payment.moved(state, settled)
+            self.schedule_begun |= payment.number <= self.scheduled
+        else:
+            payment = payment.moved(state, settled, entry["text"])
             del self.counted[payment.number]
             self.sum = self.sum.minus(payment.price)
-        else:
-            self.schedule_begun |= payment.number <= self.scheduled
         if kind == "exchange":
             self.exchanging = payment
         self.payments[payment.number] = payment
@@ -301,12 +296,16 @@ def no_dearer(price: Price, old: Price) -> bool:
     return price.mu_squared <= old.mu_squared and price.slack <= old.slack
 
 
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def chained(last: Mapping[str, Any] | None, **values: Any) -> dict[str, Any]:
     """A new entry that follows `last`."""
     entry: dict[str, Any] = dict.fromkeys(_NAMES)
     entry |= {
         "number": last["number"] + 1 if last else 1,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "time": values.get("time") or now(),
         "previous": last["hash"] if last else "",
     }
     entry |= values
@@ -321,12 +320,14 @@ def end(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def write(connection: sa.Connection, past: Replay, added: Sequence[Mapping[str, Any]]) -> None:
     """Put entries that were added to `past` at the end of the chain in the store."""
-    columns = past.table.columns.keys()
+    names = past.table.columns.keys()
+    values = operator.itemgetter(*names)
+    rows: list[Any] = list(map(values, added))
     insert = sa.insert(past.table).compile(dialect=connection.dialect)
-    rows = [{name: entry[name] for name in columns} for entry in added]
+    if not insert.positional:
+        rows = [dict(zip(names, row, strict=True)) for row in rows]
     # By the driver: SQLAlchemy's care for every parameter costs more than all the rest.
-    given = [tuple(row.values()) for row in rows] if insert.positional else rows
-    connection.exec_driver_sql(str(insert), given)
+    connection.exec_driver_sql(str(insert), rows)
     connection.execute(sa.update(head), end(added[-1]))
 
 

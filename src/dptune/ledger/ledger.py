@@ -23,7 +23,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -296,9 +296,9 @@ class Ledger:
         with self._writing() as (past, append):
             begun = []
             for (receipt, event), price in zip(wanted, prices, strict=True):
-                self._payment(past, receipt, to="start")
-                paid = replace(receipt, issuer=self)
-                if price is not None:
+                if price is None:
+                    paid = self._receipt(past, self._payment(past, receipt, to="start"))
+                else:
                     paid = self._exchange(past, append, receipt, event, price, None)
                 append(kind="start", payment=paid.payment, text="may touch rows from now on")
                 begun.append(paid)
@@ -431,7 +431,7 @@ class Ledger:
         entry = append(
             kind="reserve",
             payment=past.next_payment,
-            event=json.dumps(event_to_dict(event)),
+            event=_to_text(event),
             mu_squared=price.mu_squared,
             slack=price.slack,
             **values,
@@ -452,12 +452,12 @@ class Ledger:
         with self._lock:
             try:
                 with self._store.writing(chain.entries) as connection:
-                    past = self._catch_up(connection)
+                    past, now = self._catch_up(connection), chain.now()
 
                     def append(**values: Any) -> dict[str, Any]:
                         nonlocal begun
                         begun = True
-                        added.append(past.add(**values))
+                        added.append(past.add(time=now, **values))
                         return added[-1]
 
                     yield past, append
@@ -481,6 +481,11 @@ class Ledger:
 
 
 _Append = Callable[..., dict[str, Any]]
+
+
+@lru_cache(maxsize=256)  # a study reserves many of a kind
+def _to_text(event: Event) -> str:
+    return json.dumps(event_to_dict(event))
 
 
 def _purposes(purpose: str, study: str | None) -> dict[str, str]:

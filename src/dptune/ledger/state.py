@@ -32,6 +32,11 @@ class Payment:
         """Whether it is spent. An exchanged payment's place is taken by its successor."""
         return self.state not in ("voided", "exchanged")
 
+    def moved(self, state: str, settled: str, reason: str = "") -> "Payment":
+        """The same in its next state; by hand, for ledgers do this more often than anything."""
+        paid = (self.number, self.time, self.purpose, self.event, self.price)
+        return Payment(*paid, state, self.entry, settled, reason, self.study, self.label)
+
 
 @dataclass(frozen=True)
 class BudgetChange:
