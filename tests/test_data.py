@@ -24,7 +24,7 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import Price
-from support.ledgers import PAID
+from support.ledgers import PAID, table_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -163,7 +163,7 @@ def test_private_rows_open_with_a_receipt_only(key: Any) -> None:
     with pytest.raises(InvalidInput, match="Receipt"):
         data.open(key, AS_GIVEN)
     with pytest.raises(InvalidInput, match="Receipt"):
-        data.features_for(key)
+        data.tables_for(key)
     assert data.open(PAID, AS_GIVEN).count == 3
 
 
@@ -219,14 +219,13 @@ def test_data_can_be_sent_to_another_process_without_what_was_built() -> None:
     assert (again.fingerprint, targets(again)) == (data.fingerprint, targets(data))
 
 
-def test_features_for_a_mean_are_raw_wide_and_cannot_be_changed() -> None:
+def test_features_for_a_mean_are_raw_and_cannot_be_changed() -> None:
     features = FEATURES.astype(np.float32)
-    found = make(features=features).features_for(PAID)
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, FEATURES)
-    wide = make()
+    (table,) = make(features=features).tables_for(PAID)
+    np.testing.assert_array_equal(table, FEATURES)
+    (wide,) = make().tables_for(PAID)
     with pytest.raises(ValueError, match="read-only"):
-        wide.features_for(PAID)[0, 0] = 9
+        wide[0, 0] = 9
     assert FEATURES.flags.writeable
 
 
@@ -352,7 +351,6 @@ def test_a_target_s_range_is_declared_and_never_taken_from_the_rows() -> None:
     [
         (None, "missing"),
         (np.ones(3), r"shape \(3,\)"),
-        (np.ones((3, 2, 2)), r"shape \(3, 2, 2\)"),
         (np.ones((0, 2)), r"shape \(0, 2\)"),
         (np.ones((3, 0)), r"shape \(3, 0\)"),
         ([], "shape"),
@@ -446,12 +444,12 @@ def test_every_row_is_in_one_part_by_its_number(rows: int, every: int) -> None:
     features = np.arange(rows, dtype=float)[:, None]
     data = Data(features, np.arange(rows) % 2, classes=[0, 1])
     rest, held = data.held_out(every)
-    numbers = held.features_for(PAID)[:, 0].tolist()
+    numbers = table_of(held)[:, 0].tolist()
     assert numbers == [number for number in range(rows) if number % every == 0]
-    assert sorted(numbers + rest.features_for(PAID)[:, 0].tolist()) == list(range(rows))
+    assert sorted(numbers + table_of(rest)[:, 0].tolist()) == list(range(rows))
     for part in (rest, held):
         assert part.count == part.open(PAID, AS_GIVEN).count
-        assert targets(part) == [number % 2 for number in part.features_for(PAID)[:, 0]]
+        assert targets(part) == [number % 2 for number in table_of(part)[:, 0]]
 
 
 def test_the_counts_of_parts_follow_from_the_public_count_alone() -> None:
@@ -544,7 +542,8 @@ def test_an_engine_trains_on_opened_rows(task: str) -> None:
         assert np.corrcoef(predicted.ravel(), score)[0, 1] > 0.95
 
 
-def test_the_page_on_data_runs() -> None:
+def test_the_page_on_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     page = Path(__file__).parent.parent / "docs" / "data.md"
     names: dict[str, Any] = {}
     for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):

@@ -22,7 +22,7 @@ from dptune.data.readers import reading
 from dptune.data.rows import MemoryRows
 from dptune.data.sources import fingerprint_folder, load_data, read_features
 from dptune.errors import InvalidInput, MissingExtra
-from support.ledgers import PAID
+from support.ledgers import PAID, table_of
 
 AS_GIVEN = Preprocessing(unit_rows=False)
 FEATURES = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.5]])
@@ -35,7 +35,7 @@ def quiet() -> None:
 
 
 def features_of(data: Data) -> list[Any]:
-    found: list[Any] = data.features_for(PAID).tolist()
+    found: list[Any] = table_of(data).tolist()
     return found
 
 
@@ -83,7 +83,7 @@ def test_the_demo_is_bundled_with_train_and_test_rows() -> None:
     assert data.classes == tuple(range(10))
     test = data.test_rows(Preprocessing())
     assert test is not None and test.count == 10_000
-    features = data.features_for(PAID)
+    features = table_of(data)
     assert 0 < features.mean() < 10  # codes up to 255 were multiplied by their scale
     assert data._parts["train"].features.dtype == np.float32
     assert len(np.unique(data.open(PAID, Preprocessing()).targets)) == 10
