@@ -670,14 +670,14 @@ def test_private_rows_open_for_what_was_started_for_them_and_for_nothing_else(
     ledger.start(receipt)
     parts = (data, *data.held_out(4))  # the parts of a data set are paid for with it
     assert [part.open(receipt, Preprocessing()).count for part in parts] == [8, 6, 2]
-    assert [len(part.features_for(receipt)) for part in parts] == [8, 6, 2]
+    assert [len(next(part.tables_for(receipt))) for part in parts] == [8, 6, 2]
     by_hand = Receipt(*(receipt.payment, "a", receipt.event, receipt.price, receipt.entry))
     assert by_hand == receipt and repr(by_hand) == repr(receipt)
     for sent in (by_hand, pickle.loads(pickle.dumps(receipt))):
-        for rows in (data.features_for, lambda r: data.open(r, Preprocessing())):
+        for rows in (data.tables_for, lambda r: data.open(r, Preprocessing())):
             with pytest.raises(InvalidInput, match=r"made by hand, .* Ledger\.receipt\(1\)"):
                 rows(sent)
-    for rows in (other.features_for, lambda r: other.open(r, Preprocessing())):
+    for rows in (other.tables_for, lambda r: other.open(r, Preprocessing())):
         with pytest.raises(WrongDataset, match="nothing was touched"):
             rows(receipt)
     again = Ledger.open(path).receipt(1)

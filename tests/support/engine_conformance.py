@@ -310,9 +310,9 @@ class EngineConformance:
         assert result.final.plan.rows == 300 and result.final.plan.augmentations == 2
 
     def test_it_runs_in_processes_of_its_own(self, tmp_path: Path) -> None:
-        executor = ProcessExecutor(workers=2)
-        result = self.study(self.data(60), tmp_path / "run", executor=executor)
-        assert not any(trial.lost for trial in result.trials)
+        search, executor = RandomSearch(trials=2), ProcessExecutor(workers=2)
+        result = self.study(self.data(60), tmp_path / "run", search=search, executor=executor)
+        assert [trial.lost for trial in result.trials] == [False, False]
 
     @pytest.fixture(autouse=True)
     def quick(self) -> Iterator[None]:

@@ -57,7 +57,7 @@ class Trial:
                 lost=bool(plain["lost"]),
                 notes=tuple(map(str, plain["notes"])),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"this is no record of a trial ({error}).") from None
 
 

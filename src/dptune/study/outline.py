@@ -164,6 +164,11 @@ class Outline:
         return min(LEGS, self.config.space.steps[0]) if continuable else 1
 
     @property
+    def continues(self) -> bool:
+        """Whether the final run is run in several legs."""
+        return self.legs > 1 and self.schedule.final.trials == 1 and not self.schedule.sealed
+
+    @property
     def held_out_every(self) -> int | None:
         """One in how many rows only scores trials; None where all rows train them."""
         return self.config.score.held_out_every

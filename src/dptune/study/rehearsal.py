@@ -31,7 +31,7 @@ def rehearse(planned: Outline) -> None:
     )
     (model,) = engine.fit_many([planned.recipe], rows, [Randomness()])
     again = stored_and_loaded(engine, model)
-    if planned.legs > 1:
+    if planned.continues:
         (model,) = engine.fit_many([planned.recipe], rows, [Randomness()], [again])
         again = stored_and_loaded(engine, model)
     features = rows.features[:, 0]
