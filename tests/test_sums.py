@@ -17,8 +17,9 @@ from torch import Tensor
 from dptune.data.disk import DiskRows, write_chunks
 from dptune.data.rows import PRECISIONS, Chunk, MemoryRows, Rows
 from dptune.engines import sums
-from dptune.engines.linear import LinearEngine, LinearModel, Release
+from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
+from dptune.engines.release import Release
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 

@@ -44,6 +44,7 @@ class Engine(ABC, Generic[M]):
 
     Attributes:
         name: what a configuration calls it.
+        trains: what it trains, in words, for model cards.
         prior: where its searches start from.
         takes_ids: whether rows are numbers of words, and so neither scaled nor rounded.
         outputs: how many numbers a model gives for a row; None before it is made for some data.
@@ -52,6 +53,7 @@ class Engine(ABC, Generic[M]):
     """
 
     name: ClassVar[str]
+    trains: ClassVar[str] = "model"
     prior: ClassVar[Prior] = Prior()
     takes_ids: ClassVar[bool] = False
     outputs: int | None

@@ -30,8 +30,9 @@ from dptune.engines.base import Engine
 from dptune.engines.evaluation import Evaluation
 from dptune.engines.optimizers import KINDS, Optimizer, Sgd, per_trial
 from dptune.engines.per_row import batches
-from dptune.engines.randomness import Randomness, Stream
+from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
+from dptune.engines.release import Noise, Release
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.prior import LINEAR, Prior
@@ -81,6 +82,7 @@ class LinearEngine(Engine[LinearModel]):
     """
 
     name: ClassVar[str] = "linear"
+    trains: ClassVar[str] = "linear model"
     prior: ClassVar[Prior] = LINEAR
     outputs: int | None = None
     loss: str = "softmax"
@@ -378,65 +380,6 @@ class LinearEngine(Engine[LinearModel]):
         if self.bias:
             return LinearModel(weights[:, :-1], weights[:, -1], self.loss, velocity)
         return LinearModel(weights, None, self.loss, velocity)
-
-
-@dataclass(frozen=True)
-class Release:
-    """What turns clipped sums into something that may be seen, for every trial of a batch."""
-
-    clip_norms: Tensor | None
-    noise: Tensor
-    divisor: Tensor
-    dtype: torch.dtype  # of what is released
-
-    @staticmethod
-    def of(plans: Sequence[TrainPlan], like: Tensor) -> "Release":
-        clips = [plan.clip_norm for plan in plans if plan.clip_norm is not None]
-        wide = like.new_empty(0, dtype=torch.float64)
-        return Release(
-            clip_norms=per_trial(clips, like)[:, 0, 0] if clips else None,
-            noise=per_trial([plan.noise for plan in plans], wide),
-            divisor=per_trial([plan.divisor for plan in plans], wide),
-            dtype=like.dtype,
-        )
-
-    def private_mean(self, exact: Tensor, standard_normal: Tensor) -> Tensor:
-        """Noise on the sums, in place, then division by a public number, and only then rounding to
-        what is released."""
-        exact.addcmul_(self.noise, standard_normal)
-        return torch.div(exact, self.divisor, out=torch.empty_like(exact, dtype=self.dtype))
-
-
-class Noise:
-    """Standard normal numbers for every trial and step, each trial from its own stream. In float64,
-    so that noisy sums, once rounded to float32, show nothing of the noise's own grid.
-
-    Several steps are drawn at once: a GPU is quick to fill a large tensor and slow to be asked. How
-    many depends on the model's shape only, so a trial's numbers do not depend on its company.
-    """
-
-    def __init__(self, streams: list[Stream], weights: Tensor) -> None:
-        self._streams = streams
-        self._steps = max(1, min(16, 2**22 // weights[0].numel()))
-        self._drawn = torch.empty((len(weights), 0, *weights.shape[1:]), device=weights.device)
-        self._next = 0
-
-    def draw(self) -> Tensor:
-        """The next step's numbers: (trials, outputs, columns)."""
-        if self._next == self._drawn.shape[1]:
-            trials, _, *shape = self._drawn.shape
-            size = (trials, self._steps, *shape)
-            self._drawn = torch.empty(size, dtype=torch.float64, device=self._drawn.device)
-            for trial, stream in enumerate(self._streams):
-                stream.normal_(self._drawn[trial])
-            self._next = 0
-        self._next += 1
-        return self._drawn[:, self._next - 1]
-
-    def keep(self, trials: list[int]) -> None:
-        """Forget the trials that have ended."""
-        self._streams = [self._streams[trial] for trial in trials]
-        self._drawn = self._drawn[trials]
 
 
 def _fresh_share(plans: Sequence[TrainPlan], step: int, like: Tensor) -> Tensor:

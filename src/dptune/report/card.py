@@ -31,7 +31,7 @@ def model_card(folder: str | Path) -> str:
 def _model(record: Record) -> list[str]:
     model, data = record.model, record.result["data"]
     kind = f"{len(model.classes)} classes" if model.classes else "a value"
-    search = record.outline.config.search.name
+    search, trains = record.outline.config.search.name, model.engine.trains
     environment = record.folder.read_json("environment.json") or {}
     version = environment.get("packages", {}).get("dptune", "of unknown version")
     accuracy, rows = record.result["test_accuracy"], record.result["test_rows"]
@@ -39,9 +39,9 @@ def _model(record: Record) -> list[str]:
     if accuracy is not None:
         figure = f"Test accuracy: **{100 * accuracy:.2f} %** on {rows:,} rows."
     return [
-        f"# {_escape(data['name'])}: a differentially private linear model",
+        f"# {_escape(data['name'])}: a differentially private {trains}",
         "",
-        f"A linear model of {kind} from {model.columns:,} features, trained by noisy gradient "
+        f"A {trains} of {kind} from {model.columns:,} features, trained by noisy gradient "
         f"descent. Its hyperparameters were searched ({search}) inside the same privacy budget, by "
         f"dptune {version}.",
         "",

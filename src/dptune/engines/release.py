@@ -1,0 +1,70 @@
+"""From exact sums to what may be seen: fresh noise, then division by a public number."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dptune.engines.optimizers import per_trial
+from dptune.engines.randomness import Stream
+from dptune.plan import TrainPlan
+
+
+@dataclass(frozen=True)
+class Release:
+    """What turns clipped sums into something that may be seen, for every trial of a batch."""
+
+    clip_norms: Tensor | None
+    noise: Tensor
+    divisor: Tensor
+    dtype: torch.dtype  # of what is released
+
+    @staticmethod
+    def of(plans: Sequence[TrainPlan], like: Tensor) -> "Release":
+        clips = [plan.clip_norm for plan in plans if plan.clip_norm is not None]
+        wide = like.new_empty(0, dtype=torch.float64)
+        return Release(
+            clip_norms=per_trial(clips, like)[:, 0, 0] if clips else None,
+            noise=per_trial([plan.noise for plan in plans], wide),
+            divisor=per_trial([plan.divisor for plan in plans], wide),
+            dtype=like.dtype,
+        )
+
+    def private_mean(self, exact: Tensor, standard_normal: Tensor) -> Tensor:
+        """Noise on the sums, in place, then division by a public number, and only then rounding to
+        what is released."""
+        exact.addcmul_(self.noise, standard_normal)
+        return torch.div(exact, self.divisor, out=torch.empty_like(exact, dtype=self.dtype))
+
+
+class Noise:
+    """Standard normal numbers for every trial and step, each trial from its own stream. In float64,
+    so that noisy sums, once rounded to float32, show nothing of the noise's own grid.
+
+    Several steps are drawn at once: a GPU is quick to fill a large tensor and slow to be asked. How
+    many depends on the model's shape only, so a trial's numbers do not depend on its company.
+    """
+
+    def __init__(self, streams: list[Stream], weights: Tensor) -> None:
+        self._streams = streams
+        self._steps = max(1, min(16, 2**22 // weights[0].numel()))
+        self._drawn = torch.empty((len(weights), 0, *weights.shape[1:]), device=weights.device)
+        self._next = 0
+
+    def draw(self) -> Tensor:
+        """The next step's numbers: (trials, outputs, columns)."""
+        if self._next == self._drawn.shape[1]:
+            trials, _, *shape = self._drawn.shape
+            size = (trials, self._steps, *shape)
+            self._drawn = torch.empty(size, dtype=torch.float64, device=self._drawn.device)
+            for trial, stream in enumerate(self._streams):
+                stream.normal_(self._drawn[trial])
+            self._next = 0
+        self._next += 1
+        return self._drawn[:, self._next - 1]
+
+    def keep(self, trials: list[int]) -> None:
+        """Forget the trials that have ended."""
+        self._streams = [self._streams[trial] for trial in trials]
+        self._drawn = self._drawn[trials]
