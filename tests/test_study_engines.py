@@ -2,6 +2,7 @@
 down, and what version 0.1 left behind."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -270,3 +271,11 @@ def test_what_is_trained_is_not_on_the_device_of_training_any_more(tmp_path: Pat
     result = study(tmp_path / "run")
     tensors = result.model.engine.pack(result.model.model)
     assert {tensor.device for tensor in tensors.values()} == {torch.device("cpu")}
+
+
+def test_the_page_on_engines_runs(same_noise: None) -> None:
+    page = Path(__file__).parent.parent / "docs" / "engines.md"
+    names: dict[str, Any] = {}
+    for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(text, str(page), "exec"), names)
+    assert names["linear"].test_accuracy < 0.6 < 0.85 < names["network"].test_accuracy
