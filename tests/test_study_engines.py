@@ -278,4 +278,4 @@ def test_the_page_on_engines_runs(same_noise: None) -> None:
     names: dict[str, Any] = {}
     for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(text, str(page), "exec"), names)
-    assert names["linear"].test_accuracy < 0.6 < 0.85 < names["network"].test_accuracy
+    assert names["linear"].test_accuracy < 0.7 < 0.85 < names["network"].test_accuracy
