@@ -1,17 +1,25 @@
 """What only a GPU can show: the fused kernel against its reference, and streaming."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from module_engine import SmallNetwork
 
+from dptune.data import Data
 from dptune.data.disk import DiskRows, write_chunks
 from dptune.data.rows import Chunk, MemoryRows, norms_rounded_up
 from dptune.engines import clipping, fused, fused_sums, sums
+from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
+from dptune.engines.per_row import clipped_sum
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
+from dptune.study.trained_model import load
+from support.rows import make_rows
+from support.studies import study
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 
@@ -123,3 +131,32 @@ def test_noise_on_a_gpu_is_fresh_and_of_the_right_size() -> None:
     for weights in (one, other):  # 100,000 numbers of deviation 8 / 4
         assert float(weights.std()) == pytest.approx(2.0, rel=0.02)
         assert abs(float(weights.mean())) < 0.05
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("engine", [LinearEngine(bias=True), SmallNetwork(hidden=4)], ids=repr)
+def test_a_study_trains_on_the_gpu_and_its_model_loads_without_one(
+    engine: Engine[Any], precision: str, tmp_path: Path
+) -> None:
+    features, labels = make_rows()
+    write_chunks(
+        tmp_path / "rows", [(features[:150], labels[:150]), (features[150:], labels[150:])]
+    )
+    for name, data in (
+        ("memory", Data(features, labels, test=make_rows(50, 1))),
+        ("disk", Data(DiskRows(tmp_path / "rows"), test=make_rows(50, 1))),
+    ):
+        out = tmp_path / name
+        result = study(out, data, engine=engine, device=GPU, precision=precision)
+        tensors = engine.pack(result.model.model)
+        assert {tensor.device.type for tensor in tensors.values()} == {"cpu"}
+        predicted = load(out).predict(make_rows(50, 1)[0])
+        assert (predicted == make_rows(50, 1)[1]).mean() == pytest.approx(result.test_accuracy)
+
+
+def test_per_row_sums_on_the_gpu_are_those_of_the_cpu() -> None:
+    gradients = torch.randn(5000, 77, generator=torch.Generator().manual_seed(0))
+    gradients[3], gradients[4] = torch.nan, 1e30
+    one = clipped_sum(gradients, 0.7)
+    other = clipped_sum(gradients.cuda(), 0.7)
+    torch.testing.assert_close(other.cpu(), one, rtol=1e-6, atol=1e-6)
