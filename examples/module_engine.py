@@ -25,7 +25,7 @@ class Network:
     velocity: Tensor
 
     def logits(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
-        flat = self.weights if weights is None else weights
+        flat = (self.weights if weights is None else weights).to(features.device)
         shapes = {name: like.shape for name, like in self.module.named_parameters()}
         parts = flat.split([shape.numel() for shape in shapes.values()])
         named = {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}

@@ -74,6 +74,15 @@ class CannotGoOn(SmallNetwork):
         return super().fit(plan, randomness, start, rows=rows)
 
 
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class Breaks(SmallNetwork):
+    name: ClassVar[str] = "breaks"
+
+    def pack(self, model: Network) -> dict[str, Tensor]:
+        raise ZeroDivisionError("by zero")
+
+
 class NotRegistered(SmallNetwork):
     name: ClassVar[str] = "not-registered"
 
@@ -85,6 +94,7 @@ class NotRegistered(SmallNetwork):
         (Forgets(), "predicts otherwise"),
         (TooWide(), r"shape \(1, 3\)"),
         (CannotGoOn(), "cannot go on"),
+        (Breaks(), "failed on a made-up row, so nothing was paid: ZeroDivisionError: by zero"),
         (NotRegistered(), "register_engine"),
         (LinearEngine(outputs=3), "need an engine of 2 outputs"),
     ],

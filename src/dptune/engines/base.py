@@ -31,8 +31,8 @@ class Model(Protocol):
     """What an engine trains."""
 
     def logits(self, features: Tensor) -> Tensor:
-        """(rows, outputs) for a batch of rows (rows, *shape): a number for every class, or for
-        values the value itself, from -1 to 1."""
+        """(rows, outputs) for a batch of rows (rows, *shape), on whatever device that is: a number
+        for every class, or for values the value itself, from -1 to 1."""
         ...
 
 

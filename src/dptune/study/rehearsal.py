@@ -8,7 +8,7 @@ import torch
 from dptune.data.rows import IDS, MemoryRows
 from dptune.engines.base import Engine, Model
 from dptune.engines.randomness import Randomness
-from dptune.errors import InvalidInput
+from dptune.errors import DptuneError, InvalidInput
 from dptune.study.outline import Outline
 
 
@@ -19,6 +19,18 @@ def rehearse(planned: Outline) -> None:
     Guarantees: no private row is looked at, and an engine that passes can do everything that the
     study will ask of it.
     """
+    try:
+        _rehearse(planned)
+    except DptuneError:
+        raise
+    except Exception as error:  # whatever somebody's engine raises
+        raise InvalidInput(
+            f"the engine {planned.engine.name} failed on a made-up row, so nothing was paid: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _rehearse(planned: Outline) -> None:
     engine, facts, config = planned.engine, planned.data, planned.config
     number = torch.int64 if engine.takes_ids else torch.float32
     target = torch.int64 if facts.has_classes else torch.float64
