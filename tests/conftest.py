@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dptune import Budget, FullBatchRun, Ledger
-from dptune.privacy import Price, Receipt
+from dptune import Budget, Ledger
+from dptune.privacy import FullBatchRun, Price, Receipt
 
 # The same examples every time, however slow the machine; --hypothesis-profile=hunt for fresh ones.
 settings.register_profile(

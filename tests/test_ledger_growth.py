@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import ROWS, new_ledger
-from dptune import Budget, FullBatchRun, Ledger, SampledRun, accounting, tune
+from dptune import Budget, Ledger, accounting, tune
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerLocked, WrongDataset
 from dptune.ledger import chain
 from dptune.ledger.balance import Sum
 from dptune.ledger.store import SqliteStore, open_store
-from dptune.privacy import Event, Price, Receipt, total
+from dptune.privacy import Event, FullBatchRun, Price, Receipt, SampledRun, total
 from dptune.search import RandomSearch, Space
 from dptune.study.payments import Payments
 from old_ledgers import old_hashes, write_old_ledger

@@ -189,7 +189,8 @@ def resume(
         config = read_config(folder)
         data = data or _load_again(config)
         planned = outline(data, config)
-        result = _run(_rehearse(None, data, planned), data, planned, folder, executor, watch)
+        engine, payments = _rehearse(None, data, planned), _payments(config, folder, data)
+        result = _run(engine, data, planned, folder, payments, executor, watch)
     _hide_dates(planned, folder)
     return result
 
@@ -355,7 +356,7 @@ def _begin(
                 raise type(error)(f"{error} Then go on with: dptune resume {out}") from error
             folder.discard(*made)
             raise
-        result = _run(engine, data, planned, folder, executor, watch)
+        result = _run(engine, data, planned, folder, payments, executor, watch)
     _hide_dates(planned, folder)
     return result
 
@@ -395,11 +396,11 @@ def _run(
     data: Data,
     planned: Outline,
     folder: RunFolder,
+    payments: Payments,
     executor: Executor | None,
     watch: Watch | None,
 ) -> StudyResult:
     config = planned.config
-    payments = _payments(config, folder, data)
     course = Course(
         outline=planned,
         engine=engine,
