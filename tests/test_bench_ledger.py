@@ -48,18 +48,21 @@ def test_ratios_follow_from_the_times_beside_them(
     assert dict(vars(Ledger)) == methods  # the stopwatch is gone
 
 
-def test_a_ledger_can_be_made_elsewhere_and_is_left_there(address: str) -> None:
-    bench.measure(lambda text: None, address)
+def test_ledgers_can_be_made_elsewhere_and_are_left_there(address: str, tmp_path: Path) -> None:
+    bench.measure(lambda text: None, [str(tmp_path / "small.db"), address])
+    assert Ledger.open(str(tmp_path / "small.db")).state().entries == 10 + 3
     state = Ledger.open(address).state()
-    assert state.entries >= 60 + 3
+    assert state.entries == 60 + 3
     assert sum(payment.study is not None for payment in state.payments) >= 4
 
 
 def test_the_table_shows_the_figures(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    where = str(tmp_path / "l.db")
-    code, out, err = run(capsys, monkeypatch, "--ledger", where)
+    places = [str(tmp_path / name) for name in ("a.db", "b.db")]
+    code, _, err = run(capsys, monkeypatch, "--ledger", places[0])
+    assert code == 2 and "give two ledgers to time, or none; got 1" in err
+    code, out, err = run(capsys, monkeypatch, *(f"--ledger={place}" for place in places))
     assert code == 0, err
     for text in ("entries", "times slower", "1.00", "a study of 4 trials", "%) in the ledger"):
         assert text in " ".join(out.split())

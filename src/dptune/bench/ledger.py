@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 
 from dptune.accounting import Budget
 from dptune.data import Data
+from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.privacy import FullBatchRun
 from dptune.search import RandomSearch, Space
@@ -25,46 +26,56 @@ TRIALS, ROWS, COLUMNS, STEPS = 1_000, 50, 3, (2, 5)
 _TINY = FullBatchRun(steps=1, noise_multiplier=1e6)
 
 
-def measure(report: Callable[[str], None], address: str = "") -> dict[str, Any]:
-    """One ledger from its first entries to its last, with a study in between. It is a new one at
-    `address`, or in a temporary file."""
+def measure(report: Callable[[str], None], addresses: Sequence[str] = ()) -> dict[str, Any]:
+    """Two new ledgers, of which one stays small and one grows, are paid from by turns; before, a
+    study pays from the one that grows. They are made at two `addresses`, or in temporary files."""
+    if addresses and len(addresses) != len(SIZES):
+        raise InvalidInput(f"give two ledgers to time, or none; got {len(addresses)}.")
     draws = np.random.default_rng(0)
     data = Data(draws.normal(size=(ROWS, COLUMNS)), np.arange(ROWS) % 2, name="random rows")
     with tempfile.TemporaryDirectory(prefix="dptune-") as folder:
-        ledger = Ledger.create(
-            address or str(Path(folder, "ledger.db")),
-            Budget(8.0, 1e-5),
-            dataset=data.name,
-            fingerprint=data.fingerprint,
-        )
-        small = _reserving(ledger, data, SIZES[0], report)
-        study = _study(ledger, address or ledger.address, data, report)
-        large = _reserving(ledger, data, SIZES[1], report)
-    for size in (small, large):
-        size["ratio"] = size["reserve_seconds"] / small["reserve_seconds"]
-    return {"sizes": [small, large], "study": study}
+        places = list(addresses) or [str(Path(folder, name)) for name in ("small.db", "large.db")]
+        ledgers = [
+            Ledger.create(place, Budget(8.0, 1e-5), dataset=data.name, fingerprint=data.fingerprint)
+            for place in places
+        ]
+        study = _study(ledgers[-1], places[-1], data, report)
+        for ledger, entries in zip(ledgers, SIZES, strict=True):
+            report(f"filling a ledger with {entries:,} entries")
+            _fill(ledger, data, entries)
+        report(f"reserving beside {' and '.join(f'{entries:,}' for entries in SIZES)} entries")
+        times: list[list[float]] = [[] for _ in ledgers]
+        for _ in range(RESERVATIONS):
+            for ledger, taken in zip(ledgers, times, strict=True):
+                taken.append(_seconds(lambda: _reserve(ledger, data)))  # noqa: B023
+        sizes = [
+            {
+                "entries": entries,
+                "reserve_seconds": median(taken),
+                "ratio": median(taken) / median(times[0]),
+                "verify_seconds": _seconds(ledger.verify),
+            }
+            for ledger, entries, taken in zip(ledgers, SIZES, times, strict=True)
+        ]
+    return {"sizes": sizes, "study": study}
 
 
-def _reserving(
-    ledger: Ledger, data: Data, entries: int, report: Callable[[str], None]
-) -> dict[str, Any]:
-    """The median time of one reservation in a ledger that has so many entries already."""
-    report(f"filling a ledger with {entries:,} entries")
-    missing = entries - ledger.verify().entries
+def _fill(ledger: Ledger, data: Data, entries: int) -> None:
+    missing = entries - ledger.state().entries
     while missing > 0:
         now = min(missing, AT_ONCE)
         ledger.reserve_all([("filler", _TINY)] * now, fingerprint=data.fingerprint)
         missing -= now
-    report(f"reserving beside {entries:,} entries")
-    times = []
-    for _ in range(RESERVATIONS):
-        began = time.perf_counter()
-        ledger.reserve(_TINY, purpose="timed", fingerprint=data.fingerprint)
-        times.append(time.perf_counter() - began)
+
+
+def _reserve(ledger: Ledger, data: Data) -> None:
+    ledger.reserve(_TINY, purpose="timed", fingerprint=data.fingerprint)
+
+
+def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
-    ledger.verify()
-    verified = time.perf_counter() - began
-    return {"entries": entries, "reserve_seconds": median(times), "verify_seconds": verified}
+    work()
+    return time.perf_counter() - began
 
 
 def _study(

@@ -106,13 +106,13 @@ def bench_compare(
 @app.command("ledger")
 def bench_ledger(
     ledger: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Where to make the ledger that is timed: a file, or a postgresql:// URL of an "
-            "empty schema; a temporary file if not given.",
+            help="Where to make the ledgers that are timed, given twice: files, or postgresql:// "
+            "URLs of empty schemas; temporary files if not given.",
         ),
-    ] = "",
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Time a ledger as it grows, and its share of a study of 1,000 trials (about a minute)."""
@@ -120,7 +120,7 @@ def bench_ledger(
     from dptune.cli import bench_screen
 
     with screen.progress() as report:
-        results = bench.measure(report, ledger)
+        results = bench.measure(report, ledger or ())
     screen.show(as_json, results, lambda: bench_screen.bench_ledger(results))
 
 

@@ -57,9 +57,12 @@ def _entries(metadata: sa.MetaData, *of_studies: sa.Column[Any]) -> sa.Table:
 metadata = sa.MetaData()
 # In reserve, where a study pays: its name, and what of it this is.
 entries = _entries(metadata, sa.Column("study", sa.Text), sa.Column("label", sa.Text))
+sa.Index("entries_by_payment", entries.c.payment, entries.c.number)  # for the view below
 entries_before_3 = _entries(sa.MetaData())
 _NAMES = tuple(column.name for column in entries.columns)
-_HASHED = tuple(column.name for column in entries_before_3.columns if column.name != "hash")
+_hashed = operator.itemgetter(
+    *(column.name for column in entries_before_3.columns if column.name != "hash")
+)
 head = sa.Table(
     "head",
     metadata,
@@ -478,7 +481,7 @@ _to_json = json.JSONEncoder(allow_nan=False).encode
 def _hash(entry: Mapping[str, Any]) -> str:
     """Of everything but itself. Study and label are left out where there are none, so that entries
     hash as they did in older formats, whose readers then see that this is a newer one."""
-    values = [entry[name] for name in _HASHED]
+    values = _hashed(entry)
     if entry["study"] is not None or entry["label"] is not None:
-        values += [entry["study"], entry["label"]]
+        values += (entry["study"], entry["label"])
     return hashlib.sha256(_to_json(values).encode()).hexdigest()

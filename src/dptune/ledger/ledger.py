@@ -295,11 +295,12 @@ class Ledger:
         ]
         with self._writing() as (past, append):
             begun = []
+            fits = past.balance().is_within_sums  # and so it stays, whatever is exchanged
             for (receipt, event), price in zip(wanted, prices, strict=True):
                 if price is None:
                     paid = self._receipt(past, self._payment(past, receipt, to="start"))
                 else:
-                    paid = self._exchange(past, append, receipt, event, price, None)
+                    paid = self._exchange(past, append, receipt, event, price, fits=fits)
                 append(kind="start", payment=paid.payment, text="may touch rows from now on")
                 begun.append(paid)
             return begun
@@ -338,7 +339,8 @@ class Ledger:
             validate.text(purpose=purpose)
         price = _price_in_exchange(receipt, event)  # may take a second: not while others wait
         with self._writing() as (past, append):
-            return self._exchange(past, append, receipt, event, price, purpose)
+            fits = past.balance().is_within_sums
+            return self._exchange(past, append, receipt, event, price, purpose, fits=fits)
 
     def _exchange(
         self,
@@ -347,8 +349,11 @@ class Ledger:
         receipt: Receipt,
         event: Event,
         price: Price,
-        purpose: str | None,
+        purpose: str | None = None,
+        *,
+        fits: bool,
     ) -> Receipt:
+        """`fits`: everything that counts is within the sums, so what costs no more is, too."""
         old = self._payment(past, receipt, to="exchange")
         if not chain.no_dearer(price, old.price):
             raise InvalidInput(
@@ -359,7 +364,7 @@ class Ledger:
             )
         text, fingerprint = purpose or old.purpose, past.paid_for[old.number]
         # A sealed search that was alone may have fitted by its own profile, not by its price.
-        if not past.balance().is_within_sums:
+        if not fits:
             _check_budget(past.balance_without(old), [event], [price], [text])
         reason = f"exchanged for payment {past.next_payment}, which costs no more"
         append(kind="exchange", payment=old.number, text=reason)

@@ -148,7 +148,8 @@ def resume(
         data = data or _load_again(config)
         planned = outline(data, config)
         rehearse(planned)
-        result = _run(data, planned, folder, executor, watch)
+        payments = _payments(config, folder, data)
+        result = _run(data, planned, folder, payments, executor, watch)
     _hide_dates(planned, folder)
     return result
 
@@ -187,7 +188,7 @@ def _begin(
                 raise type(error)(f"{error} Then go on with: dptune resume {out}") from error
             folder.discard(*made)
             raise
-        result = _run(data, planned, folder, executor, watch)
+        result = _run(data, planned, folder, payments, executor, watch)
     _hide_dates(planned, folder)
     return result
 
@@ -226,11 +227,11 @@ def _run(
     data: Data,
     planned: Outline,
     folder: RunFolder,
+    payments: Payments,
     executor: Executor | None,
     watch: Watch | None,
 ) -> StudyResult:
     config = planned.config
-    payments = _payments(config, folder, data)
     runner = Runner(
         outline=planned,
         data=data,
