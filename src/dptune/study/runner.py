@@ -164,9 +164,16 @@ class Runner:
     def _fit(self, asked: loop.Fit, preprocessing: Preprocessing) -> Sequence[Trial]:
         """The trials as they are on disk, after those were trained that nobody has begun yet."""
         numbers = {trial.number for trial in asked.trials}
-        stored = [trial for trial in self.folder.read_trials() if trial.number in numbers]
-        if len(stored) == len(numbers):
-            return stored
+        trials = [trial for trial in self.folder.read_trials() if trial.number in numbers]
+        if len(trials) < len(numbers):
+            trials = self._fit_unfinished(asked, preprocessing)
+            self.folder.write_trials([*asked.history, *trials])
+        # With held-out rows the payment is for the scores too, if there is anything to compare.
+        if not self.outline.holds_out or sum(not trial.lost for trial in trials) < 2:
+            self._settle(asked.stage, trials)
+        return trials
+
+    def _fit_unfinished(self, asked: loop.Fit, preprocessing: Preprocessing) -> list[Trial]:
         unfinished = [trial for trial in asked.trials if not self._has_model(trial.number)]
         receipts = self._begin(asked.stage, unfinished, asked.trials)
         if receipts:
@@ -184,11 +191,7 @@ class Runner:
             for trial, model in zip(begun, models, strict=True):
                 if model is not None:
                     self.folder.write_tensors(_trial_file(trial.number), self.engine.pack(model))
-        trials = [replace(t, lost=not self._has_model(t.number)) for t in asked.trials]
-        self.folder.write_trials([*asked.history, *trials])
-        if not self.outline.holds_out:  # there the payment is for the scores too
-            self._settle(asked.stage, trials)
-        return trials
+        return [replace(t, lost=not self._has_model(t.number)) for t in asked.trials]
 
     def _begin(
         self, stage: Stage, unfinished: Sequence[Trial], all_of_stage: Sequence[Trial]
