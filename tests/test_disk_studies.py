@@ -127,6 +127,40 @@ def test_labels_that_are_no_numbers_of_classes_are_refused(tmp_path: Path) -> No
         Data(alike)
 
 
+def test_class_numbers_stored_as_floats_are_class_numbers(tmp_path: Path) -> None:
+    features, labels = make_rows()
+    chunks = on_disk(tmp_path / "rows", features, labels.astype(float))
+    assert study(None, Data(chunks)).model.classes == (0, 1)
+
+
+def test_two_values_a_row_are_refused(tmp_path: Path) -> None:
+    features, _ = make_rows()
+    chunks = on_disk(tmp_path / "rows", features, features[:, :2])
+    with pytest.raises(InvalidInput, match="are 2 a row, and one is learned"):
+        Data(chunks, task="values", target_range=(-1, 1))
+
+
+def test_chunks_that_were_written_again_are_not_those_that_were_checked(tmp_path: Path) -> None:
+    features, labels = make_rows()
+    data = Data(on_disk(tmp_path / "rows", features, labels))
+    on_disk(tmp_path / "rows", features + 1, labels)
+    with pytest.raises(InvalidInput, match="were changed after they were opened"):
+        study(tmp_path / "run", data)
+
+
+@pytest.mark.parametrize("kept", ["memory", "disk"])
+def test_a_private_row_is_found_among_public_ones_whichever_copy_it_is(
+    kept: str, tmp_path: Path
+) -> None:
+    features, labels = make_rows()
+    copies = np.stack([-features, features], 1)
+    rows: tuple[Any, ...] = (copies, labels)
+    if kept == "disk":
+        rows = (on_disk(tmp_path / "rows", copies, labels),)
+    with pytest.raises(InvalidInput, match="some public rows are private rows"):
+        Data(*rows, public=(features, labels), **{"augmented": True} if kept == "memory" else {})
+
+
 def test_a_folder_of_chunks_is_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     on_disk(Path("rows"), *make_rows())

@@ -14,7 +14,7 @@ from dptune.data.rows import Chunk, MemoryRows, norms_rounded_up
 from dptune.engines import clipping, fused, fused_sums, sums
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
-from dptune.engines.per_row import clipped_sum
+from dptune.engines.per_row import ClippedSum
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.study.trained_model import load
@@ -157,6 +157,9 @@ def test_a_study_trains_on_the_gpu_and_its_model_loads_without_one(
 def test_per_row_sums_on_the_gpu_are_those_of_the_cpu() -> None:
     gradients = torch.randn(5000, 77, generator=torch.Generator().manual_seed(0))
     gradients[3], gradients[4] = torch.nan, 1e30
-    one = clipped_sum(gradients, 0.7)
-    other = clipped_sum(gradients.cuda(), 0.7)
-    torch.testing.assert_close(other.cpu(), one, rtol=1e-6, atol=1e-6)
+    sums = []
+    for device in ("cpu", GPU):
+        total = ClippedSum(77, 0.7, torch.device(device))
+        total.add(gradients.to(device), 5000)
+        sums.append(total.value().cpu())
+    torch.testing.assert_close(*sums, rtol=1e-6, atol=1e-6)

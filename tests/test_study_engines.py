@@ -18,8 +18,9 @@ from torch import Tensor
 
 import dptune
 from dptune.data import Data
-from dptune.engines import LinearEngine, Prior, register_engine
+from dptune.engines import LinearEngine, Prior, ProcessExecutor, descend, register_engine
 from dptune.engines.base import Engine
+from dptune.engines.linear import LinearModel
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.search.base import Facts
@@ -83,6 +84,42 @@ class Breaks(SmallNetwork):
         raise ZeroDivisionError("by zero")
 
 
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class Ties(SmallNetwork):
+    name: ClassVar[str] = "ties"
+
+    def pack(self, model: Network) -> dict[str, Tensor]:
+        return super().pack(model) | {"again": model.weights}
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class TakesOurNames(SmallNetwork):
+    name: ClassVar[str] = "takes-our-names"
+
+    def pack(self, model: Network) -> dict[str, Tensor]:
+        return super().pack(model) | {"prepare.shift": torch.zeros(1)}
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class SumsOverRows(SmallNetwork):
+    name: ClassVar[str] = "sums-over-rows"
+
+    def fit(self, plan: Any, randomness: Any, start: Any, *, rows: Any) -> Network:
+        begun = self._new(randomness)
+        parts = (plan, rows, randomness, begun.weights, begun.velocity)
+        return Network(begun.module, *descend(*parts, lambda weights, *_: weights))
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class HasAnOption(SmallNetwork):
+    name: ClassVar[str] = "has-an-option"
+    depth: int | None = 7
+
+
 class NotRegistered(SmallNetwork):
     name: ClassVar[str] = "not-registered"
 
@@ -95,6 +132,10 @@ class NotRegistered(SmallNetwork):
         (TooWide(), r"shape \(1, 3\)"),
         (CannotGoOn(), "cannot go on"),
         (Breaks(), "failed on a made-up row, so nothing was paid: ZeroDivisionError: by zero"),
+        (Ties(), "share memory"),
+        (TakesOurNames(), "names that begin with 'prepare.' are taken"),
+        (SumsOverRows(), "one each"),
+        (HasAnOption(depth=None), "cannot be written down"),
         (NotRegistered(), "register_engine"),
         (LinearEngine(outputs=3), "need an engine of 2 outputs"),
     ],
@@ -109,6 +150,30 @@ def test_what_an_engine_cannot_do_is_refused_before_anything_is_paid(
     with pytest.raises(InvalidInput, match=message):
         study(tmp_path / "run", data, engine=engine, ledger=address)
     assert not ledger.state().payments and not (tmp_path / "run").exists()
+
+
+class Unpicklable(LinearModel):
+    def __reduce__(self) -> Any:
+        raise TypeError("this model does not travel")
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class StaysAtHome(LinearEngine):
+    name: ClassVar[str] = "stays-at-home"
+
+    def fit_many(self, *given: Any) -> Any:
+        return [Unpicklable(m.weights, m.bias, m.loss) for m in super().fit_many(*given)]
+
+
+def test_an_engine_whose_models_do_not_travel_is_refused_where_they_would_have_to(
+    tmp_path: Path,
+) -> None:
+    asked = {"engine": StaysAtHome(), "search": dptune.RandomSearch(trials=2)}
+    with pytest.raises(InvalidInput, match="nothing was paid"):
+        study(tmp_path / "run", executor=ProcessExecutor(), **asked)
+    assert not (tmp_path / "run").exists()
+    assert study(tmp_path / "run", **asked).guarantee.epsilon <= BUDGET.epsilon
 
 
 @pytest.mark.parametrize(
@@ -250,6 +315,28 @@ def test_a_model_whose_engine_nobody_registered_says_so(tmp_path: Path) -> None:
     save_file(load_file(file), file, metadata={"facts": json.dumps(facts)})
     with pytest.raises(DptuneError, match=r"unheard-of.*register"):
         dptune.load(out)
+
+
+# -- what somebody removed, or reuses
+
+
+def test_a_trial_whose_model_was_removed_is_not_chosen(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    first = study(out, data, search=dptune.RandomSearch(trials=3))
+    (out / "result.json").unlink()
+    (out / "models" / f"trial-{first.final.number}.safetensors").unlink()
+    again = resume(out, data)
+    assert again.final.number != first.final.number
+    assert [trial.score for trial in again.trials] == [trial.score for trial in first.trials]
+
+
+def test_a_search_is_reused_for_the_engine_that_it_was_for(tmp_path: Path) -> None:
+    data, address = make_data(), str(tmp_path / "ledger.db")
+    fingerprint = data.fingerprint
+    Ledger.create(address, dptune.Budget(6.0, 1e-5), dataset="data", fingerprint=fingerprint)
+    study(tmp_path / "a", data, ledger=address)
+    with pytest.raises(InvalidInput, match=r"the engine in .* reuse"):
+        study(tmp_path / "b", data, ledger=address, reuse=tmp_path / "a", engine=SmallNetwork())
 
 
 # -- where searches start from

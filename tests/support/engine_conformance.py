@@ -236,6 +236,12 @@ class EngineConformance:
         assert logits.shape == (COUNT, self.classes)
         torch.testing.assert_close(again.logits(features), logits)
 
+    def test_a_row_is_predicted_alike_in_any_company(self) -> None:
+        model = self.fit(self.plan(steps=2), self.rows())
+        features = self.rows().features[:, 0]
+        alone = torch.cat([model.logits(features[i : i + 1]) for i in range(COUNT)])
+        torch.testing.assert_close(model.logits(features), alone, rtol=1e-4, atol=1e-5)
+
     def test_what_is_counted_is_what_is_predicted(self) -> None:
         rows = self.rows()
         models = [self.fit(self.plan(steps=s, rows=COUNT), rows) for s in (1, 4)]

@@ -21,7 +21,7 @@ from dptune.data.copies import has_copies
 from dptune.data.disk import DiskRows
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
 from dptune.data.preprocess import LARGEST, Preprocessing
-from dptune.data.row_sources import ArraySource, DiskSource, RowSource, Scale
+from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
 from dptune.data.rows import IDS, DataFacts, Rows
 from dptune.errors import InvalidInput
 from dptune.privacy import Receipt
@@ -222,7 +222,9 @@ class Data:
                 "a public score needs public rows; give them with --public (public= in Python), "
                 "or pay for noisy scores."
             )
-        if test is not None and has_copies(test.tables(), public.tables()):
+        if test is not None and has_copies(
+            test.tables(copies=test.copies), public.tables(copies=public.copies)
+        ):
             raise InvalidInput(
                 "some public rows are test rows: choosing by the rows that report the result "
                 "makes the report too good. Give other public rows, or pay for noisy scores."
@@ -253,7 +255,8 @@ class Data:
 
     def _must_hold_no_private_rows(self, which: str) -> None:
         """By features alone: with another label, a row is private still."""
-        if has_copies(self._parts["train"].tables(), self._parts[which].tables()):
+        private, other = self._parts["train"], self._parts[which]
+        if has_copies(private.tables(copies=private.copies), other.tables(copies=other.copies)):
             raise InvalidInput(
                 f"some {which} rows are private rows, more than chance would give: whatever is "
                 "measured on them would leak them. Give other rows, or leave out those whose "
@@ -354,7 +357,11 @@ class Data:
                     f"{len(self.classes) - 1}, one a row; declare all classes, in order, "
                     f"{_WITH_CLASSES}, or write the chunks again."
                 )
-            return DiskSource(rows)
+            return DiskSource(rows, ClassNumbers())
+        if rows.target_facts.width > 1:
+            raise InvalidInput(
+                f"{what} in {rows.folder} are {rows.target_facts.width} a row, and one is learned."
+            )
         return DiskSource(rows, Scale(*self.target_range))
 
 

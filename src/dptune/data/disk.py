@@ -114,6 +114,7 @@ class DiskRows:
         self._layouts: dict[Path, tuple[Any, ...]] = {}
         for number, count in enumerate(counts):
             self._must_fit(number, (count, self.copies, *self.shape))
+        self._opened = self._files()
         self._stream = _copy_stream(self.device)
 
     def prepared(
@@ -163,11 +164,27 @@ class DiskRows:
     def taken(self, mask: Tensor) -> SomeRows:
         return SomeRows(self, mask)
 
-    def tables(self) -> Iterator[NDArray[Any]]:
-        """The first copy of every row as it is stored, chunk by chunk."""
+    def tables(self, copy: int = 0) -> Iterator[NDArray[Any]]:
+        """One copy of every row as it is stored, chunk by chunk."""
         for number in range(self._chunks):
             features, _, _ = self._mapped(number)
-            yield _as_array(features[:, 0].flatten(1))
+            yield _as_array(features[:, copy].flatten(1))
+
+    def must_be_unchanged(self) -> None:
+        """Refuse files that were written since the folder was opened: what was paid for and checked
+        are those that were there."""
+        if self._files() != self._opened:
+            raise InvalidInput(
+                f"the chunks in {self.folder} were changed after they were opened; leave them as "
+                "they are, or open the folder again."
+            )
+
+    def _files(self) -> dict[Path, tuple[int, ...]]:
+        try:
+            found = {path: path.stat() for path in [*self._layouts, self.folder / INDEX]}
+        except OSError as error:
+            raise InvalidInput(f"{self.folder} cannot be read: {error.strerror}.") from None
+        return {path: (s.st_size, s.st_mtime_ns, s.st_ino) for path, s in found.items()}
 
     def _must_fit(self, number: int, shape: tuple[int, ...]) -> None:
         try:

@@ -15,6 +15,14 @@ from dptune.data.rows import MemoryRows, Rows
 
 
 @dataclass(frozen=True)
+class ClassNumbers:
+    """Labels that were stored as any kind of number."""
+
+    def __call__(self, labels: Tensor) -> Tensor:
+        return labels.long()
+
+
+@dataclass(frozen=True)
 class Scale:
     """Values of a declared range as engines take them: clipped to it, from -1 to 1."""
 
@@ -42,8 +50,9 @@ class RowSource(Protocol):
         """As an engine reads them."""
         ...
 
-    def tables(self) -> Iterator[NDArray[Any]]:
-        """The first copy of every row, as given, in tables that one after another fit in memory."""
+    def tables(self, *, copies: int = 1) -> Iterator[NDArray[Any]]:
+        """The first copies of every row, as given, in tables that one after another fit in
+        memory."""
         ...
 
     def taken(self, mask: NDArray[np.bool_]) -> "RowSource":
@@ -81,9 +90,12 @@ class ArraySource:
             features, self.targets, device=device, precision=precision, augmented=self.augmented
         )
 
-    def tables(self) -> Iterator[NDArray[Any]]:
-        first = self.features[:, 0] if self.augmented else self.features
-        yield first.reshape(len(first), -1)
+    def tables(self, *, copies: int = 1) -> Iterator[NDArray[Any]]:
+        if not self.augmented:
+            yield self.features.reshape(self.count, -1)
+            return
+        for copy in range(copies):
+            yield self.features[:, copy].reshape(self.count, -1)
 
     def taken(self, mask: NDArray[np.bool_]) -> "ArraySource":
         return ArraySource(self.features[mask], self.targets[mask], self.augmented)
@@ -92,10 +104,10 @@ class ArraySource:
 @dataclass(frozen=True, eq=False, repr=False)
 class DiskSource:
     """Chunks in a folder, of which those rows count where `mask` is true. Their targets are
-    `scaled` when they are read."""
+    `scaled` when they are read. They must not change meanwhile."""
 
     chunks: DiskRows
-    scaled: Scale | None = None
+    scaled: Scale | ClassNumbers
     mask: NDArray[np.bool_] | None = None
 
     @property
@@ -111,15 +123,18 @@ class DiskSource:
         return self.chunks.shape
 
     def rows(self, preprocessing: Preprocessing | None, *, device: str, precision: str) -> Rows:
+        self.chunks.must_be_unchanged()
         rows = self.chunks.prepared(preprocessing, self.scaled, device=device, precision=precision)
         return rows if self.mask is None else rows.taken(torch.from_numpy(self.mask))
 
-    def tables(self) -> Iterator[NDArray[Any]]:
-        start = 0
-        for table in self.chunks.tables():
-            end = start + len(table)
-            yield table if self.mask is None else table[self.mask[start:end]]
-            start = end
+    def tables(self, *, copies: int = 1) -> Iterator[NDArray[Any]]:
+        self.chunks.must_be_unchanged()
+        for copy in range(copies):
+            start = 0
+            for table in self.chunks.tables(copy):
+                end = start + len(table)
+                yield table if self.mask is None else table[self.mask[start:end]]
+                start = end
 
     def taken(self, mask: NDArray[np.bool_]) -> "DiskSource":
         both = np.ones(self.chunks.count, dtype=bool) if self.mask is None else self.mask.copy()

@@ -8,8 +8,8 @@ from dptune.engines.executors import ProcessExecutor as ProcessExecutor
 from dptune.engines.executors import SerialExecutor as SerialExecutor
 from dptune.engines.linear import LinearEngine as LinearEngine
 from dptune.engines.linear import LinearModel as LinearModel
+from dptune.engines.per_row import ClippedSum as ClippedSum
 from dptune.engines.per_row import batches as batches
-from dptune.engines.per_row import clipped_sum as clipped_sum
 from dptune.engines.per_row import descend as descend
 from dptune.engines.randomness import Randomness as Randomness
 from dptune.engines.registry import engine_named as engine_named

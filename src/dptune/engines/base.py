@@ -7,7 +7,7 @@ noise that the plan names, and divides by a public number; it never sees the led
 chooses its noise. What a run does to the rows is the plan's `event`, whatever the engine.
 
 To add one: subclass `Engine`, write `for_data`, `parameters`, `fit`, `pack` and `unpack`, and call
-`register_engine` on it. examples/module_engine.py does it in 60 lines, and the conformance class in
+`register_engine` on it. examples/module_engine.py does it in 50 lines, and the conformance class in
 tests/support/engine_conformance.py says whether it keeps its promises.
 """
 
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from dptune.data.rows import DataFacts, Rows
+from dptune.engines import sums
 from dptune.engines.evaluation import Evaluation, Tally
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
@@ -32,7 +33,11 @@ class Model(Protocol):
 
     def logits(self, features: Tensor) -> Tensor:
         """(rows, outputs) for a batch of rows (rows, *shape), on whatever device that is: a number
-        for every class, or for values the value itself, from -1 to 1."""
+        for every class, or for values the value itself, from -1 to 1.
+
+        A row's logits depend on that row alone, whatever else is in the batch: or else one private
+        row would move what is counted of the others.
+        """
         ...
 
 
@@ -91,6 +96,7 @@ class Engine(ABC, Generic[M]):
                 f"{len(plans)} plans need as many streams and starts; got {len(randomness)} and "
                 f"{len(begun)}."
             )
+        must_be_countable(rows)
         for plan in plans:
             self.check(plan)
         return [self.fit(*one, rows=rows) for one in zip(plans, randomness, begun, strict=True)]
@@ -131,6 +137,7 @@ class Engine(ABC, Generic[M]):
         sum of the losses by at most `loss_bound`.
         """
         assert self.outputs is not None
+        must_be_countable(rows)
         tally = Tally(len(models), self.outputs, self.loss, loss_bound, row_weights, rows.device)
         if models:
             # No gradients are recorded (a graph would carry rows out), no precision is changed.
@@ -140,6 +147,15 @@ class Engine(ABC, Generic[M]):
         return tally.evaluations(rows.count)
 
     def options(self) -> dict[str, Any]:
-        """What a configuration holds of it; what is not there is the default."""
+        """What a configuration holds of it; what is None is left out."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, value in values.items() if value is not None}
+
+
+def must_be_countable(rows: Rows) -> None:
+    """Refuse more rows than sums are exact for."""
+    if rows.count > sums.LARGEST_COUNT:
+        raise InvalidInput(
+            f"what a row adds to a sum is bounded for up to {sums.LARGEST_COUNT:,} rows; got "
+            f"{rows.count:,}. Use fewer."
+        )

@@ -26,7 +26,7 @@ from torch import Tensor
 from dptune import validate
 from dptune.data.rows import Chunk, DataFacts, Rows, TargetFacts
 from dptune.engines import clipping, fused, sums
-from dptune.engines.base import Engine
+from dptune.engines.base import Engine, must_be_countable
 from dptune.engines.evaluation import Evaluation
 from dptune.engines.optimizers import KINDS, Optimizer, Sgd, per_trial
 from dptune.engines.per_row import batches
@@ -236,11 +236,7 @@ class LinearEngine(Engine[LinearModel]):
                 )
 
     def _check_rows(self, rows: Rows) -> None:
-        if rows.count > sums.LARGEST_COUNT:
-            raise InvalidInput(
-                f"what a row adds to a sum is bounded for up to {sums.LARGEST_COUNT:,} rows; got "
-                f"{rows.count:,}. Use fewer."
-            )
+        must_be_countable(rows)
         self._check_targets(rows.target_facts)
 
     def _check_targets(self, facts: TargetFacts) -> None:

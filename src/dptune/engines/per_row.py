@@ -18,23 +18,39 @@ RowGradients = Callable[[Tensor, Tensor, Tensor], Tensor]
 _BELOW_ONE = 1 - 1e-6  # norms are rounded, and so is the sum once it is in units of its own
 
 
-def clipped_sum(gradients: Tensor, clip_norm: float | None) -> Tensor:
-    """The sum of gradients (rows, numbers), each clipped, in float64; private until there is noise
-    on it. A gradient that is not finite contributes nothing.
+class ClippedSum:
+    """The sum of gradients of so many numbers, each clipped, in float64; private until there is
+    noise on it. A gradient that is not finite contributes nothing.
 
-    Guarantees: in whatever order and whatever parts rows are added up, up to 2^29 of them, one row
+    Guarantees: in whatever order and whatever parts rows are added, up to 2^29 of them, one row
     moves the sum by at most `clip_norm`. Entries are rounded towards zero to multiples of 2^-24
-    clip norms, of which float64 adds so many exactly; that shortens a row, never lengthens it. What
-    is rounded besides, each norm and the sum's last multiplication, is less than 2^-22 of a clip
-    norm, and rows are clipped a millionth lower.
+    clip norms, which shortens a row and never lengthens it, and float64 adds so many multiples
+    exactly. What is rounded besides, each norm and the multiplication at the end, is less than
+    2^-22 of a clip norm, and rows are clipped a millionth lower.
     """
-    wide = gradients.detach().to(torch.float64)
-    if clip_norm is None:
-        return wide.sum(0)
-    norms = torch.linalg.vector_norm(wide, dim=1, keepdim=True)
-    shares = wide * (_BELOW_ONE / norms.clamp(min=clip_norm))  # of a clip norm
-    shares = torch.where(torch.isfinite(norms), shares, 0.0)
-    return (shares / _UNIT).trunc_().sum(0) * (_UNIT * clip_norm)
+
+    def __init__(self, numbers: int, clip_norm: float | None, device: torch.device) -> None:
+        self._clip_norm = clip_norm
+        self._total = torch.zeros(numbers, dtype=torch.float64, device=device)
+
+    def add(self, gradients: Tensor, rows: int) -> None:
+        """One gradient a row: (rows, numbers)."""
+        if gradients.shape != (rows, len(self._total)):
+            raise InvalidInput(
+                f"{rows} rows have gradients of shape {(rows, len(self._total))}, one each; the "
+                f"engine gives {tuple(gradients.shape)}."
+            )
+        wide = gradients.detach().to(torch.float64)
+        if self._clip_norm is not None:
+            norms = torch.linalg.vector_norm(wide, dim=1, keepdim=True)
+            wide = wide * (_BELOW_ONE / _UNIT / norms.clamp(min=self._clip_norm))
+            wide = torch.where(torch.isfinite(norms), wide, 0.0).trunc_()
+        self._total += wide.sum(0)
+
+    def value(self) -> Tensor:
+        """Of all that was added."""
+        unit = 1.0 if self._clip_norm is None else _UNIT * self._clip_norm
+        return self._total * unit
 
 
 def batches(plan: TrainPlan, rows: Rows, randomness: Randomness) -> Callable[[], Iterable[Chunk]]:
@@ -76,11 +92,12 @@ def descend(
     optimizer.first.copy_(velocity)
     steps, noise = batches(plan, rows, randomness), randomness.noise(rows.device)
     for step in range(plan.steps):
-        total = torch.zeros(moved.numel(), dtype=torch.float64, device=rows.device)
+        total = ClippedSum(moved.numel(), plan.clip_norm, rows.device)
         for chunk in steps():
             copies = chunk.features[:, : plan.augmentations]
-            total += clipped_sum(gradients(moved[0, 0], copies, chunk.targets), plan.clip_norm)
-        total += plan.noise * noise.normal_(torch.empty_like(total))
-        mean = (total / plan.divisor).to(moved.dtype)
+            total.add(gradients(moved[0, 0], copies, chunk.targets), len(chunk.targets))
+        noisy = total.value()
+        noisy += plan.noise * noise.normal_(torch.empty_like(noisy))
+        mean = (noisy / plan.divisor).to(moved.dtype)
         optimizer.update_(moved, mean[None, None], step)
     return moved[0, 0], optimizer.first[0, 0]

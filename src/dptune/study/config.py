@@ -129,7 +129,7 @@ class Config:
     facts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        must_be_registered(self.engine)
+        _must_be_built_again(self.engine)
         _must_be_shared(self.recipe)
         _must_know(self.recipe, RECIPE, "the recipe")
         plan = self.plan(1)  # a senseless recipe is refused here
@@ -314,6 +314,16 @@ def _must_know(plain: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
     if unknown:
         raise InvalidInput(
             f"{where} has no setting {', '.join(unknown)}; it knows: {', '.join(known) or 'none'}."
+        )
+
+
+def _must_be_built_again(engine: Engine[Any]) -> None:
+    """Refuse an engine that a resume could not build as it is."""
+    must_be_registered(engine)
+    if engine_from({"name": engine.name, **engine.options()}) != engine:
+        raise InvalidInput(
+            f"{engine!r} cannot be written down: its options must be plain numbers, texts, "
+            "booleans or lists, and one that is None must be so by default."
         )
 
 

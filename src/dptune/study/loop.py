@@ -100,9 +100,11 @@ def search(outline: Outline) -> Loop:
     return (yield from final_run(outline, trials, census))
 
 
-def final_run(outline: Outline, trials: tuple[Trial, ...], census: Census | None) -> Loop:
+def final_run(
+    outline: Outline, trials: tuple[Trial, ...], census: Census | None, *, models: bool = True
+) -> Loop:
     """What is left of the budget: in one run, leg by leg, or in the trials of the last stage, of
-    which the best is taken."""
+    which the best is taken. `models`: whether those of the trials are at hand."""
     stage = outline.schedule.final
     if stage.trials > 1:
         chosen = best_of([trial for trial in trials if trial.stage == stage.name])
@@ -130,7 +132,7 @@ def final_run(outline: Outline, trials: tuple[Trial, ...], census: Census | None
     )
     if done:
         return Result(trials, census, final, is_trial=False)
-    best = best_of(trials)
+    best = best_of(trials if models else ())
     note = f"the final run was lost as a whole, so this is trial {best.number}"
     return Result(trials, census, replace(best, notes=(*final.notes, note)), is_trial=True)
 

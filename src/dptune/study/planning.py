@@ -206,7 +206,7 @@ class Earlier:
                 "reused where both studies pay from one ledger, named with ledger=."
             )
         # The promise for this study is also one for that search.
-        for name in ("search", "score", "preparation"):
+        for name in ("search", "score", "preparation", "engine"):
             asked, found = getattr(config, name), getattr(theirs, name)
             if asked != found:
                 raise InvalidInput(

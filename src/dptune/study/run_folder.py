@@ -212,9 +212,8 @@ class RunFolder:
         self, name: str, tensors: Mapping[str, Tensor], **metadata: str | int
     ) -> None:
         """Weights, on the CPU, with a few words about them."""
-        plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
         words = {key: str(value) for key, value in metadata.items()}
-        self.write(name, save(plain, metadata=words))
+        self.write(name, tensors_as_bytes(tensors, words))
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """The reverse, or None where there is none yet."""
@@ -261,6 +260,14 @@ class RunFolder:
                 "packages": {name: _version(name) for name in _PACKAGES},
             },
         )
+
+
+def tensors_as_bytes(
+    tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
+) -> bytes:
+    """A safetensors file, as it is written."""
+    plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+    return save(plain, metadata=metadata)
 
 
 def write_whole(target: Path, content: str | bytes) -> None:

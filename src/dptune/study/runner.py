@@ -120,7 +120,7 @@ class Runner:
         steps = loop.search(self.outline)
         if earlier is not None:
             self.folder.write_trials(earlier[0])
-            steps = loop.final_run(self.outline, *earlier)
+            steps = loop.final_run(self.outline, *earlier, models=False)
         (result,) = loop.drive([steps], lambda asked: [self._answer(asked[0], preprocessing)])
         released = () if result.is_trial else (result.final,)
         self._tell("done", (*result.trials, *released), result.census)
@@ -164,7 +164,9 @@ class Runner:
     def _fit(self, asked: loop.Fit, preprocessing: Preprocessing) -> Sequence[Trial]:
         """The trials as they are on disk, after those were trained that nobody has begun yet."""
         numbers = {trial.number for trial in asked.trials}
-        trials = [trial for trial in self.folder.read_trials() if trial.number in numbers]
+        stored = [trial for trial in self.folder.read_trials() if trial.number in numbers]
+        # Somebody may have removed a model that was damaged.
+        trials = [replace(t, lost=t.lost or not self._has_model(t.number)) for t in stored]
         if len(trials) < len(numbers):
             trials = self._fit_unfinished(asked, preprocessing)
             self.folder.write_trials([*asked.history, *trials])
@@ -253,11 +255,12 @@ class Runner:
         receipt: Receipt | None
         if self.outline.config.score.rows == "public":
             return part.public_rows(preprocessing, **self._place)
-        if stage.score is None:  # exact, and nobody pays for it
+        if not self.outline.config.score.covers_selection:  # exact, and nobody pays for it
             receipt = self.payments.receipt(self._label(stage, trials[0].number))
         elif self.outline.holds_out:
             receipt = self._begun.get(stage.name)
         else:
+            assert stage.score is not None
             receipt = self.payments.begin(scores_label(stage), stage.score)
         return None if receipt is None else part.open(receipt, preprocessing, **self._place)
 

@@ -146,8 +146,8 @@ def resume(
     with folder.locked():
         config = read_config(folder)
         data = data or _load_again(config)
-        planned = outline(data, config)
-        rehearse(planned)
+        planned, executor = outline(data, config), executor or SerialExecutor()
+        rehearse(planned, executor)
         payments = _payments(config, folder, data)
         result = _run(data, planned, folder, payments, executor, watch)
     _hide_dates(planned, folder)
@@ -162,8 +162,8 @@ def _begin(
     watch: Watch | None,
 ) -> StudyResult:
     """Hold the money and make the folder, both or neither."""
-    planned = outline(data, config)
-    rehearse(planned)
+    planned, executor = outline(data, config), executor or SerialExecutor()
+    rehearse(planned, executor)
     if config.ledger:
         must_fit(planned, data)
     if config.reuse:  # what cannot be stated later is refused before it is paid for
@@ -228,7 +228,7 @@ def _run(
     planned: Outline,
     folder: RunFolder,
     payments: Payments,
-    executor: Executor | None,
+    executor: Executor,
     watch: Watch | None,
 ) -> StudyResult:
     config = planned.config
@@ -237,7 +237,7 @@ def _run(
         data=data,
         folder=folder,
         payments=payments,
-        executor=executor or SerialExecutor(),
+        executor=executor,
         watch=watch or _unwatched,
     )
     runner.check(folder.read_trials())

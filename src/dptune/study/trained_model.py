@@ -22,6 +22,7 @@ from dptune.study.config import engine_from
 from dptune.study.run_folder import RunFolder
 
 _FILE = "model.safetensors"
+PREPARE = "prepare."  # how the names begin of what prepares features
 _AT_ONCE = 8192
 
 
@@ -106,7 +107,7 @@ class TrainedModel:
         """Weights, preparation, labels and guarantee."""
         tensors = self.engine.pack(self.model)
         arrays = self.preprocessing.arrays()
-        tensors |= {f"prepare.{name}": torch.from_numpy(a.copy()) for name, a in arrays.items()}
+        tensors |= {f"{PREPARE}{name}": torch.from_numpy(a.copy()) for name, a in arrays.items()}
         facts = {
             "engine": {"name": self.engine.name, **self.engine.options()},
             "shape": self.shape,
@@ -133,9 +134,9 @@ def load(path: str | Path) -> TrainedModel:
     with folder.undamaged(_FILE):
         facts = json.loads(words["facts"])
         prepare = {
-            name.removeprefix("prepare."): tensor.numpy()
+            name.removeprefix(PREPARE): tensor.numpy()
             for name, tensor in tensors.items()
-            if name.startswith("prepare.")
+            if name.startswith(PREPARE)
         }
         span = facts["target_range"]
         made, shape = facts.get("engine"), facts.get("shape")
@@ -146,7 +147,7 @@ def load(path: str | Path) -> TrainedModel:
         trained = TrainedModel(
             engine=engine,
             model=engine.unpack(
-                {name: t for name, t in tensors.items() if not name.startswith("prepare.")}
+                {name: t for name, t in tensors.items() if not name.startswith(PREPARE)}
             ),
             shape=tuple(shape),
             preprocessing=Preprocessing.from_arrays(prepare, unit_rows=facts["unit_rows"]),
