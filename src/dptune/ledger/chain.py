@@ -3,8 +3,8 @@
 Entries are only ever added. Each carries the hash of the one before, and `head` repeats the last
 one's, so a torn or carelessly edited ledger is noticed. Somebody who may write to the store can
 still put a whole older ledger back: whoever has it open notices, to others only a head noted down
-elsewhere (`dptune budget` prints it, every receipt carries one) tells. A payment's state is not stored, it follows from the entries that
-name it.
+elsewhere (`dptune budget` prints it, every receipt carries one) tells. A payment's state is not
+stored, it follows from the entries that name it.
 """
 
 import hashlib
