@@ -87,6 +87,19 @@ def test_an_operation_takes_only_what_is_new(address: str, taken: list[int]) -> 
     assert taken[8:] == list(range(1, 57))
 
 
+@pytest.mark.parametrize("portion", [1, 2, 3, 7])
+def test_a_ledger_is_read_in_portions(
+    portion: int, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.reserve_all([("run", RUN)] * 4, fingerprint=ROWS)
+    whole = ledger.state()
+    behind = Ledger.open(ledger.address)
+    ledger.reserve_all([("run", RUN)] * 6, fingerprint=ROWS)
+    monkeypatch.setattr(chain, "_PORTION", portion)
+    assert behind.state() == ledger.verify() == Ledger.open(ledger.address).state()
+    assert len(behind.state().payments) == len(whole.payments) + 6
+
+
 def test_a_study_begins_and_settles_a_sweep_in_one_step_each(
     tmp_path: Path, taken: list[int]
 ) -> None:

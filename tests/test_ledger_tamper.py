@@ -63,6 +63,10 @@ EDITS = {
         "INSERT INTO entries SELECT 11, time, kind, 3, event, mu_squared, slack, fingerprint, "
         "epsilon, delta, text, study, label, hash, hash FROM entries WHERE kind = 'void'"
     ),
+    "an entry before the first": (
+        "INSERT INTO entries SELECT -1, time, kind, 6, event, mu_squared, slack, fingerprint, "
+        "epsilon, delta, text, study, label, previous, hash FROM entries WHERE number = 4"
+    ),
     "the end forgotten": "DELETE FROM head",
     "the end moved": "UPDATE head SET number = 9",
     "two ends": "INSERT INTO head SELECT * FROM head",

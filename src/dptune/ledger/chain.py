@@ -2,9 +2,9 @@
 
 Entries are only ever added. Each carries the hash of the one before, and `head` repeats the last
 one's, so a torn or carelessly edited ledger is noticed. Somebody who may write to the store can
-still put a whole older ledger back; only a head noted down elsewhere (`dptune budget` prints it,
-every receipt carries one) tells. A payment's state is not stored, it follows from the entries that
-name it.
+still put a whole older ledger back: whoever has it open notices, to others only a head noted down
+elsewhere (`dptune budget` prints it, every receipt carries one) tells. A payment's state is not
+stored, it follows from the entries that name it.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import json
 import math
 import operator
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -348,16 +348,12 @@ def follow(
     try:
         if past.last is None:
             past.format = _format(connection)
-        since = sa.select(past.table).where(past.table.c.number >= number)
-        rows = connection.execute(since.order_by(past.table.c.number))
-        names = tuple(rows.keys())
+        found = _stored(connection, past.table, since=number if past.last else None)
         if past.last is not None:
-            found = rows.fetchone()
-            same = found is not None and _is(_entry(names, found), past.last)
-            _require(same, _REPLACED)
-        for row in rows:
+            _require(_is(next(found, None), past.last), _REPLACED)
+        for entry in found:
             number += 1
-            past.take(_entry(names, row))
+            past.take(entry)
         ends = connection.execute(sa.select(head.c.number, head.c.hash)).all()
         _require(past.exchanging is None, "exchanges a payment for none")
         _require(not past.expected, "ends a schedule too early")
@@ -371,6 +367,7 @@ def follow(
         raise LedgerCorrupt(_edited(address, f"entry {number} {_why(error)}")) from None
 
 
+_PORTION = 1_000
 _REPLACED = (
     "is not the one that was verified here before; an older copy of the ledger, or another ledger, "
     "was put in its place"
@@ -385,15 +382,26 @@ def _format(connection: sa.Connection) -> int:
     return said if said in READABLE else FORMAT
 
 
-def _entry(names: Sequence[str], row: sa.Row[Any]) -> dict[str, Any]:
-    entry: dict[str, Any] = dict(zip(names, row, strict=True))
-    entry.setdefault("study", None)  # as in older formats
-    entry.setdefault("label", None)
-    return entry
+def _stored(
+    connection: sa.Connection, table: sa.Table, *, since: int | None
+) -> Iterator[dict[str, Any]]:
+    """All entries, or those from one on, in order; in portions, or a server that has not counted
+    the table yet would read all of it to find the last few."""
+    missing = dict.fromkeys(name for name in _NAMES if name not in table.columns)
+    names = table.columns.keys()
+    portion = sa.select(table).order_by(table.c.number).limit(_PORTION)
+    while True:
+        wanted = portion if since is None else portion.where(table.c.number >= since)
+        rows = connection.execute(wanted).all()
+        for row in rows:
+            yield dict(zip(names, row, strict=True)) | missing
+        if len(rows) < _PORTION:
+            return
+        since = rows[-1].number + 1
 
 
-def _is(found: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
-    return end(found) == end(last) and _hash(found) == last["hash"]
+def _is(found: Mapping[str, Any] | None, last: Mapping[str, Any]) -> bool:
+    return found is not None and end(found) == end(last) and _hash(found) == last["hash"]
 
 
 def verify_view(connection: sa.Connection, past: Replay, address: str) -> None:
