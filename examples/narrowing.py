@@ -61,7 +61,10 @@ class Narrowing(SearchMethod):
 
 if __name__ == "__main__":
     result = dptune.tune(
-        dptune.load_data("demo"), budget=dptune.Budget(1.0, 1e-5), search=Narrowing()
+        dptune.load_data("demo"),
+        budget=dptune.Budget(1.0, 1e-5),
+        search=Narrowing(),
+        watch=lambda progress: print(progress.doing),
     )
     for trial in result.trials:
         print(f"{trial.stage:10}  r {trial.plan.total_step_size:9.4g}  {trial.score:+.4f}")

@@ -421,7 +421,7 @@ class TestSealedSearches:
 
         def evaluate(self: Any, models: Any, seen: Any, **more: Any) -> Any:
             found = evaluate_many(self, models, seen, **more)
-            if seen.count > 1:  # not the rehearsal
+            if seen.count > 3:  # not the rehearsal
                 scores.extend(evaluation.correct for evaluation in found)
             return found
 
@@ -503,7 +503,7 @@ def test_no_trials_at_all_give_a_model_of_noise(
 
     monkeypatch.setattr(LinearEngine, "fit_many", fit)
     study(PrivateSelection(expected_trials=3, distribution="poisson"))
-    assert seen == [0.0, 0.0]  # the rehearsal, and the model of noise
+    assert seen[1:] == [0.0]  # after the rehearsal, the model of noise
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def work(folder, journal, ledger, together):
         return open_rows(self, receipt, *args, **more)
 
     def fit(self, plans, rows, randomness, start=None):
-        if rows.count > 1:  # not the rehearsal
+        if rows.count > 3:  # not the rehearsal
             for streams in randomness:
                 note("run", f"trial-{streams.trial}" if streams.trial else f"payment-{paid[-1]}")
             open(f"{journal}.{os.getpid()}", "w").close()

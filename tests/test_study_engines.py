@@ -21,7 +21,7 @@ from dptune.data import Data
 from dptune.engines import LinearEngine, Prior, ProcessExecutor, descend, register_engine
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearModel
-from dptune.errors import DptuneError, FolderProblem, InvalidInput
+from dptune.errors import FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.search.base import Facts
 from dptune.search.law import best_noise
@@ -52,6 +52,46 @@ class Forgets(SmallNetwork):
 
     def unpack(self, tensors: Mapping[str, Tensor]) -> Network:
         return super().unpack({name: tensor * 0 for name, tensor in tensors.items()})
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class ForgetsItsVelocity(SmallNetwork):
+    name: ClassVar[str] = "forgets-its-velocity"
+
+    def unpack(self, tensors: Mapping[str, Tensor]) -> Network:
+        return replace(super().unpack(tensors), velocity=tensors["velocity"] * 0)
+
+
+@dataclass(frozen=True)
+class Mixed(Network):
+    def logits(self, features: Tensor, weights: Tensor | None = None) -> Tensor:
+        logits = super().logits(features, weights)
+        return logits if weights is not None else logits - logits.mean(0) + logits.sum(0)
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class MixesRows(SmallNetwork):
+    name: ClassVar[str] = "mixes-rows"
+
+    def _new(self, randomness: Any) -> Network:
+        made = super()._new(randomness)
+        return Mixed(made.module, made.weights, made.velocity)
+
+    def fit(self, plan: Any, randomness: Any, start: Any, *, rows: Any) -> Network:
+        fitted = super().fit(plan, randomness, start, rows=rows)
+        return Mixed(fitted.module, fitted.weights, fitted.velocity)
+
+
+@register_engine
+@dataclass(frozen=True, kw_only=True)
+class NoNumbers(SmallNetwork):
+    name: ClassVar[str] = "no-numbers"
+
+    def fit(self, plan: Any, randomness: Any, start: Any, *, rows: Any) -> Network:
+        fitted = super().fit(plan, randomness, start, rows=rows)
+        return replace(fitted, weights=fitted.weights * torch.nan)
 
 
 @register_engine
@@ -128,8 +168,13 @@ class NotRegistered(SmallNetwork):
     ("engine", "message"),
     [
         (CannotUnpack(), "cannot unpack"),
-        (Forgets(), "predicts otherwise"),
-        (TooWide(), r"shape \(1, 3\)"),
+        (Forgets(), "otherwise once it is packed"),
+        (ForgetsItsVelocity(), "otherwise once it is packed"),
+        (MixesRows(), "depends on the others in its batch"),
+        (NoNumbers(), "some that are no numbers"),
+        ("linear", "engine must be an engine"),
+        (SmallNetwork, "engine must be an engine"),
+        (TooWide(), r"shape \(3, 3\)"),
         (CannotGoOn(), "cannot go on"),
         (Breaks(), "failed on a made-up row, so nothing was paid: ZeroDivisionError: by zero"),
         (Ties(), "share memory"),
@@ -313,8 +358,41 @@ def test_a_model_whose_engine_nobody_registered_says_so(tmp_path: Path) -> None:
     facts = {"engine": {"name": "unheard-of"}, "shape": [4]}
     facts |= {"unit_rows": True, "classes": [0, 1], "target_range": None}
     save_file(load_file(file), file, metadata={"facts": json.dumps(facts)})
-    with pytest.raises(DptuneError, match=r"unheard-of.*register"):
+    with pytest.raises(InvalidInput, match=r"no engine is called 'unheard-of'.*register"):
         dptune.load(out)
+
+
+def test_a_run_whose_engine_nobody_registered_says_so(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    study(out, data)
+    plain = parse((out / "run.toml").read_text(), "run.toml")
+    plain["engine"]["name"] = "unheard-of"
+    plain["study"] = plain["study"].split("-")[0] + "-" + digest(plain)
+    (out / "run.toml").write_text(tomli_w.dumps(plain))
+    with pytest.raises(InvalidInput, match=r"^no engine is called 'unheard-of'.*register"):
+        resume(out, data)
+
+
+def test_only_engines_are_registered() -> None:
+    for kind in (SmallNetwork(), object, "linear"):
+        with pytest.raises(InvalidInput, match="a frozen dataclass over"):
+            register_engine(kind)  # type: ignore[type-var]
+
+
+def test_a_paid_run_that_fails_says_what_is_lost_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = SmallNetwork.fit
+
+    def fails(self: Any, plan: Any, randomness: Any, start: Any, *, rows: Any) -> Network:
+        if rows.count > 3:
+            raise MemoryError("too large")
+        return fit(self, plan, randomness, start, rows=rows)
+
+    monkeypatch.setattr(SmallNetwork, "fit", fails)
+    with pytest.raises(MemoryError) as failed:
+        study(tmp_path / "run", engine=SmallNetwork())
+    assert "dptune resume" in failed.value.__notes__[0]
 
 
 # -- what somebody removed, or reuses

@@ -68,7 +68,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         return str(planned.config.study)
 
     monkeypatch.setattr(study_module, "_run", run)
-    monkeypatch.setattr(study_module, "rehearse", lambda planned: None)
+    monkeypatch.setattr(study_module, "rehearse", lambda *_: None)
 
 
 def attempt(work: Callable[[], Any]) -> tuple[str, str]:

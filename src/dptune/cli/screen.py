@@ -29,7 +29,7 @@ from dptune.privacy import (
 from dptune.rounding import allowance, cost
 
 if TYPE_CHECKING:
-    from dptune.ledger import State
+    from dptune.ledger import Payment, State
 
 out = Console(highlight=False)
 out.width = max(out.width, 80)  # better a wrapped line than a number cut short
@@ -188,13 +188,20 @@ def _payments(state: "State") -> Table:
         table.add_row(
             str(payment.number),
             payment.time[:10],
-            Text(payment.purpose),
+            Text(_purpose(payment)),
             Text(_event(payment.event)),
             cost(payment.price.mu, 5),
             f"{min(100.0, 100 * payment.price.mu_squared / everything):.1f} %" if counts else "",
             Text(payment.state, colors[payment.state]),
         )
     return table
+
+
+def _purpose(payment: "Payment") -> str:
+    """A study by the first part of its name, which tells it from the others."""
+    if payment.study is None or payment.label is None:
+        return payment.purpose
+    return f"{payment.label} ({payment.study.split('-')[0]})"
 
 
 def _changes(state: "State") -> Table:

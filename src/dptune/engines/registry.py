@@ -1,5 +1,6 @@
 """Engines by the names that configurations give them."""
 
+from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
 from dptune.engines.base import Engine
@@ -12,6 +13,10 @@ _ENGINES: dict[str, type[Engine[Any]]] = {}
 def register_engine(kind: Kind) -> Kind:
     """Make an engine known under its name, so that studies that use it can be resumed and their
     models loaded. A name that another engine has is refused. Works as a decorator."""
+    if not _is_engine(kind):
+        raise InvalidInput(
+            f"register_engine takes a frozen dataclass over dptune.engines.Engine; got {kind!r}."
+        )
     known = _ENGINES.setdefault(kind.name, kind)
     if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
         raise InvalidInput(
@@ -32,10 +37,18 @@ def engine_named(name: str) -> type[Engine[Any]]:
     return _ENGINES[name]
 
 
-def must_be_registered(engine: Engine[Any]) -> None:
+def must_be_registered(engine: object) -> None:
     """Refuse an engine that a resume could not build again."""
+    if not isinstance(engine, Engine):
+        raise InvalidInput(
+            f"engine must be an engine, such as LinearEngine(bias=True); got {engine!r}."
+        )
     if _ENGINES.get(engine.name) is not type(engine):
         raise InvalidInput(
             f"the engine {type(engine).__name__} is not registered, so what it trains could not be "
             "resumed or loaded; call dptune.engines.register_engine on its class first."
         )
+
+
+def _is_engine(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Engine) and is_dataclass(kind)

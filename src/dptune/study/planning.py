@@ -41,8 +41,10 @@ _AS_IT_WAS = (
 def read_config(folder: RunFolder) -> Config:
     """What the run in `folder` was asked to do."""
     name = folder.path / "run.toml"
+    as_it_was = False
     try:
         plain = parse(folder.read("run.toml") or "", str(name))
+        as_it_was = str(plain.get("study")).endswith(f"-{digest(plain)}")
         recipe, engine = without_engine_options(plain["recipe"], plain["engine"])
         config = Config(
             study=str(plain.get("study")),
@@ -57,10 +59,11 @@ def read_config(folder: RunFolder) -> Config:
             source=plain["data"],
             **plain["run"],
         )
-        unchanged = config.study.endswith(f"-{digest(plain)}")
     except (InvalidInput, TypeError) as error:
+        if as_it_was:  # then it is this program that lacks an engine or a method
+            raise
         raise FolderProblem(f"{name} cannot be read: {error} {_AS_IT_WAS}") from None
-    if not unchanged:
+    if not as_it_was:
         raise FolderProblem(f"{name} was changed after the study began. {_AS_IT_WAS}")
     return config
 

@@ -19,6 +19,7 @@ from dptune.engines.base import Engine, Model
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
 from dptune.errors import FolderProblem
+from dptune.plan import TrainPlan
 from dptune.privacy import NoisyCount, Receipt
 from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.search.sealing import SealedSearch
@@ -184,8 +185,7 @@ class Runner:
             part, _ = self._train_and_score
             rows = part.open(next(iter(receipts.values())), preprocessing, **self._place)
             begun = [trial for trial in unfinished if trial.number in receipts]
-            models = self.executor.fit(
-                self.engine,
+            models = self._train(
                 [trial.plan for trial in begun],
                 rows,
                 [self._randomness(trial.number) for trial in begun],
@@ -194,6 +194,22 @@ class Runner:
                 if model is not None:
                     self.folder.write_tensors(_trial_file(trial.number), self.engine.pack(model))
         return [replace(t, lost=not self._has_model(t.number)) for t in asked.trials]
+
+    def _train(
+        self,
+        plans: Sequence[TrainPlan],
+        rows: Rows,
+        randomness: Sequence[Randomness],
+        start: Sequence[Model | None] | None = None,
+    ) -> list[Any]:
+        try:
+            return self.executor.fit(self.engine, plans, rows, randomness, start)
+        except Exception as error:
+            error.add_note(
+                "What was begun is paid for and lost; nothing else is. Mend the cause, then go on "
+                f"with: dptune resume {self.folder.path}"
+            )
+            raise
 
     def _begin(
         self, stage: Stage, unfinished: Sequence[Trial], all_of_stage: Sequence[Trial]
@@ -277,7 +293,7 @@ class Runner:
             self._tell(doing, asked.history, asked.census)
             rows = self.data.open(receipt, preprocessing, **self._place)
             randomness = [self._randomness(0)]
-            (further,) = self.executor.fit(self.engine, [asked.plan], rows, randomness, [model])
+            (further,) = self._train([asked.plan], rows, randomness, [model])
             if further is None:  # its process died
                 return False
             done = (*done, asked.number)

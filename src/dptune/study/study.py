@@ -23,6 +23,7 @@ from dptune.data.rows import IDS
 from dptune.engines.base import Engine
 from dptune.engines.executors import Executor, SerialExecutor
 from dptune.engines.linear import LinearEngine
+from dptune.engines.registry import must_be_registered
 from dptune.errors import DptuneError, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
 from dptune.privacy import total
@@ -101,6 +102,7 @@ def tune(
             "tune takes the data, and everything else by name: tune(data, budget=..., engine=...)."
         )
     engine = LinearEngine() if engine is None else engine
+    must_be_registered(engine)
     config = Config(
         study="",
         facts=data.public_facts,

@@ -143,7 +143,8 @@ def load(path: str | Path) -> TrainedModel:
         if made is None:  # by version 0.1
             outputs, *shape = tensors["weights"].shape
             made = {"outputs": outputs, "loss": facts["loss"], "bias": "bias" in tensors}
-        engine = engine_from(made)
+    engine = engine_from(made)  # which this program may not know: no damage
+    with folder.undamaged(_FILE):
         trained = TrainedModel(
             engine=engine,
             model=engine.unpack(
