@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dptune import search
-from dptune.errors import FolderProblem, InvalidInput
+from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.search.methods import METHODS, method_named, register_method
 from dptune.study.config import search_from
@@ -138,7 +138,7 @@ def test_killed_it_is_resumed_by_a_program_that_registers_it(tmp_path: Path) -> 
     assert killed.returncode == 9, killed.stderr
 
     METHODS.pop("narrowing", None)  # whoever registered it here
-    with pytest.raises(FolderProblem, match=r"got 'narrowing'.*register_method"):
+    with pytest.raises(InvalidInput, match=r"got 'narrowing'.*register_method"):
         resume(tmp_path / "run")
 
     done = run(f"import narrowing\n{MAIN}", "resume", "run", folder=tmp_path)

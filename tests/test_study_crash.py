@@ -61,7 +61,7 @@ def work(folder, journal, ledger, together):
     notes = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     note = lambda *words: os.write(notes, (" ".join(map(str, words)) + "\\n").encode())
     fit_many, open_rows, normal = LinearEngine.fit_many, Data.open, Stream.normal_
-    paid = []
+    paid, rehearsing = [], [False]
 
     def opened(self, receipt, *args, **more):
         paid.append(receipt.payment)
@@ -76,13 +76,15 @@ def work(folder, journal, ledger, together):
             while len(glob.glob(f"{journal}.*")) < int(together) and time.monotonic() < patience:
                 time.sleep(0.01)
             time.sleep(0.01)
+        rehearsing[0] = rows.count <= 3  # on rows that are nobody's, with noise that repeats
         models = fit_many(self, plans, rows, randomness, start)
+        rehearsing[0] = False
         time.sleep(0.01)
         return models
 
     def drawn(self, out):
         out = normal(self, out)
-        if not hasattr(self, "noted"):
+        if not rehearsing[0] and not hasattr(self, "noted"):
             self.noted = True
             note("noise", hashlib.sha256(out.numpy().tobytes()).hexdigest())
         return out

@@ -187,8 +187,7 @@ class Outline:
 
     @cached_property
     def payments(self) -> tuple[tuple[str, Event], ...]:
-        """Everything, in the order it will happen, with a label. Runs are reserved at the most
-        steps and exchanged for those that are run, which cost a hair less."""
+        """Everything, in the order it will happen, with a label."""
         if self.schedule.sealed:
             # What cannot be run is refused now: later the refusal itself would tell of a trial.
             for steps in self.space.steps:
@@ -201,17 +200,24 @@ class Outline:
         if self.schedule.census:
             listed.append(("census", self.schedule.census))
         for sweep, numbers in self.sweeps():
-            run = self._longest(sweep)
+            runs = self._runs(sweep)
             if self.holds_out and sweep.score:
-                listed.append((sweep.name, side_by_side([run] * sweep.trials, sweep.score)))
+                listed.append((sweep.name, side_by_side(runs, sweep.score)))
                 continue
-            listed += [(trial_label(number), run) for number in numbers]
+            listed += zip(map(trial_label, numbers), runs, strict=True)
             if sweep.score:
                 listed.append((scores_label(sweep), sweep.score))
         if self.schedule.final.trials == 1:
             leg = self._longest(self._leg)
             listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
         return tuple(listed)
+
+    def _runs(self, sweep: Stage) -> list[Event]:
+        """Those of the first trials are known now if nothing is counted before them. All others are
+        reserved at the most steps and exchanged for what is run, which costs a hair less."""
+        if sweep == self.schedule.compared[0] and self.schedule.census is None and not self.fixed:
+            return [self.plan(setting, sweep).event for setting in self.suggest(sweep, (), None)]
+        return [self._longest(sweep)] * sweep.trials
 
     def _longest(self, stage: Stage) -> Event:
         """A run of `stage` at the most steps and the highest rate."""
