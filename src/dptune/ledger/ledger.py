@@ -16,10 +16,8 @@ commit.
     ledger.commit(receipt)
 """
 
-import bisect
 import json
 import secrets
-import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,15 +26,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dptune import accounting, gdp, validate
+from dptune import accounting, validate
 from dptune.accounting import Budget
 from dptune.errors import BudgetExceeded, InvalidInput, WrongDataset
 from dptune.ledger import chain
 from dptune.ledger.balance import Balance
+from dptune.ledger.refusals import (
+    cannot_move,
+    check_budget,
+    check_schedule,
+    epsilon_in_words,
+    wrong_dataset,
+)
 from dptune.ledger.state import Payment, State
 from dptune.ledger.store import Store, open_store
 from dptune.privacy import Event, Price, Receipt, event_to_dict, total
-from dptune.rounding import allowance, cost
+from dptune.rounding import cost
 
 
 class Ledger:
@@ -194,7 +199,7 @@ class Ledger:
 
     def _must_know(self, past: chain.Replay, keyed: str) -> None:
         if keyed not in past.fingerprints:
-            raise WrongDataset(_wrong_dataset(past, self.address))
+            raise WrongDataset(wrong_dataset(past, self.address))
 
     def declare(self, fingerprint: str, *, reason: str) -> bool:
         """Say that these rows are a version of this ledger's data set and share its budget.
@@ -260,11 +265,11 @@ class Ledger:
             self._must_know(past, keyed)
             balance = past.balance()
             if fixed:
-                _check_schedule(balance, len(past.payments), events, total(prices))
+                check_schedule(balance, len(past.payments), events, total(prices))
                 schedule = json.dumps({"kind": "schedule", "payments": len(planned)})
                 append(kind="schedule", event=schedule, text="fixed before the first of them ran")
             else:  # all before the first is added: a refusal is no failure
-                _check_budget(balance, events, prices, [purpose["text"] for purpose in listed])
+                check_budget(balance, events, prices, [purpose["text"] for purpose in listed])
             return [
                 self._reserve(past, append, event, price, fingerprint=keyed, **purpose)
                 for event, price, purpose in zip(events, prices, listed, strict=True)
@@ -365,7 +370,7 @@ class Ledger:
         text, fingerprint = purpose or old.purpose, past.paid_for[old.number]
         # A sealed search that was alone may have fitted by its own profile, not by its price.
         if not fits:
-            _check_budget(past.balance_without(old), [event], [price], [text])
+            check_budget(past.balance_without(old), [event], [price], [text])
         reason = f"exchanged for payment {past.next_payment}, which costs no more"
         append(kind="exchange", payment=old.number, text=reason)
         of_study = {"study": old.study, "label": old.label}
@@ -385,7 +390,7 @@ class Ledger:
                     "Keep a larger delta, or open a new ledger."
                 )
             if not state.fits(budget):
-                spent = _epsilon(state.charged, budget.delta)
+                spent = epsilon_in_words(state.charged, budget.delta)
                 if state.charged.slack < budget.delta:  # by a bound of its own, where it has one
                     spent = f"epsilon {cost(state.epsilon_at(budget.delta))}"
                 raise BudgetExceeded(
@@ -415,7 +420,7 @@ class Ledger:
         payment = self._known(past, receipt)
         allowed, _ = chain.MOVES[to]
         if payment.state not in allowed:
-            raise InvalidInput(_cannot_move(payment, to, allowed))
+            raise InvalidInput(cannot_move(payment, to, allowed))
         if to in ("void", "exchange") and past.must_stay(payment):
             raise InvalidInput(
                 f"payment {payment.number} is of a schedule that was fixed, and admitted, as a "
@@ -508,95 +513,3 @@ def _price_in_exchange(receipt: Receipt, event: Event) -> Price:
             f"{receipt.payment} was paid without one; reserve the {event.kind} on its own."
         )
     return accounting.price(event, slack=slack)
-
-
-def _check_budget(
-    balance: Balance, events: Sequence[Event], prices: Sequence[Price], purposes: Sequence[str]
-) -> None:
-    """Refuse what does not fit in together, and name the first that does not. What fits in as a
-    whole does so part by part, too, for no price is below nothing."""
-    if not events or balance.admits(events, prices):
-        return
-
-    def too_much(number: int) -> bool:
-        return not balance.admits(events[: number + 1], prices[: number + 1])
-
-    first = bisect.bisect_left(range(len(events)), True, key=too_much)
-    before = balance.plus(prices[:first])
-    raise BudgetExceeded(_exceeded(before, prices[first], purposes[first]))
-
-
-def _check_schedule(balance: Balance, payments: int, events: Sequence[Event], price: Price) -> None:
-    budget = balance.budget
-    if price.slack > balance.slack:
-        raise BudgetExceeded(_exceeded(balance, price, f"a schedule of {len(events)} payments"))
-    if payments:
-        raise InvalidInput(
-            "a schedule is fixed before the first payment of a ledger, and this one has "
-            f"{payments}; reserve without fixed, or in a new ledger."
-        )
-    together = accounting.direct_epsilon(events, budget.delta)
-    if together > budget.epsilon:
-        raise BudgetExceeded(
-            f"a schedule of {len(events)} payments costs epsilon {cost(together)}, composed "
-            f"directly; the budget of data set {balance.dataset!r} is epsilon {budget.epsilon:g} "
-            f"at delta {budget.delta!r}, and nothing was spent. Make the runs smaller."
-        )
-
-
-def _cannot_move(payment: Payment, to: str, allowed: tuple[str, ...]) -> str:
-    if payment.state == "started":
-        never = {
-            "start": "started again; another try needs a payment of its own",
-            "void": "voided; commit it when its output exists, else leave it as it is",
-            "exchange": "exchanged; reserve the other event on its own",
-        }
-        return (
-            f"payment {payment.number} is started already: it may have read rows, so it counts "
-            f"and cannot be {never[to]}."
-        )
-    _, state = chain.MOVES[to]
-    return (
-        f"payment {payment.number} is {payment.state} already; only one that is "
-        f"{' or '.join(allowed)} can be {state}."
-    )
-
-
-def _epsilon(price: Price, delta: float) -> str:
-    if price.slack >= delta:
-        return f"a failure probability of {cost(price.slack)}"
-    if price.mu > gdp.LARGEST_MU:
-        return f"more than any epsilon we compute (mu {cost(price.mu)})"
-    return f"epsilon {cost(accounting.epsilon(price, delta))}"
-
-
-def _exceeded(balance: Balance, price: Price, purpose: str) -> str:
-    budget, left = balance.budget, balance.remaining
-    if price.slack > left.slack:
-        return (
-            f"{purpose!r} needs a failure probability of {cost(price.slack)}, and of the "
-            f"{cost(balance.slack)} that data set {balance.dataset!r} has for all sampled runs and "
-            f"sealed searches, {allowance(left.slack)} is left; nothing was spent. That sum is "
-            "fixed when a ledger is opened (--slack). Use full-batch runs, which need none, or "
-            "a smaller slack."
-        )
-    together = Price(balance.spent.mu_squared + price.mu_squared, balance.slack)
-    return (
-        f"reserving {_epsilon(price, budget.delta)} for {purpose!r} would bring data set "
-        f"{balance.dataset!r} to {_epsilon(together, budget.delta)}; the budget is epsilon "
-        f"{budget.epsilon:g} at delta {budget.delta!r}, and nothing was spent. What is left is "
-        "enough for one full-batch run of epsilon "
-        f"{allowance(balance.remaining_epsilon)}: make the run smaller, or have the owner of the "
-        "data change the budget."
-    )
-
-
-def _wrong_dataset(past: chain.Replay, address: str) -> str:
-    versions = "; ".join(f"{v.reason} ({v.time[:10]})" for v in past.versions) or "none yet"
-    return (
-        f"these rows are not a declared version of data set {past.dataset!r}, which {address} "
-        f"pays for (declared: {versions}); nothing was spent. If they are the same data set, with "
-        "rows added or mended, say so with: dptune ledger declare "
-        f"{shlex.quote(address)} --data FILE --reason WHY. If they are other data, use a ledger of "
-        "its own; to declare them here would be false."
-    )
