@@ -130,7 +130,7 @@ def test_a_study_begins_and_settles_a_sweep_in_one_step_each(
             out=tmp_path / "run",
         )
     entries = Ledger.open(str(tmp_path / "run" / "ledger.db")).state().entries
-    assert entries > 100
+    assert entries > 75  # three a trial
     assert steps < 20
     assert len(taken) <= entries * (opened + 2)
 
