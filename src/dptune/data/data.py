@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from dptune import validate
@@ -271,9 +272,9 @@ class Data:
         numbers = np.arange(train.count)
         if self.count < 2 or len(numbers) < 2:
             raise InvalidInput("rows can be held out of two or more; this data set has one.")
-        held = -(-self.count // every)
-        rest = self._with(train.taken(numbers % every != 0), self.count - held, every)
-        return rest, self._with(train.taken(numbers % every == 0), held, every)
+        kept = self.facts.not_held_out(every)
+        rest = self._with(train.taken(numbers % every != 0), kept, every)
+        return rest, self._with(train.taken(numbers % every == 0), self.count - kept, every)
 
     def _with(self, train: RowSource, count: int, every: int) -> "Data":
         part = copy.copy(self)
@@ -301,8 +302,7 @@ class Data:
     def _targets(self, labels: NDArray[Any], what: str, *, shown: bool) -> NDArray[Any]:
         """Labels as engines take them; those of private rows are not `shown` in messages."""
         if self.target_range is not None:
-            low, high = self.target_range
-            scaled: NDArray[Any] = (labels.clip(low, high) - low) / (high - low) * 2 - 1
+            scaled: NDArray[Any] = Scale(*self.target_range)(torch.tensor(labels)).numpy()
             return scaled
         distinct, numbers = np.unique(labels, return_inverse=True)
         known = {label: number for number, label in enumerate(self.classes)}

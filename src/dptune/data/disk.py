@@ -39,8 +39,7 @@ def write_chunks(
     augmented: bool | None = None,
 ) -> None:
     """Store (features, targets) chunks for `DiskRows`, each checked, with its norms; `augmented` as
-    for `MemoryRows`.
-    """
+    for `MemoryRows`."""
     folder = Path(folder)
     find_precision(precision)
     try:

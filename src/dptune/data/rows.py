@@ -79,6 +79,10 @@ class DataFacts:
     def has_classes(self) -> bool:
         return self.loss == "softmax"
 
+    def not_held_out(self, every: int) -> int:
+        """How many rows are left, publicly, where each `every`-th, the first included, is not."""
+        return self.count - -(-self.count // every)
+
 
 @dataclass(frozen=True)
 class TargetFacts:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dptune import accounting
-from dptune.data.rows import DataFacts
+from dptune.data.rows import IDS, DataFacts
 from dptune.engines.base import Engine
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
@@ -83,8 +83,13 @@ class Outline:
     @property
     def rows_of_a_trial(self) -> int:
         """How many rows train a trial, publicly; those that are held out score it."""
-        count, every = self.data.count, self.held_out_every
-        return count if every is None else count - -(-count // every)
+        every = self.held_out_every
+        return self.data.count if every is None else self.data.not_held_out(every)
+
+    @property
+    def precision(self) -> str:
+        """In which rows are kept; numbers of words are not rounded."""
+        return IDS if self.engine.takes_ids else self.config.precision
 
     @cached_property
     def mean(self) -> PrivateMean | None:

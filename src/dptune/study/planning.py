@@ -60,8 +60,8 @@ def read_config(folder: RunFolder) -> Config:
             **plain["run"],
         )
     except (InvalidInput, TypeError) as error:
-        if as_it_was:  # then it is this program that lacks an engine or a method
-            raise
+        if as_it_was and isinstance(error, InvalidInput):
+            raise  # the file is as it was: this program lacks its engine or its method
         raise FolderProblem(f"{name} cannot be read: {error} {_AS_IT_WAS}") from None
     if not as_it_was:
         raise FolderProblem(f"{name} was changed after the study began. {_AS_IT_WAS}")

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from dptune.data.rows import IDS, MemoryRows
+from dptune.data.rows import MemoryRows
 from dptune.engines.base import Engine, Model
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
@@ -63,16 +63,16 @@ def _rehearse(planned: Outline, executor: Executor) -> None:
 
 def _made_up(planned: Outline) -> MemoryRows:
     """Rows of the right shape: of any numbers, or, where they are numbers of words, of zeros."""
-    facts, config, ids = planned.data, planned.config, planned.engine.takes_ids
+    facts = planned.data
     shape = (3, facts.copies, *facts.shape)
     features = torch.zeros(shape, dtype=torch.int64)
-    if not ids:
+    if not planned.engine.takes_ids:
         features = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     return MemoryRows(
         features,
         torch.zeros(3, dtype=torch.int64 if facts.has_classes else torch.float64),
-        device=config.device,
-        precision=IDS if ids else config.precision,
+        device=planned.config.device,
+        precision=planned.precision,
         augmented=True,
     )
 

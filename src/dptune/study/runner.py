@@ -14,7 +14,7 @@ import torch
 
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing, from_ranges, private_mean, standardization
-from dptune.data.rows import IDS, Rows
+from dptune.data.rows import Rows
 from dptune.engines.base import Engine, Model
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
@@ -365,11 +365,7 @@ class Runner:
 
     @property
     def _place(self) -> dict[str, Any]:
-        config = self.outline.config
-        return {
-            "device": config.device,
-            "precision": IDS if self.engine.takes_ids else config.precision,
-        }
+        return {"device": self.outline.config.device, "precision": self.outline.precision}
 
     def _tell(self, doing: str, trials: Sequence[Trial], census: Census | None = None) -> None:
         # A sealed search costs all of the budget, though less than its price in company.
