@@ -52,6 +52,7 @@ class Engine(ABC, Generic[M]):
         trains: what it trains, in words, for model cards.
         prior: where its searches start from.
         takes_ids: whether rows are numbers of words, and so neither scaled nor rounded.
+        linear_in_rows: whether logits are linear in a row, so that centring and whitening help.
         outputs: how many numbers a model gives for a row; None before it is made for some data.
         loss: softmax, binary or squared.
 
@@ -61,6 +62,7 @@ class Engine(ABC, Generic[M]):
     trains: ClassVar[str] = "model"
     prior: ClassVar[Prior] = Prior()
     takes_ids: ClassVar[bool] = False
+    linear_in_rows: ClassVar[bool] = False
     outputs: int | None
     loss: str
 
@@ -71,6 +73,11 @@ class Engine(ABC, Generic[M]):
     def check(self, plan: TrainPlan) -> None:
         """Refuse a plan that cannot be run, before anything is paid. The rehearsal runs the recipe,
         so only what it does not show need be refused here."""
+
+    def usual_recipe(self, facts: DataFacts, *, unit_rows: bool) -> Mapping[str, Any]:
+        """Fields of every plan for such data, scaled to unit length or not, where nobody asks for
+        others; the plan's own defaults for all that is left out."""
+        return {}
 
     @abstractmethod
     def parameters(self, facts: DataFacts) -> int:

@@ -18,7 +18,7 @@ search costs little more than one trial. Trials with fewer steps leave the batch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -84,6 +84,7 @@ class LinearEngine(Engine[LinearModel]):
     name: ClassVar[str] = "linear"
     trains: ClassVar[str] = "linear model"
     prior: ClassVar[Prior] = LINEAR
+    linear_in_rows: ClassVar[bool] = True
     outputs: int | None = None
     loss: str = "softmax"
     bias: bool = False
@@ -110,6 +111,10 @@ class LinearEngine(Engine[LinearModel]):
                 f"{self.outputs} and {self.loss}. Leave both out for one that fits."
             )
         return self
+
+    def usual_recipe(self, facts: DataFacts, *, unit_rows: bool) -> Mapping[str, Any]:
+        """Clipped far below their gradients, all rows push alike: docs/law.md."""
+        return {"clip_norm": 0.1} if unit_rows and facts.loss != "squared" else {}
 
     def parameters(self, facts: DataFacts) -> int:
         return self._width * (facts.columns + self.bias)

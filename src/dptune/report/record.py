@@ -1,9 +1,10 @@
 """A finished run, read from its folder. No private row is needed: all of a folder may be shown."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dptune.data.preprocess import Preprocessing
 from dptune.errors import DptuneError, FolderProblem
 from dptune.ledger.store import open_store
 from dptune.search.base import Situation
@@ -12,7 +13,8 @@ from dptune.search.trial import Trial
 from dptune.study.outline import Outline
 from dptune.study.planning import read_config
 from dptune.study.run_folder import RunFolder
-from dptune.study.runner import read_census
+from dptune.study.prepare import prepare
+from dptune.study.runner import read_census, read_figure
 from dptune.study.trained_model import TrainedModel, load
 
 
@@ -41,6 +43,7 @@ class Record:
                 reused=bool(config.reuse),
                 set_aside=result.get("set_aside", 0.0),  # which earlier versions did not do
             )
+            outline = replace(outline, curvature=_curvature(outline, folder))
             final = Trial.from_dict(result["final"])
         except (KeyError, TypeError, DptuneError) as error:
             raise FolderProblem(
@@ -61,3 +64,10 @@ class Record:
         """Where to see what was paid, without password."""
         named = self.outline.config.ledger
         return open_store(named).shown if named else str(self.folder.path / "ledger.db")
+
+
+def _curvature(outline: Outline, folder: RunFolder) -> float:
+    """As the search knew it, from what was paid for."""
+    columns = outline.data.columns
+    plain = Preprocessing(unit_rows=outline.config.preparation.unit_rows)
+    return prepare(outline, plain, lambda label, _: read_figure(folder, label, columns)).curvature

@@ -23,8 +23,7 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
         bound = accounting.sealed_bound(schedule.sealed.event, budget.delta).epsilon
         epsilon = min(bound, budget.epsilon)
         return (Slot(schedule.sealed.name, 1, epsilon, budget.mu_squared(), alone=True),)
-    if planned.mean:
-        listed.append(event("private mean", planned.mean))
+    listed += [event(label, paid) for label, paid in planned.preparing.items()]
     if schedule.census:
         listed.append(event("census", schedule.census))
     for sweep in schedule.compared:

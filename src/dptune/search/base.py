@@ -105,6 +105,9 @@ class Situation:
     census: Census | None
     choices: np.random.Generator  # for public choices, the same after a resume
     delta: float  # of the budget, at which epsilons are meant
+    # The largest eigenvalue of the rows' second moment, as far as one was paid for. No price may
+    # depend on it, so schedules do not know it.
+    curvature: float = 1.0
 
 
 class SearchMethod:
@@ -168,7 +171,7 @@ def schedule(
     """What each part of a study costs whose search is not sealed: fixed now, whatever the trials
     will show.
 
-    `aside` is mu^2 that something else needs first (a private mean), `slack` the failure
+    `aside` is mu^2 that something else needs first (to prepare rows), `slack` the failure
     probability of every run, `set_aside` how much of delta a ledger keeps for such failures at
     least. `searched`: the search is done and paid for, only the final run is left.
     """

@@ -66,28 +66,40 @@ DATA = (
     "name",
 )
 Built = TypeVar("Built")
+AUTO = "auto"  # of a share: bought at the usual price where that is worth it (recipe.py)
 
 
 @dataclass(frozen=True)
 class Preparation:
     """What is done to features: columns mapped to [-1, 1] from declared `ranges`, each a (low,
     high), or standardised with public rows; rows scaled to unit length; a private mean subtracted
-    for `center_share` of mu^2."""
+    for `center_share` of mu^2; rows whitened by a private second moment for `whiten_share` of it.
+    Of the shares, 0 is never, a number always, and "auto" where it is worth its price. With
+    `rescale`, rows of unit length are scaled back to it after each of the last two."""
 
     unit_rows: bool = True
     standardize: bool = False
-    center_share: float = 0.0
+    center_share: float | str = AUTO
+    whiten_share: float | str = AUTO
+    rescale: bool = True
     ranges: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
-        share = validate.non_negative(center_share=self.center_share, at_most=0.5)
         validate.store(
             self,
             unit_rows=validate.flag(unit_rows=self.unit_rows),
             standardize=validate.flag(standardize=self.standardize),
-            center_share=share,
+            center_share=_share(center_share=self.center_share),
+            whiten_share=_share(whiten_share=self.whiten_share),
+            rescale=validate.flag(rescale=self.rescale),
             ranges=_ranges(self.ranges),
         )
+        whitened = self.whiten_share not in (AUTO, 0)
+        if whitened and not (self.unit_rows and self.rescale):
+            raise InvalidInput(
+                "rows are whitened where they are scaled to unit length, before and after "
+                f"(unit_rows and rescale), and whiten_share is {self.whiten_share}; make it 0."
+            )
         if self.ranges and self.standardize:
             raise InvalidInput(
                 "columns are brought to one scale by declared ranges or by public rows "
@@ -253,6 +265,14 @@ def usual_preparation(facts: DataFacts, engine: Engine[Any]) -> Preparation:
     return Preparation(unit_rows=facts.is_table and not engine.takes_ids)
 
 
+def preparation_from(options: Mapping[str, Any]) -> Preparation:
+    """That of a run, which may be older: what its version did not know, it did not do."""
+    if "whiten_share" not in options:
+        as_then = {"center_share": 0.0, "whiten_share": 0.0}
+        options = {**as_then, "rescale": not options.get("center_share"), **options}
+    return build(Preparation, options, "[preparation]")
+
+
 def score_from(options: Mapping[str, Any]) -> Score:
     """A score from its kind and options."""
     given = dict(options)
@@ -285,6 +305,15 @@ def _absolute(**named: str | Path) -> str:
         raise InvalidInput(f"{name} must be an address or a path; got {type(given).__name__}.")
     address = str(given)
     return os.path.abspath(address) if address and is_file(address) else address
+
+
+def _share(**named: Any) -> float | str:
+    ((name, given),) = named.items()
+    if isinstance(given, str):
+        if given != AUTO:
+            raise InvalidInput(f'{name} must be a share of mu^2 or "{AUTO}"; got {given!r}.')
+        return given
+    return validate.non_negative(**named, at_most=0.5)
 
 
 def _ranges(given: Any) -> tuple[tuple[float, float], ...]:

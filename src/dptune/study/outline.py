@@ -22,6 +22,7 @@ from dptune.privacy import (
     Parallel,
     Price,
     PrivateMean,
+    PrivateSecondMoment,
     SampledRun,
     SubsetSearch,
     total,
@@ -40,8 +41,10 @@ from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study.config import Config
+from dptune.study.recipe import Shares, shares
 
 LEGS = 5
+MEAN, SECOND_MOMENT = "private mean", "second moment"
 _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by
 
 
@@ -51,12 +54,15 @@ class Outline:
 
     `data` is what is public about the rows. With `reused`, an earlier study has paid for the
     search. `set_aside` is how much of delta the ledger, if one was named, keeps for failures.
+    `curvature` is the largest eigenvalue of the second moment of the prepared rows, as far as it is
+    known by now; for rows of unit length it is at most 1. No price depends on it.
     """
 
     config: Config
     data: DataFacts
     reused: bool
     set_aside: float = 0.0
+    curvature: float = 1.0
 
     @cached_property
     def engine(self) -> Engine[Any]:
@@ -71,7 +77,7 @@ class Outline:
     def facts(self) -> Facts:
         """What the search may know."""
         preparation, prior = self.config.preparation, self.engine.prior
-        unit_rows = preparation.unit_rows and not preparation.center_share
+        unit_rows = preparation.unit_rows and (preparation.rescale or not self.shares.center)
         return Facts(
             self.data.columns,
             self.data.outputs,
@@ -92,9 +98,25 @@ class Outline:
         return IDS if self.engine.takes_ids else self.config.precision
 
     @cached_property
+    def shares(self) -> Shares:
+        """Of mu^2, for the steps of preparation that are paid."""
+        return shares(self.config, self.data)
+
+    @cached_property
     def mean(self) -> PrivateMean | None:
-        share = self.config.preparation.center_share * self.config.budget.mu_squared()
+        share = self.shares.center * self.config.budget.mu_squared()
         return PrivateMean(noise_multiplier=1 / math.sqrt(share)) if share else None
+
+    @cached_property
+    def second_moment(self) -> PrivateSecondMoment | None:
+        share = self.shares.whiten * self.config.budget.mu_squared()
+        return PrivateSecondMoment(noise_multiplier=1 / math.sqrt(share)) if share else None
+
+    @property
+    def preparing(self) -> dict[str, PrivateMean | PrivateSecondMoment]:
+        """What prepares rows and is paid for, by label, in the order it happens."""
+        named = {MEAN: self.mean, SECOND_MOMENT: self.second_moment}
+        return {label: event for label, event in named.items() if event}
 
     @cached_property
     def slack(self) -> float:
@@ -144,17 +166,18 @@ class Outline:
             self.config.budget,
             self.facts,
             self.config.score,
-            aside=accounting.price(self.mean).mu_squared if self.mean else 0.0,
+            aside=total(map(accounting.price, self.preparing.values())).mu_squared,
             slack=self.slack,
             set_aside=self.set_aside,
             searched=self.reused,
         )
 
     def _sealed_schedule(self, sealing: Sealing) -> Schedule:
-        if self.mean is not None:
+        if self.preparing:
             raise InvalidInput(
-                "a sealed search is priced well only where it is alone, and a private mean "
-                "(center_share) was asked for beside it; leave that out, or use declared ranges."
+                "a sealed search is priced well only where it is alone, and a private mean or "
+                "second moment (center_share, whiten_share) was asked for beside it; leave that "
+                "out, or use declared ranges."
             )
         config = self.config
         sealed = seal(sealing, config.budget, config.score, self.recipe, self.space.steps[1])
@@ -199,9 +222,7 @@ class Outline:
                 self.sealed_plan(Setting(self.space.learning_rate[0], steps))
                 self.plan(Setting(self.space.learning_rate[1], steps), self.schedule.final)
             return ((self.schedule.sealed.name, self.schedule.sealed.event),)
-        listed: list[tuple[str, Event]] = []
-        if self.mean:
-            listed.append(("private mean", self.mean))
+        listed: list[tuple[str, Event]] = list(self.preparing.items())
         if self.schedule.census:
             listed.append(("census", self.schedule.census))
         for sweep, numbers in self.sweeps():
@@ -218,9 +239,10 @@ class Outline:
         return tuple(listed)
 
     def _runs(self, sweep: Stage) -> list[Event]:
-        """Those of the first trials are known now if nothing is counted before them. All others are
+        """Those of the first trials are known now if nothing is learned before them. All others are
         reserved at the most steps and exchanged for what is run, which costs a hair less."""
-        if sweep == self.schedule.compared[0] and self.schedule.census is None and not self.fixed:
+        first = sweep == self.schedule.compared[0] and self.schedule.census is None
+        if first and self.second_moment is None and not self.fixed:
             return [self.plan(setting, sweep).event for setting in self.suggest(sweep, (), None)]
         return [self._longest(sweep)] * sweep.trials
 
@@ -243,7 +265,8 @@ class Outline:
         """Of the final runs where all is fixed: what the whole budget allows beside the rest."""
         planned, recipe, final = self.schedule, self.recipe, self.schedule.final
         assert recipe.sampling_rate is not None
-        beside: list[Event] = [event for event in (self.mean, planned.census) if event]
+        beside: list[Event] = list(self.preparing.values())
+        beside += [planned.census] if planned.census else []
         beside += [stage.score for stage in planned.compared if stage.score]
         for sweep in planned.sweeps:
             beside += [self._longest(sweep)] * sweep.trials
@@ -329,6 +352,7 @@ class Outline:
             census=census,
             choices=np.random.default_rng(None if self.schedule.sealed else key),
             delta=self.config.budget.delta,
+            curvature=self.curvature,
         )
 
     def suggest(

@@ -18,17 +18,18 @@ from dptune.search.space import Space
 from dptune.search.trial import Trial
 from dptune.study.config import (
     Config,
-    Preparation,
     build,
     digest,
     engine_from,
     parse,
+    preparation_from,
     score_from,
     search_from,
     without_engine_options,
 )
 from dptune.study.outline import Outline, is_final
 from dptune.study.payments import Payments
+from dptune.study.recipe import settled, shares
 from dptune.study.run_folder import RunFolder
 from dptune.study.runner import read_census
 from dptune.study.statement import guarantee_for, noise_notes
@@ -54,7 +55,7 @@ def read_config(folder: RunFolder) -> Config:
             score=score_from(plain["score"]),
             space=build(Space, plain["space"], "[space]"),
             recipe=recipe,
-            preparation=build(Preparation, plain["preparation"], "[preparation]"),
+            preparation=preparation_from(plain["preparation"]),
             engine=engine_from(engine),
             source=plain["data"],
             **plain["run"],
@@ -82,7 +83,7 @@ def outline(data: Data, config: Config) -> Outline:
     if config.preparation.standardize:
         data.public_features()
     config.preparation.must_fit(data.columns)
-    if config.preparation != Preparation(unit_rows=False):
+    if not _leaves_rows_alone(data, config):
         _must_be_a_table(data, config)
     if not data.classes and config.score.measure != "loss":
         raise InvalidInput(
@@ -117,6 +118,12 @@ def outline(data: Data, config: Config) -> Outline:
     return planned
 
 
+def _leaves_rows_alone(data: Data, config: Config) -> bool:
+    asked, bought = config.preparation, shares(config, data.facts)
+    public = asked.unit_rows or asked.standardize or asked.ranges
+    return not (public or bought.center or bought.whiten)
+
+
 def _must_be_a_table(data: Data, config: Config) -> None:
     if config.engine.takes_ids or not data.facts.is_table:
         what = "numbers of words" if config.engine.takes_ids else f"of shape {data.shape}"
@@ -128,6 +135,7 @@ def _must_be_a_table(data: Data, config: Config) -> None:
 
 def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     """What a study would pay for and promise. Spends nothing and writes nothing."""
+    config = settled(config, data.facts)
     planned = outline(data, config)
     events = [event for _, event in planned.payments]
     searched = None
@@ -147,6 +155,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         caveats,
         searched=searched,
         centred=planned.mean is not None,
+        whitened=planned.second_moment is not None,
         counted=counted,
         scored=scored,
     )

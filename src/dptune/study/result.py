@@ -26,6 +26,7 @@ class StudyResult:
     notes: tuple[str, ...]
     folder: Path | None
     set_aside: float = 0.0  # how much of delta its ledger keeps for failures
+    preparation: tuple[str, ...] = ()  # which steps were worth their price, a sentence each
 
     def __repr__(self) -> str:
         promise = f"epsilon {cost(self.guarantee.epsilon)} at delta {self.guarantee.delta!r}"
@@ -58,5 +59,6 @@ class StudyResult:
             "final": self.final.to_dict(),
             "notes": list(self.notes),
             "set_aside": self.set_aside,
+            "preparation": list(self.preparation),
             "guarantee": self.guarantee.to_dict(),
         }

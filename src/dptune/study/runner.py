@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from dptune.data import Data
-from dptune.data.preprocess import Preprocessing, from_ranges, private_mean, standardization
+from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import Rows
 from dptune.engines.base import Engine, Model
 from dptune.engines.executors import Executor
@@ -25,13 +25,27 @@ from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.search.sealing import SealedSearch
 from dptune.search.trial import Trial
 from dptune.study import loop
-from dptune.study.measure import compare, fresh_normal, take_census
-from dptune.study.outline import Outline, leg_label, scores_label, side_by_side, trial_label
+from dptune.study.measure import compare, take_census
+from dptune.study.outline import (
+    MEAN,
+    SECOND_MOMENT,
+    Outline,
+    leg_label,
+    scores_label,
+    side_by_side,
+    trial_label,
+)
 from dptune.study.payments import Payments
+from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
 
-_MEAN, _CENSUS, _FINAL = "models/mean.safetensors", "census.json", "models/final.safetensors"
+_CENSUS, _FINAL = "census.json", "models/final.safetensors"
+# What prepares rows: its file, and what it is called in there.
+_FIGURES = {
+    MEAN: ("models/mean.safetensors", "mean"),
+    SECOND_MOMENT: ("models/second_moment.safetensors", "second_moment"),
+}
 _WINNER = "models/winner.safetensors"
 
 
@@ -69,11 +83,8 @@ class Runner:
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse results that nobody has paid for."""
-        found = [
-            label
-            for label, file in (("private mean", _MEAN), ("census", _CENSUS))
-            if (self.folder.path / file).exists()
-        ]
+        files = {label: file for label, (file, _) in _FIGURES.items()} | {"census": _CENSUS}
+        found = [label for label, file in files.items() if (self.folder.path / file).exists()]
         for stage, numbers in self.outline.sweeps():
             found += [self._label(stage, number) for number in filter(self._has_model, numbers)]
             scored = any(trial.score is not None for trial in trials if trial.number in numbers)
@@ -85,33 +96,24 @@ class Runner:
             found.append(self.outline.schedule.sealed.name)
         self.payments.must_be_begun(found)
 
-    def prepare(self) -> Preprocessing:
-        """How features are prepared: by public numbers, and a private mean where one is paid."""
-        asked = self.outline.config.preparation
-        plain = Preprocessing()
-        if asked.standardize:
-            plain = standardization(self.data.public_features())
-        elif asked.ranges:
-            plain = from_ranges(asked.ranges)
-        plain = replace(plain, unit_rows=asked.unit_rows)
-        if self.outline.mean is None:
-            return plain
-        stored = self.folder.read_tensors(_MEAN)
-        if stored is None:
-            receipt = self.payments.begin("private mean", self.outline.mean)
-            if receipt is None:  # lost: the study goes on without it
-                return plain
-            self._tell("private mean", [])
-            tables = map(plain.apply, self.data.tables_for(receipt))
-            noise = self.outline.mean.noise_multiplier
-            columns, rows = self.outline.data.columns, self.outline.data.count
-            mean = private_mean(tables, columns, noise, rows, fresh_normal)
-            self.folder.write_tensors(_MEAN, {"mean": torch.from_numpy(mean)})
-            stored = ({"mean": torch.from_numpy(mean)}, {})
-        self.payments.settle("private mean")
-        with self.folder.undamaged(_MEAN):
-            centred = replace(plain, center=stored[0]["mean"].numpy())
-        return centred
+    def prepare(self) -> Prepared:
+        """How features are prepared: by public numbers, and by private ones where they are paid."""
+        plain = public_steps(self.outline.config.preparation, self.data.public_features)
+        return prepare(self.outline, plain, self._measured)
+
+    def _measured(self, label: str, take: Take) -> Figure | None:
+        """A paid figure of all rows; None where it is lost: the study goes on without it."""
+        columns = self.outline.data.columns
+        if read_figure(self.folder, label, columns) is None:
+            receipt = self.payments.begin(label, self.outline.preparing[label])
+            if receipt is None:
+                return None
+            self._tell(label, [])
+            taken = torch.from_numpy(take(self.data.tables_for(receipt)))
+            file, name = _FIGURES[label]
+            self.folder.write_tensors(file, {name: taken})
+        self.payments.settle(label)
+        return read_figure(self.folder, label, columns)
 
     def search(
         self, preprocessing: Preprocessing, earlier: tuple[tuple[Trial, ...], Census | None] | None
@@ -374,6 +376,19 @@ class Runner:
         schedule = self.outline.schedule
         situation = self.outline.situation(schedule.final, trials, census)
         self.watch(Progress(doing, schedule, tuple(trials), used, situation))
+
+
+def read_figure(folder: RunFolder, label: str, columns: int) -> Figure | None:
+    """What prepares rows and was paid for, where there is any yet."""
+    file, name = _FIGURES[label]
+    stored = folder.read_tensors(file)
+    if stored is None:
+        return None
+    with folder.undamaged(file):
+        figure: Figure = stored[0][name].numpy()
+        if set(figure.shape) != {columns}:
+            raise ValueError(f"its shape is {figure.shape}, of {columns} columns")
+    return figure
 
 
 def read_census(folder: RunFolder) -> Census | None:

@@ -42,13 +42,15 @@ def guarantee_for(
     *,
     searched: Price | None,
     centred: bool,
+    whitened: bool,
     counted: bool,
     scored: bool,
 ) -> Guarantee:
     """What a study may promise for all of `events`: what was fixed before it began, never the sum
     that it `paid` in the end, which depends on outputs. `others` payments from its ledger are not
-    among them. `searched` is the price of an earlier study's search that is. `centred`, `counted`,
-    `scored`: whether there are a mean, counts of rows and scores to release."""
+    among them. `searched` is the price of an earlier study's search that is. `centred`, `whitened`,
+    `counted`, `scored`: whether there are a mean, a second moment, counts of rows and scores to
+    release."""
     config = planned.config
     # More than planned was paid only where another version of dptune began the study.
     price = Price(
@@ -56,7 +58,9 @@ def guarantee_for(
     )
     if searched:
         price = total([searched, price])
-    releases = _releases(planned, centred=centred, counted=counted, scored=scored)
+    releases = _releases(planned, counted=counted, scored=scored)
+    releases += ["a noisy mean of the rows"] * centred
+    releases += ["a noisy second moment of the rows"] * whitened
     caveats = [_FLOATING_POINT]
     if config.budget.delta * planned.data.count > 1:
         caveats.append(
@@ -100,7 +104,7 @@ def guarantee_for(
     return replace(promise, epsilon=epsilon)
 
 
-def _releases(planned: Outline, *, centred: bool, counted: bool, scored: bool) -> list[str]:
+def _releases(planned: Outline, *, counted: bool, scored: bool) -> list[str]:
     config, sealed = planned.config, planned.schedule.sealed
     releases = ["the final model"]
     if sealed:
@@ -113,8 +117,6 @@ def _releases(planned: Outline, *, centred: bool, counted: bool, scored: bool) -
     if counted:
         by = ["class"] * planned.data.has_classes + ["length"] * (not planned.facts.unit_rows)
         releases.append(f"noisy counts of rows by {' and by '.join(by)}")
-    if centred:
-        releases.append("a noisy mean of the rows")
     return releases
 
 

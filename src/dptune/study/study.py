@@ -3,6 +3,7 @@
     plan       what everything will cost, before a row is read     planning.py, outline.py
     rehearse   all that the engine must do, on a made-up row       rehearsal.py
     reserve    everything, in the ledger                           payments.py
+    prepare    rows, by what is worth its price                    recipe.py, prepare.py
     run        census, sweeps, scores, the final run               loop.py, runner.py
     state      one guarantee for all of it                         statement.py
 
@@ -19,6 +20,7 @@ from typing import Any
 from dptune import accounting
 from dptune.accounting import Budget
 from dptune.data import Data
+from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import IDS
 from dptune.engines.base import Engine
 from dptune.engines.executors import Executor, SerialExecutor
@@ -40,6 +42,7 @@ from dptune.study.config import (
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, must_fit, outline, read_config
+from dptune.study.recipe import in_words, settled
 from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.result import StudyResult
 from dptune.study.run_folder import RunFolder
@@ -84,8 +87,9 @@ def tune(
         search: how to find hyperparameters, by default `LinearScaling()`.
         space: where to look for learning rate and steps.
         score: how trials are compared; by default noisy counts, paid for.
-        recipe: fields of every `TrainPlan` that are not searched.
-        preparation: what is done to features first.
+        recipe: fields of every `TrainPlan` that are not searched; by default what the engine is
+            usually trained with.
+        preparation: what is done to features first; by default all that is worth its price.
         ledger: address of the ledger to pay from; by default a new one in `out`.
         executor: where trials run.
         out: the run folder; by default nothing is kept.
@@ -103,7 +107,7 @@ def tune(
         )
     engine = LinearEngine() if engine is None else engine
     must_be_registered(engine)
-    config = Config(
+    asked = Config(
         study="",
         facts=data.public_facts,
         budget=budget,
@@ -119,7 +123,8 @@ def tune(
         ledger=ledger,
         reuse=str(reuse),
         source=dict(source or {}),
-    ).named()
+    )
+    config = settled(asked, data.facts).named()
     if out is not None:
         return _begin(data, config, Path(out), executor, watch)
     with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:
@@ -246,7 +251,11 @@ def _run(
     # A finished study pays for nothing more, but its rows must be the same.
     wanted = () if folder.is_finished() else planned.payments
     payments.reserve(wanted, planned.slack, fixed=planned.fixed)
-    preprocessing = runner.prepare()
+    prepared = runner.prepare()
+    preprocessing = prepared.preprocessing
+    if prepared.curvature != planned.curvature:
+        planned = replace(planned, curvature=prepared.curvature)
+        runner = replace(runner, outline=planned)
     earlier = Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
     trials: tuple[Trial, ...] = ()
@@ -262,8 +271,7 @@ def _run(
     if earlier is not None:
         events, others = [*earlier.events, *events], others - len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
-    centred = preprocessing.center is not None
-    losses = _losses(planned, trials, census, centred)
+    losses = _losses(planned, trials, census, preprocessing)
     notes = tuple(dict.fromkeys((*told, *losses, *noise_notes(planned))))
     model = TrainedModel(
         engine=planned.engine,
@@ -280,7 +288,8 @@ def _run(
             others,
             notes,
             searched=earlier.price if earlier else None,
-            centred=centred,
+            centred=preprocessing.center is not None,
+            whitened=preprocessing.whitening is not None,
             counted=census is not None,
             scored=any(trial.score is not None for trial in trials),
         ),
@@ -303,6 +312,7 @@ def _run(
         notes=notes,
         folder=folder.path,
         set_aside=planned.set_aside,
+        preparation=in_words(config, planned.data),
     )
     model.save(folder)
     folder.write_json("result.json", ended.to_dict())
@@ -312,12 +322,17 @@ def _run(
 
 
 def _losses(
-    planned: Outline, trials: Sequence[Trial], census: Census | None, centred: bool
+    planned: Outline,
+    trials: Sequence[Trial],
+    census: Census | None,
+    preprocessing: Preprocessing,
 ) -> list[str]:
     """What was paid for and cut off before its result was on disk."""
     notes = []
-    if planned.mean and not centred:
+    if planned.mean and preprocessing.center is None:
         notes.append("the private mean was cut off: paid for, and not subtracted")
+    if planned.second_moment and preprocessing.whitening is None:
+        notes.append("the second moment was cut off: paid for, and rows are not whitened")
     if planned.schedule.census is not None and census is None:
         notes.append("the counts of rows were cut off: paid for, and lost to the search")
     lost = sum(trial.lost for trial in trials)

@@ -1,0 +1,65 @@
+"""How the rows of a study are prepared: by public numbers, and by private ones that are paid for.
+
+The steps are the same whoever takes the figures: a study pays for each and keeps it, so that a
+resume finds it again; benchmarks just take them.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune.data.moments import private_mean, private_second_moment
+from dptune.data.preprocess import Preprocessing, from_ranges, standardization
+from dptune.data.whitening import curvature_of, whitening_of
+from dptune.study.config import Preparation
+from dptune.study.measure import fresh_normal
+from dptune.study.outline import MEAN, SECOND_MOMENT, Outline
+
+Figure = NDArray[np.float64]
+# Of the rows as they were given, in one table or several.
+Take = Callable[[Iterable[NDArray[Any]]], Figure]
+# What a label of the outline names, taken in this way; None where it is lost.
+Measure = Callable[[str, Take], Figure | None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is done to rows, and how large the second moment of the rows that come out can be."""
+
+    preprocessing: Preprocessing
+    curvature: float = 1.0
+
+
+def public_steps(asked: Preparation, public_features: Callable[[], NDArray[Any]]) -> Preprocessing:
+    """What needs no private figure."""
+    plain = Preprocessing()
+    if asked.standardize:
+        plain = standardization(public_features())
+    elif asked.ranges:
+        plain = from_ranges(asked.ranges)
+    return replace(plain, unit_rows=asked.unit_rows)
+
+
+def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepared:
+    """The public steps and those that are paid for. What is lost is left out."""
+    columns, rows = outline.data.columns, outline.data.count
+    asked = outline.config.preparation
+    made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.preparing else plain
+    curvature = 1.0
+
+    def of(made: Preprocessing, figure: Callable[..., Figure], noise: float) -> Take:
+        return lambda tables: figure(map(made.apply, tables), columns, noise, rows, fresh_normal)
+
+    if outline.mean:
+        mean = measure(MEAN, of(made, private_mean, outline.mean.noise_multiplier))
+        made = replace(made, center=mean)
+    if outline.second_moment:
+        noise = outline.second_moment.noise_multiplier
+        moment = measure(SECOND_MOMENT, of(made, private_second_moment, noise))
+        if moment is not None:
+            made = replace(made, whitening=whitening_of(moment, noise, rows))
+            curvature = curvature_of(moment, noise, rows)
+    return Prepared(made, curvature)

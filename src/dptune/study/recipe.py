@@ -1,0 +1,101 @@
+"""Which steps of preparation are worth their price, and why, in one sentence each.
+
+A noisy mean that is subtracted, and a noisy second moment that whitens, help a linear model unless
+their noise outweighs them. That is decided before anything is paid, by public numbers alone: how
+many rows and columns there are, and the budget. Measurements: docs/law.md.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from dptune.data.rows import DataFacts
+from dptune.study.config import AUTO, Config
+
+# Of mu^2, where nobody names a share.
+CENTER_SHARE, WHITEN_SHARE = 0.01, 0.02
+# A noisy mean may be off by this part of a row's length.
+_MEAN_ERROR = 0.25
+# The noise on a second moment may be so many times its mean eigenvalue.
+_NOISE_LEVEL = 5.0
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Of mu^2: what is paid for a private mean and for a private second moment."""
+
+    center: float
+    whiten: float
+
+
+def shares(config: Config, facts: DataFacts) -> Shares:
+    """What is bought. Where it was left to us, from public numbers alone."""
+    asked = config.preparation
+    center, whiten = asked.center_share, asked.whiten_share
+    if center == AUTO:
+        center = 0.0 if _against_centring(config, facts) else CENTER_SHARE
+    if whiten == AUTO:
+        whiten = 0.0 if _against_whitening(config, facts) else WHITEN_SHARE
+    return Shares(float(center), float(whiten))
+
+
+def settled(config: Config, facts: DataFacts) -> Config:
+    """The same with all that was left to us decided, so that a later version decides no other."""
+    bought = shares(config, facts)
+    preparation = replace(
+        config.preparation, center_share=bought.center, whiten_share=bought.whiten
+    )
+    usual = config.engine.usual_recipe(facts, unit_rows=preparation.unit_rows)
+    free = {name: value for name, value in usual.items() if name not in config.search.fixes}
+    return replace(config, preparation=preparation, recipe={**free, **config.recipe})
+
+
+def in_words(config: Config, facts: DataFacts) -> tuple[str, ...]:
+    """What is bought, and why not the rest; nothing where rows are no table of numbers."""
+    if not facts.is_table or config.engine.takes_ids:
+        return ()
+    bought = shares(config, facts)
+    return (
+        _said("centred", "by a private mean", bought.center, _against_centring(config, facts)),
+        _said(
+            "whitened",
+            "by a private second moment",
+            bought.whiten,
+            _against_whitening(config, facts),
+        ),
+    )
+
+
+def _said(done: str, how: str, share: float, against: str) -> str:
+    if share:
+        return f"{done} {how}: {100 * share:g} % of the budget"
+    return f"not {done}: {against}" if against else f"not {done}, as asked"
+
+
+def _against_centring(config: Config, facts: DataFacts) -> str:
+    """Why not; empty where it is worth its price."""
+    mu = math.sqrt(CENTER_SHARE) * config.budget.mu
+    error = math.sqrt(facts.columns) / (mu * facts.count)
+    return _never(config, facts) or _too_many(facts, error > _MEAN_ERROR)
+
+
+def _against_whitening(config: Config, facts: DataFacts) -> str:
+    mu = math.sqrt(WHITEN_SHARE) * config.budget.mu
+    level = 1.4 * facts.columns**1.5 / (mu * facts.count)
+    return _never(config, facts) or _too_many(facts, level > _NOISE_LEVEL)
+
+
+def _never(config: Config, facts: DataFacts) -> str:
+    if config.search.sealing is not None:
+        return "a sealed search is priced well only where it is alone"
+    if not config.preparation.unit_rows:
+        return "rows are not scaled to unit length"
+    if not config.engine.linear_in_rows:
+        return f"nothing is known of what it does for a {config.engine.trains}"
+    if not facts.has_classes:
+        return "it is for classes, and these rows have values"
+    return "there is one column" if facts.columns == 1 else ""
+
+
+def _too_many(facts: DataFacts, is_so: bool) -> str:
+    columns, rows = f"{facts.columns:,} columns", f"{facts.count:,} rows"
+    return f"{columns} are too many for {rows} at this budget" if is_so else ""
