@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from dptune.data import Data
-from dptune.data.preprocess import Preprocessing, from_ranges, private_mean, standardization
+from dptune.data.moments import private_mean
+from dptune.data.preprocess import Preprocessing, from_ranges, standardization
 from dptune.data.rows import Rows
 from dptune.engines.base import Engine, Model
 from dptune.engines.executors import Executor
