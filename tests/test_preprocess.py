@@ -12,7 +12,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from dptune.data.preprocess import Preprocessing, private_mean, standardization
+from dptune.data.moments import private_mean
+from dptune.data.preprocess import Preprocessing, standardization
 from dptune.errors import InvalidInput
 
 # Zeros, denormals and the largest numbers among them.
@@ -129,7 +130,7 @@ FULL = Preprocessing(np.array([0.1, 0.2, 0.3]), np.array([1.5, 0.7, 3.3]), cente
 def test_storing_and_reading_gives_exactly_the_same(tmp_path: Path, made: Preprocessing) -> None:
     save_file(made.arrays(), tmp_path / "made.safetensors")
     again = Preprocessing.from_arrays(
-        load_file(tmp_path / "made.safetensors"), unit_rows=made.unit_rows
+        load_file(tmp_path / "made.safetensors"), unit_rows=made.unit_rows, rescale=made.rescale
     )
     np.testing.assert_array_equal(made.apply(a_table()), again.apply(a_table()))
     assert again.in_words() == made.in_words()
@@ -174,7 +175,7 @@ def test_preprocessing_that_cannot_be_is_refused(fields: dict[str, Any], message
 
 def test_arrays_of_unknown_names_are_refused() -> None:
     with pytest.raises(InvalidInput, match="weights"):
-        Preprocessing.from_arrays({"weights": np.ones(3)}, unit_rows=True)
+        Preprocessing.from_arrays({"weights": np.ones(3)}, unit_rows=True, rescale=False)
 
 
 @pytest.mark.parametrize(

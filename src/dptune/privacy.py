@@ -96,6 +96,19 @@ class PrivateMean:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrivateSecondMoment:
+    """One sum of x x' over rows x clipped to norm 1, plus a symmetric matrix of Gaussian noise:
+    standard deviation `noise_multiplier` on the diagonal, `noise_multiplier` / sqrt(2) off it;
+    divided by a public number."""
+
+    kind: ClassVar[str] = "private-second-moment"
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        validate.store(self, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Composition:
     """Several events as one: all of them happen."""
 
@@ -209,6 +222,7 @@ Event = (
     | SampledRun
     | NoisyCount
     | PrivateMean
+    | PrivateSecondMoment
     | Composition
     | Parallel
     | RandomStopping

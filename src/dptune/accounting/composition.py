@@ -15,6 +15,7 @@ from dptune.privacy import (
     NoisyCount,
     Parallel,
     PrivateMean,
+    PrivateSecondMoment,
     SampledRun,
 )
 
@@ -57,7 +58,8 @@ def gaussian_mu_squared(event: Event) -> float:
     match event:
         case FullBatchRun(steps=steps, noise_multiplier=noise):
             return gdp.full_batch_mu_squared(steps, noise)
-        case PrivateMean(noise_multiplier=noise):
+        case PrivateMean(noise_multiplier=noise) | PrivateSecondMoment(noise_multiplier=noise):
+            # Both move by at most 1, in the norm in which their noise is the same everywhere.
             return gdp.full_batch_mu_squared(1, noise)
         case NoisyCount(counts=counts, noise=noise, centered=False):
             return gdp.full_batch_mu_squared(counts, noise)

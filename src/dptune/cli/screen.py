@@ -22,6 +22,7 @@ from dptune.privacy import (
     NoisyCount,
     Parallel,
     PrivateMean,
+    PrivateSecondMoment,
     RandomStopping,
     SampledRun,
     SubsetSearch,
@@ -238,6 +239,8 @@ def _event(event: Event) -> str:
             words = f"{counts} noisy counts, noise {noise:g}"
         case PrivateMean(noise_multiplier=noise):
             words = f"private mean, noise {noise:g}"
+        case PrivateSecondMoment(noise_multiplier=noise):
+            words = f"private second moment, noise {noise:g}"
         case Composition(parts=parts):
             words = " + ".join(map(_event, parts))
         case Parallel(parts=parts):

@@ -112,6 +112,7 @@ class TrainedModel:
             "engine": {"name": self.engine.name, **self.engine.options()},
             "shape": self.shape,
             "unit_rows": self.preprocessing.unit_rows,
+            "rescale": self.preprocessing.rescale,
             "classes": self.classes,
             "target_range": self.target_range,
             "column_names": self.column_names,
@@ -151,7 +152,11 @@ def load(path: str | Path) -> TrainedModel:
                 {name: t for name, t in tensors.items() if not name.startswith(PREPARE)}
             ),
             shape=tuple(shape),
-            preprocessing=Preprocessing.from_arrays(prepare, unit_rows=facts["unit_rows"]),
+            preprocessing=Preprocessing.from_arrays(
+                prepare,
+                unit_rows=facts["unit_rows"],
+                rescale=facts.get("rescale", False),  # older models do not
+            ),
             classes=tuple(facts["classes"]),
             target_range=None if span is None else (span[0], span[1]),
             guarantee=guarantee,
