@@ -98,7 +98,7 @@ class Lab:
 
     def task(self, source: str) -> Task:
         if source not in self._tasks:
-            self._tasks[source] = load_task(source, device=self.device)
+            self._tasks[source] = load_task(source, device=self.device).plain()
         return self._tasks[source]
 
     def changed(self, source: str, change: str, task: Task) -> str:

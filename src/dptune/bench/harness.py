@@ -1,39 +1,47 @@
-"""Many repeats of one search method, in lockstep.
+"""Many repeats of one search method, in lockstep where they can be.
 
 All repeats train their trials in the same passes over the rows, which on the linear engine costs
-little more than one repeat. Every repeat is the search of a real study (`study.loop`), with its
-prices, plans, scores and noise; only the ledger and the folder are missing, because the rows are
-public.
+little more than one repeat; but where rows are prepared by noisy figures, every repeat has rows of
+its own, and they go one after another. Every repeat is the search of a real study (`study.loop`),
+with its prices, plans, scores and noise; only the ledger and the folder are missing, because the
+rows are public.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptune.accounting import Budget
 from dptune.bench.outcome import ORACLE, Outcome
 from dptune.bench.tasks import Task
-from dptune.data.rows import DataFacts
+from dptune.data.preprocess import Preprocessing
+from dptune.data.rows import DataFacts, MemoryRows
 from dptune.engines.base import Engine
 from dptune.engines.executors import SerialExecutor
-from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.search.base import Census, SearchMethod, calibrated, draft
+from dptune.search.law import displacement
 from dptune.search.score import NoisyScore
 from dptune.search.space import Setting, Space
+from dptune.search.unit_noise import UnitNoise
 from dptune.study import loop
 from dptune.study.config import Config
 from dptune.study.measure import compare, take_census
 from dptune.study.outline import Outline
+from dptune.study.prepare import prepare
+from dptune.study.recipe import settled
 from dptune.study.sealed_run import SealedRun
 
 SPACE = Space(learning_rate=(0.1, 100.0), steps=(5, 200))
 _LOGITS_A_ROW = {"cpu": 500, "cuda": 6400}
 _GRID_RATES, _GRID_STEPS, _GRID_RUNS = 25, (10, 25, 50, 100, 200), 5
+_GRID_NOISES = (0.1, 10.0)
 
 Report = Callable[[str], None]
 Ended = tuple[Any, TrainPlan]
@@ -46,21 +54,17 @@ def run_method(
     repeats: int,
     report: Report,
     name: str | None = None,
-    space: Space = SPACE,
+    space: Space | None = None,
 ) -> Outcome:
     """`repeats` independent studies; `name` where the method's own would not say its options."""
     name = name or method.name
     began, worked = perf_counter(), process_time()
     outlines = [outline_of(task, method, budget, seed, space) for seed in range(repeats)]
-    engine = LinearEngine(outputs=task.outputs)
 
     def tell(doing: str) -> None:
         report(f"{task.name}, {name}, epsilon {budget.epsilon:g}: {doing}")
 
-    run = _sealed if outlines[0].schedule.sealed else _open
-    ended = run(task, outlines, tell)
-    models, plans = zip(*ended, strict=True)
-    right = tested(engine, task, models)
+    right, sizes = zip(*_studied(task, outlines, tell), strict=True)
     seconds = perf_counter() - began
     spent = outlines[0].epsilon
     return Outcome(
@@ -70,10 +74,60 @@ def run_method(
         delta=budget.delta,
         spent_epsilon=min(spent, budget.epsilon),
         accuracies=right,
-        total_step_sizes=tuple(plan.total_step_size for plan in plans),
+        total_step_sizes=sizes,
         seconds=seconds,
         compute_seconds=_worked(task, process_time() - worked, seconds),
     )
+
+
+def _studied(
+    task: Task, outlines: Sequence[Outline], tell: Report
+) -> Iterator[tuple[float, float]]:
+    """Test accuracy and r of every repeat."""
+    together: Iterable[tuple[Task, Sequence[Outline]]] = [(task, outlines)]
+    if outlines[0].preparing:
+        together = _one_by_one(task, outlines, tell)
+    for rows, some in together:
+        run = _sealed if some[0].schedule.sealed else _open
+        models, plans = zip(*run(rows, some, tell), strict=True)
+        right = tested(some[0].engine, rows, models)
+        yield from zip(right, [plan.total_step_size for plan in plans], strict=True)
+
+
+def _one_by_one(
+    task: Task, outlines: Sequence[Outline], tell: Report
+) -> Iterator[tuple[Task, Sequence[Outline]]]:
+    for number, outline in enumerate(outlines, start=1):
+        tell(f"study {number} of {len(outlines)}")
+        rows, known = _prepared(task, outline)
+        yield rows, [known]
+
+
+def _prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
+    """The rows of one repeat, prepared with noise of its own, and what its study knows then."""
+    first_copies = _on_cpu(task.train)[:, 0]
+    scaled = Preprocessing(unit_rows=task.preparation.unit_rows)
+    made = prepare(outline, scaled, lambda _, take: take([first_copies]))
+    train, test = (_applied(made.preprocessing, rows) for rows in (task.train, task.test))
+    return replace(task, train=train, test=test), replace(outline, curvature=made.curvature)
+
+
+def _applied(preprocessing: Preprocessing, rows: MemoryRows) -> MemoryRows:
+    given = _on_cpu(rows)
+    done = preprocessing.apply(given.reshape(-1, rows.columns)).reshape(given.shape)
+    return MemoryRows(
+        done,
+        rows.targets,
+        device=str(rows.device),
+        precision=str(rows.dtype).removeprefix("torch."),
+        augmented=True,
+    )
+
+
+def _on_cpu(rows: MemoryRows) -> NDArray[np.float32]:
+    """(rows, copies, columns)"""
+    features: NDArray[np.float32] = rows.features.float().cpu().numpy()
+    return features
 
 
 def _open(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:
@@ -157,20 +211,18 @@ def _sealed(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended
 
 
 def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outcome:
-    """The best single setting of a fine grid at the whole budget, which nobody paid for: an upper
-    bound, not a method. Each cell is a mean of several runs; the best one is then run again
-    `repeats` times, since the best of many means flatters itself."""
+    """The best single setting of a fine grid, which nobody paid for, at all of the budget that
+    preparing the rows leaves: an upper bound, not a method. Each cell is a mean of several runs;
+    the best one is then run again `repeats` times, since the best of many means flatters itself."""
     began, worked = perf_counter(), process_time()
-    engine = LinearEngine(outputs=task.outputs)
-    rates = np.geomspace(*SPACE.learning_rate, _GRID_RATES)
-    cells = [Setting(float(rate), steps) for steps in _GRID_STEPS for rate in rates]
-    recipe = TrainPlan(rows=task.train.count, steps=1, learning_rate=1.0, noise_multiplier=1.0)
-    grid = [calibrated(draft(recipe, cell), budget.mu_squared(), 0.0) for cell in cells]
+    planned = outline_of(task, UnitNoise(), budget, 0)
+    mu_squared = planned.schedule.final.mu_squared
+    cells = _grid(planned, math.sqrt(mu_squared))
+    grid = [calibrated(draft(planned.recipe, cell), mu_squared, 0.0) for cell in cells]
     report(f"{task.name}, oracle, epsilon {budget.epsilon:g}: {len(grid)} settings")
-    runs = accuracies(engine, task, [plan for plan in grid for _ in range(_GRID_RUNS)])
-    means = np.reshape(runs, (len(grid), _GRID_RUNS)).mean(1)
+    means = _repeated(task, planned, grid, _GRID_RUNS).mean(0)
     best = grid[int(means.argmax())]
-    again = accuracies(engine, task, [best] * repeats)
+    again = tuple(_repeated(task, planned, [best], repeats)[:, 0].tolist())
     seconds = perf_counter() - began
     return Outcome(
         task=task.name,
@@ -187,23 +239,56 @@ def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outc
     )
 
 
+def _grid(planned: Outline, mu: float) -> list[Setting]:
+    """Rates and steps over all of the space; where rows are clipped far below their gradients,
+    rather over the noise that runs leave on weights, because the best of it hardly moves."""
+    recipe = planned.recipe
+    if recipe.clip_norm == 1.0:
+        rates = np.geomspace(*planned.space.learning_rate, _GRID_RATES)
+        return [Setting(float(rate), steps) for steps in _GRID_STEPS for rate in rates]
+    settings = []
+    for steps in _GRID_STEPS:
+        reach = replace(recipe, learning_rate=1.0, steps=steps).displacement
+        for noise in np.geomspace(*_GRID_NOISES, _GRID_RATES):
+            settings.append(Setting(displacement(float(noise), mu, recipe) / reach, steps))
+    return settings
+
+
+def _repeated(
+    task: Task, planned: Outline, plans: Sequence[TrainPlan], times: int
+) -> NDArray[np.float64]:
+    """(times, plans): test accuracies, each time on rows that are prepared anew."""
+    if planned.preparing:
+        anew = (_prepared(task, planned)[0] for _ in range(times))
+        return np.array([accuracies(planned.engine, rows, plans) for rows in anew])
+    flat = accuracies(planned.engine, task, [*plans] * times)
+    return np.reshape(flat, (times, len(plans)))
+
+
 def outline_of(
-    task: Task, method: SearchMethod, budget: Budget, seed: int, space: Space = SPACE
+    task: Task, method: SearchMethod, budget: Budget, seed: int, space: Space | None = None
 ) -> Outline:
     """What one study will do and pay for."""
-    config = Config(
+    train = task.train
+    facts = DataFacts(train.count, train.shape, train.copies, task.outputs, "softmax")
+    asked = Config(
         study="bench",
         budget=budget,
         search=method,
         score=NoisyScore(),
-        space=space,
-        recipe={},
+        space=space or SPACE,
+        recipe=task.recipe,
         preparation=task.preparation,
         seed=seed,
         source={},
     )
-    train = task.train
-    facts = DataFacts(train.count, train.shape, train.copies, task.outputs, "softmax")
+    config = settled(asked, facts)
+    if space is None:  # where all gradients are clipped, a rate moves weights by rate * norm
+        clip_norm = config.plan(1).clip_norm or 1.0
+        low, high = SPACE.learning_rate
+        config = replace(
+            config, space=replace(SPACE, learning_rate=(low / clip_norm, high / clip_norm))
+        )
     return Outline(config=config, data=facts, reused=False)
 
 

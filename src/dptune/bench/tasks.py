@@ -5,11 +5,13 @@
     features.npz?rows=1000      a thousand of its training rows
     demo?unbalanced=38          classes from 1 to 1/38 of their rows
     demo?unscaled               rows as they are, not scaled to unit length
+    demo?plain                  plain gradient descent: neither centred nor whitened, clipped at 1
 
 Benchmarks are for public data: rows open without payment, and results are exact.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import parse_qsl
@@ -25,18 +27,24 @@ from dptune.data.sources import fingerprint_source, load_data
 from dptune.errors import InvalidInput
 from dptune.study.config import Preparation
 
-_CHANGES = ("rows", "unbalanced", "unscaled")
+_CHANGES = ("rows", "unbalanced", "unscaled", "plain")
 
 
 @dataclass(frozen=True)
 class Task:
-    """Rows to train and test on."""
+    """Rows to train and test on, and what a study of them is asked."""
 
     name: str
     train: MemoryRows
     test: MemoryRows
     outputs: int
     preparation: Preparation
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> "Task":
+        """The same for plain gradient descent, as in the linear scaling paper."""
+        preparation = replace(self.preparation, center_share=0.0, whiten_share=0.0)
+        return replace(self, preparation=preparation, recipe={"clip_norm": 1.0})
 
 
 def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> Task:
@@ -63,7 +71,8 @@ def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> 
         features, targets = train.features[kept], train.targets[kept]
         train = MemoryRows(features, targets, device=device, precision=precision)
     name = PurePath(source).stem + (f"?{query}" if query else "")
-    return Task(name, train, test, data.outputs, preparation)
+    task = Task(name, train, test, data.outputs, preparation)
+    return task.plain() if "plain" in changes else task
 
 
 def identity(text: str) -> str:

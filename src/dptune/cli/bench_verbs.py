@@ -49,7 +49,7 @@ def bench_compare(
         typer.Option(
             metavar="TASKS",
             help="Tasks, separated by commas: demo, or files with test rows; a change may follow, "
-            "as in demo?rows=1000, demo?unbalanced=38, demo?unscaled.",
+            "as in demo?rows=1000, demo?unbalanced=38, demo?unscaled, demo?plain.",
         ),
     ] = "demo",
     methods: Annotated[

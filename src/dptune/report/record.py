@@ -12,8 +12,8 @@ from dptune.search.picture import Picture
 from dptune.search.trial import Trial
 from dptune.study.outline import Outline
 from dptune.study.planning import read_config
-from dptune.study.run_folder import RunFolder
 from dptune.study.prepare import prepare
+from dptune.study.run_folder import RunFolder
 from dptune.study.runner import read_census, read_figure
 from dptune.study.trained_model import TrainedModel, load
 
