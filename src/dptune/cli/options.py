@@ -12,6 +12,7 @@ from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.search.space import Space
 from dptune.study.config import (
+    AUTO,
     Config,
     Preparation,
     build,
@@ -59,21 +60,32 @@ def read_options(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> 
     score = _merge(plain["score"], given["score"], "kind")
     score.setdefault("measure", "correct" if data.classes else "loss")
     engine = engine_from(plain["engine"])
-    preparation = usual_preparation(data.facts, engine)
-    if plain["preparation"]:
-        preparation = build(Preparation, plain["preparation"], "[preparation]")
+    usual = {"unit_rows": usual_preparation(data.facts, engine).unit_rows}
+    prepared = (plain["preparation"] or usual) | given["preparation"]
     settings = {
         "budget": build(Budget, budget, "[budget]"),
         "search": search_from(_merge(plain["search"], given["search"], "method")),
         "score": score_from(score),
         "space": build(Space, plain["space"], "[space]"),
         "recipe": plain["recipe"],
-        "preparation": preparation,
+        "preparation": build(Preparation, prepared, "[preparation]"),
         "engine": engine,
         "source": source,
         **run,
     }
     return TuneOptions(data, settings, delta_chosen)
+
+
+def share(text: str | None, option: str) -> float | str | None:
+    """What an option says of a share of mu^2: auto, no, or a number."""
+    if text in (None, AUTO, "no"):
+        return 0.0 if text == "no" else text
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(
+            f"{option} takes auto, no, or a share of mu^2 such as 0.01; got {text!r}."
+        ) from None
 
 
 def _default_delta(ledger: str, data: Data) -> float:

@@ -37,6 +37,7 @@ from dptune.search.base import SearchMethod
 from dptune.search.picture import CurvePicture
 from dptune.search.trial import Trial, scored_trials
 from dptune.study.outline import Outline
+from dptune.study.recipe import in_words
 from dptune.study.runner import Progress
 
 _WIDTH = 79  # of a remark in the live view
@@ -102,6 +103,11 @@ def mention_unused_test_rows(source: str) -> None:
         ),
         soft_wrap=True,
     )
+
+
+def mention_preparation(sentences: Sequence[str]) -> None:
+    """One line on standard error, before anything is paid."""
+    _about_preparation(sentences, Console(stderr=True, highlight=False))
 
 
 def _line(progress: Progress, clock: _Clock) -> Text:
@@ -172,6 +178,7 @@ def plan_as_dict(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
     return {
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "mu": budget.mu},
         "slots": [slot.to_dict(budget) for slot in slots(planned)],
+        "preparation": list(in_words(planned.config, planned.data)),
         "guarantee": guarantee.to_dict(),
     }
 
@@ -185,6 +192,7 @@ def show_plan(
     if delta_chosen:
         out.print(_about_delta(planned))
     _about_columns(planned, names)
+    _about_preparation(in_words(planned.config, planned.data), out)
     statement(guarantee)
     out.print(Text("Nothing was spent and nothing was written."))
 
@@ -213,6 +221,7 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     if delta_chosen:
         out.print(_about_delta(record.outline))
     _about_columns(record.outline, record.model.column_names)
+    _about_preparation(result.get("preparation", ()), out)  # older runs have none
     for note in result["notes"]:
         out.print(Text(f"Note: {note}.", "yellow"))
     statement(record.model.guarantee)
@@ -238,6 +247,12 @@ def _files(record: Record, picture: Path) -> None:
     ):
         grid.add_row(Text(name, "dim"), Text(text))
     out.print(grid)
+
+
+def _about_preparation(sentences: Sequence[str], console: Console) -> None:
+    """What is bought to prepare rows, and why not more."""
+    if sentences:
+        console.print(Text(f"Rows are {'; '.join(sentences)}."), soft_wrap=console is not out)
 
 
 def _about_columns(planned: Outline, names: Sequence[str]) -> None:

@@ -67,6 +67,22 @@ def tune(
             "pays for (unpaid), which the guarantee then says. Not given: noisy.",
         ),
     ] = None,
+    center: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Subtract a private mean from rows: auto, where that is worth its price, no, or "
+            "always for this share of mu^2. Not given: auto.",
+        ),
+    ] = None,
+    whiten: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Whiten rows by a private second moment: auto, no, or a share of mu^2, as for "
+            "--center. Not given: auto.",
+        ),
+    ] = None,
     device: Annotated[
         Device | None,
         typer.Option(metavar="DEVICE", help=f"Where to train: {in_words(Device)}. Not given: cpu."),
@@ -110,8 +126,8 @@ def tune(
     Example: dptune tune --data patients.csv --label ill --epsilon 1
     """
     from dptune.cli import study_screen
-    from dptune.cli.options import read_options
-    from dptune.study import planning, study
+    from dptune.cli.options import read_options, share
+    from dptune.study import planning, recipe, study
 
     asked = read_options(
         config,
@@ -120,6 +136,10 @@ def tune(
             "budget": {"epsilon": epsilon, "delta": delta},
             "search": {"method": method and method.value},
             "score": {"kind": score and score.value},
+            "preparation": {
+                "center_share": share(center, "--center"),
+                "whiten_share": share(whiten, "--whiten"),
+            },
             "run": {
                 "device": device and device.value,
                 "seed": seed,
@@ -142,6 +162,7 @@ def tune(
             ),
         )
         return
+    study_screen.mention_preparation(recipe.in_words(asked.config, asked.data.facts))
     folder = out if out is not None else _free_folder(asked.data.name)
     with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
         result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)

@@ -125,6 +125,8 @@ def _final(record: Record) -> list[str]:
         shown = ", ".join(f"{low:g} to {high:g}" for low, high in ranges[:_SHOWN])
         more = ", ..." if len(ranges) > _SHOWN else ""
         rows.append(("ranges of the columns, as declared", shown + more))
+    if sentences := record.result.get("preparation"):  # older runs have none
+        rows.append(("rows are", "; ".join(sentences)))
     notes = [f"- {_escape(note)}" for note in record.result["notes"]]
     return [
         "## Final run",

@@ -32,7 +32,7 @@ class Setting:
 class Space:
     """Ranges, ends included."""
 
-    learning_rate: tuple[float, float] = (0.01, 100.0)
+    learning_rate: tuple[float, float] = (0.01, 1000.0)
     steps: tuple[int, int] = (5, 200)
 
     def __post_init__(self) -> None:
