@@ -23,6 +23,7 @@ from dptune.privacy import (
     NoisyCount,
     Price,
     PrivateMean,
+    PrivateSecondMoment,
     RandomStopping,
     SampledRun,
     total,
@@ -94,6 +95,29 @@ def test_a_private_mean_is_one_full_batch_step() -> None:
     assert mean == accounting.price(FullBatchRun(steps=1, noise_multiplier=7.0))
     by_theirs = dp_accounting.get_epsilon_gaussian(7.0, DELTA)
     assert accounting.epsilon(mean, DELTA) == pytest.approx(by_theirs, rel=1e-9)
+
+
+def test_a_private_second_moment_is_a_gaussian_mechanism_of_sensitivity_1() -> None:
+    """tests/test_moments.py shows that noise and sensitivity are those of one."""
+    moment = PrivateSecondMoment(noise_multiplier=7.0)
+    paid = accounting.price(moment)
+    assert paid.mu_squared == pytest.approx(1 / 49, rel=1e-14) and paid.mu_squared >= 1 / 49
+    by_theirs = dp_accounting.get_epsilon_gaussian(7.0, DELTA)
+    assert accounting.epsilon(paid, DELTA) == pytest.approx(by_theirs, rel=1e-9)
+    exchanged = dp_accounting.get_epsilon_gaussian(3.5, DELTA)  # sqrt 2 would do; twice is safe
+    assert accounting.replace_one_epsilon(paid, DELTA) == pytest.approx(exchanged, rel=1e-9)
+
+
+def test_a_mean_and_a_second_moment_beside_sampled_runs_compose_directly() -> None:
+    moments = [PrivateMean(noise_multiplier=20.0), PrivateSecondMoment(noise_multiplier=14.0)]
+    ours = accounting.direct_epsilon([*moments, SAMPLED], DELTA)
+    accountant = pld.PLDAccountant(value_discretization_interval=1e-3)
+    for noise in (20.0, 14.0):
+        accountant.compose(dp_event.GaussianDpEvent(noise))
+    step = dp_event.GaussianDpEvent(SAMPLED.noise_multiplier)
+    accountant.compose(dp_event.PoissonSampledDpEvent(SAMPLED.sampling_rate, step), SAMPLED.steps)
+    assert ours == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-3)
+    assert ours > accounting.direct_epsilon([*moments[:1], SAMPLED], DELTA)
 
 
 @given(st.lists(st.tuples(steps, noises), min_size=1, max_size=12))

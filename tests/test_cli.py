@@ -13,7 +13,10 @@ import pytest
 from dptune import accounting
 from dptune.accounting import Budget
 from dptune.cli import app as cli
-from dptune.privacy import FullBatchRun, Price, SampledRun
+from dptune.ledger import Ledger
+from dptune.privacy import FullBatchRun, Price, PrivateMean, PrivateSecondMoment, SampledRun
+from support.ledgers import ROWS as FINGERPRINT
+from support.ledgers import new_ledger
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -144,6 +147,19 @@ def test_a_ledger_is_opened_paid_from_and_shown(dptune: Run) -> None:
     assert shown["left"]["mu_squared"] + shown["spent"]["mu_squared"] == pytest.approx(
         Budget(1.0, 1e-5).mu_squared(2e-7)
     )
+
+
+def test_a_ledger_says_which_moments_were_paid(dptune: Run, tmp_path: Path) -> None:
+    paid = (PrivateMean(noise_multiplier=50.0), PrivateSecondMoment(noise_multiplier=25.0))
+    ledger = new_ledger(str(tmp_path / "moments.db"), Budget(1.0, 1e-5))
+    for event in paid:
+        ledger.reserve(event, purpose="preparation", fingerprint=FINGERPRINT)
+    state = Ledger.open(str(tmp_path / "moments.db")).state()
+    assert tuple(payment.event for payment in state.payments) == paid
+    assert state.payments[1].price.mu_squared == pytest.approx(1 / 25**2)
+    code, out, _ = dptune("budget", "moments.db")
+    assert code == 0 and "private mean, noise 50" in out
+    assert "private second moment, noise 25" in out
 
 
 def test_overdrawing_exits_with_3_and_spends_nothing(dptune: Run) -> None:

@@ -18,6 +18,7 @@ from dptune.privacy import (
     NoisyCount,
     Parallel,
     PrivateMean,
+    PrivateSecondMoment,
     RandomStopping,
     SampledRun,
     event_from_dict,
@@ -34,6 +35,7 @@ gaussian: st.SearchStrategy[Event] = st.one_of(
         NoisyCount, counts=st.integers(2, 9), noise=st.floats(0.5, 1e4), centered=st.booleans()
     ),
     st.builds(PrivateMean, noise_multiplier=st.floats(0.5, 1e4)),
+    st.builds(PrivateSecondMoment, noise_multiplier=st.floats(0.5, 1e4)),
 )
 
 

@@ -8,35 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from dptune.data.moments import private_mean
 from dptune.data.preprocess import Preprocessing, standardization
 from dptune.errors import InvalidInput
-
-# Zeros, denormals and the largest numbers among them.
-TABLES = arrays(
-    np.float64,
-    array_shapes(min_dims=2, max_dims=2, max_side=6),
-    elements=st.one_of(
-        st.floats(allow_nan=False, allow_infinity=False),
-        st.sampled_from([0.0, 5e-324, -1e-310, 1.7e308, -1.7e308]),
-    ),
-)
-
-
-def mean_of(features: Any, *arguments: Any) -> Any:
-    return private_mean([features], np.asarray(features).shape[-1], *arguments)
-
-
-def no_noise(shape: tuple[int, ...]) -> NDArray[np.float64]:
-    return np.zeros(shape)
-
-
-def a_table(rows: int = 20, columns: int = 3, seed: int = 0) -> NDArray[np.float64]:
-    return np.random.default_rng(seed).normal(2.0, 3.0, (rows, columns))
+from support.tables import TABLES, a_table
 
 
 @settings(max_examples=300)
@@ -121,11 +98,20 @@ def test_standardisation_survives_the_largest_numbers() -> None:
 
 
 FULL = Preprocessing(np.array([0.1, 0.2, 0.3]), np.array([1.5, 0.7, 3.3]), center=np.full(3, 1 / 3))
+WHITENING = np.array([[2.0, -0.3, 0.1], [-0.3, 1.0, 0.0], [0.1, 0.0, 1 / 3]])
+WHITENED = dataclasses.replace(FULL, whitening=WHITENING, rescale=True)
 
 
 @pytest.mark.parametrize(
     "made",
-    [Preprocessing(), Preprocessing(unit_rows=False), FULL, Preprocessing(center=np.full(3, 0.1))],
+    [
+        Preprocessing(),
+        Preprocessing(unit_rows=False),
+        FULL,
+        WHITENED,
+        Preprocessing(center=np.full(3, 0.1)),
+        Preprocessing(center=np.full(3, 0.1), rescale=True),
+    ],
 )
 def test_storing_and_reading_gives_exactly_the_same(tmp_path: Path, made: Preprocessing) -> None:
     save_file(made.arrays(), tmp_path / "made.safetensors")
@@ -143,6 +129,80 @@ def test_in_words_names_what_is_done() -> None:
         "columns shifted and scaled by public numbers, rows scaled to unit length, a private mean "
         "subtracted"
     )
+    assert WHITENED.in_words() == (
+        "columns shifted and scaled by public numbers, rows scaled to unit length, a private mean "
+        "subtracted and rows scaled to unit length again, directions evened out by a private "
+        "second moment and rows scaled to unit length again"
+    )
+
+
+def unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_rows_are_scaled_again_after_the_mean_and_after_whitening() -> None:
+    table = a_table()
+    assert WHITENED.shift is not None and WHITENED.scale is not None
+    centred = unit(unit((table - WHITENED.shift) / WHITENED.scale) - 1 / 3)
+    only_centred = dataclasses.replace(WHITENED, whitening=None)
+    np.testing.assert_allclose(only_centred.apply(table), centred, atol=1e-6)
+    np.testing.assert_allclose(WHITENED.apply(table), unit(centred @ WHITENING), atol=1e-6)
+
+
+@pytest.mark.parametrize("unit_rows", [True, False])
+def test_rows_may_be_whitened_without_a_mean_whatever_their_length(unit_rows: bool) -> None:
+    """A mean that was lost: its step is left out, and all others are as they were."""
+    made = Preprocessing(unit_rows=unit_rows, whitening=WHITENING, rescale=True)
+    table = a_table() * 1e30
+    np.testing.assert_allclose(made.apply(table), unit(unit(table) @ WHITENING), atol=1e-6)
+
+
+def test_rescale_alone_does_nothing() -> None:
+    assert Preprocessing(unit_rows=False, rescale=True).changes_nothing
+    table = a_table().astype(np.float32)
+    as_given = Preprocessing(unit_rows=False, rescale=True).apply(table)
+    np.testing.assert_array_equal(as_given, table)
+
+
+@settings(max_examples=300)
+@given(
+    TABLES,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([0.0, 1e-300, 1.0, 1.7e308]),
+    st.integers(0, 2**32 - 1),
+)
+def test_whitened_rows_are_finite_and_of_length_1_or_0(
+    table: NDArray[np.float64], unit_rows: bool, centred: bool, size: float, seed: int
+) -> None:
+    chance, columns = np.random.default_rng(seed), table.shape[1]
+    center = chance.uniform(-1, 1, columns) * (1 if unit_rows else 1.7e308) if centred else None
+    whitening = size * chance.uniform(-1, 1, (columns, columns))
+    made = Preprocessing(unit_rows=unit_rows, center=center, whitening=whitening, rescale=True)
+    norms = np.linalg.norm(made.apply(table).astype(np.float64), axis=1)
+    assert (np.isclose(norms, 1, atol=1e-6) | (norms == 0)).all()
+
+
+@pytest.mark.parametrize("columns", [3, 64, 200])
+def test_a_whitened_row_is_the_same_to_the_last_bit_in_any_table(columns: int) -> None:
+    """Alone or among others, first or last: sums in another order would show."""
+    chance = np.random.default_rng(columns)
+    made = Preprocessing(
+        center=chance.normal(size=columns) / columns,
+        whitening=chance.normal(size=(columns, columns)),
+        rescale=True,
+    )
+    table = chance.normal(size=(4500, columns))
+    whole = made.apply(table)
+    for cuts in ([1], [7, 4099], [4095, 4096, 4097]):
+        pieces = [made.apply(piece) for piece in np.split(table, cuts)]
+        np.testing.assert_array_equal(np.concatenate(pieces), whole)
+    alone = np.concatenate([made.apply(row[None]) for row in table[:200]])
+    np.testing.assert_array_equal(alone, whole[:200])
+    np.testing.assert_array_equal(made.apply(table[::-1]), whole[::-1])
+    others = table.copy()
+    others[::2] = 0
+    np.testing.assert_array_equal(made.apply(others)[1::2], whole[1::2])
 
 
 def test_nobody_can_change_the_numbers_afterwards() -> None:
@@ -166,6 +226,12 @@ def test_nobody_can_change_the_numbers_afterwards() -> None:
         ({"center": np.array([])}, "one a column"),
         ({"center": "abc"}, "must be numbers"),
         ({"unit_rows": "yes"}, "True or False"),
+        ({"rescale": 1}, "True or False"),
+        ({"whitening": np.eye(3)}, "rescale=True"),
+        ({"whitening": np.ones(3), "rescale": True}, "columns times columns"),
+        ({"whitening": np.ones((2, 3)), "rescale": True}, "columns times columns"),
+        ({"whitening": np.diag([1.0, np.inf]), "rescale": True}, "finite"),
+        ({"whitening": np.eye(3), "center": np.ones(2), "rescale": True}, "same number of columns"),
     ],
 )
 def test_preprocessing_that_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -193,71 +259,4 @@ def test_features_that_do_not_fit_are_refused(features: NDArray[Any], message: s
         FULL.apply(features)
     if "columns" not in message:
         with pytest.raises(InvalidInput, match=message):
-            mean_of(features, 1.0, 3, no_noise)
-        with pytest.raises(InvalidInput, match=message):
             standardization(features)
-
-
-@settings(max_examples=300)
-@given(TABLES, st.data())
-def test_removing_a_row_moves_the_sum_by_at_most_1(
-    table: NDArray[np.float64], data: st.DataObject
-) -> None:
-    row = data.draw(st.integers(0, len(table) - 1))
-    other = table.copy()
-    other[row] = 0  # a row that contributes nothing
-    moved = mean_of(table, 1.0, 1, no_noise) - mean_of(other, 1.0, 1, no_noise)
-    assert np.linalg.norm(moved) <= 1
-
-
-@settings(max_examples=200)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 300))
-def test_rows_said_to_be_of_unit_length_never_exceed_it(seed: int, columns: int) -> None:
-    """Rows rounded to float32 may be a little longer than 1; what is summed is not."""
-    row = Preprocessing().apply(np.random.default_rng(seed).normal(size=(1, columns)))
-    mean = mean_of(row, 1.0, 1, no_noise)
-    assert 1 - 1e-6 < float(np.linalg.norm(mean)) <= 1
-
-
-def test_the_mean_is_divided_by_the_public_number_of_rows() -> None:
-    table = np.array([[0.5, 0.0], [0.0, 0.5], [3.0, 4.0]])
-    mean = mean_of(table, 1.0, 10, no_noise)
-    np.testing.assert_allclose(mean, [0.11, 0.13], rtol=1e-7)  # the last row counts (0.6, 0.8)
-
-
-def test_a_sum_is_exact_so_that_a_row_moves_it_by_no_more_than_itself() -> None:
-    """In whatever order and with whatever company, to the last bit."""
-    rng = np.random.default_rng(8)
-    table = rng.normal(size=(9000, 3)) * rng.choice([1.0, 0.1, 1e-5], size=(9000, 1))
-    mean = mean_of(table, 1.0, 1, no_noise)
-    np.testing.assert_array_equal(mean_of(rng.permutation(table), 1.0, 1, no_noise), mean)
-    rest, alone = (mean_of(part, 1.0, 1, no_noise) for part in (table[1:], table[:1]))
-    np.testing.assert_array_equal(mean - rest, alone)
-
-
-def test_noise_is_the_multiplier_times_the_stream() -> None:
-    def stream(shape: tuple[int, ...]) -> NDArray[np.float64]:
-        assert shape == (2,)
-        return np.array([1.0, -2.0])
-
-    table = np.zeros((5000, 2))
-    np.testing.assert_array_equal(mean_of(table, 3.0, 6, stream), [0.5, -1.0])
-
-
-def test_the_mean_covers_rows_of_every_chunk() -> None:
-    table = np.full((5000, 1), 0.5)
-    np.testing.assert_allclose(mean_of(table, 1.0, 5000, no_noise), [0.5])
-
-
-@pytest.mark.parametrize(
-    "drawn", [np.zeros(()), np.zeros(1), np.zeros((1, 3)), np.zeros(3, dtype=np.float32)]
-)
-def test_one_number_for_all_columns_or_coarse_noise_is_refused(drawn: NDArray[Any]) -> None:
-    with pytest.raises(InvalidInput, match="stream_normal"):
-        mean_of(a_table(), 1.0, 20, lambda shape: drawn)
-
-
-@pytest.mark.parametrize(("noise", "rows"), [(0.0, 20), (-1.0, 20), (np.inf, 20), (1.0, 0)])
-def test_a_mean_without_noise_or_rows_is_refused(noise: float, rows: int) -> None:
-    with pytest.raises(InvalidInput):
-        mean_of(a_table(), noise, rows, no_noise)

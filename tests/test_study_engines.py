@@ -13,11 +13,12 @@ import pytest
 import tomli_w
 import torch
 from module_engine import Network, SmallNetwork
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import dptune
-from dptune.data import Data
+from dptune.data import Data, Preprocessing
 from dptune.engines import LinearEngine, Prior, ProcessExecutor, descend, register_engine
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearModel
@@ -349,6 +350,40 @@ def test_a_model_of_version_0_1_predicts(tmp_path: Path) -> None:
     loaded = dptune.load(out)
     assert loaded.engine == LinearEngine(outputs=2, bias=True) and loaded.columns == 4
     assert (loaded.predict(features) == result.model.predict(features)).all()
+
+
+def test_a_whitened_model_is_stored_with_all_that_prepares_its_rows(tmp_path: Path) -> None:
+    model = study(tmp_path / "run").model
+    chance = np.random.default_rng(0)
+    whitened = replace(
+        model,
+        preprocessing=Preprocessing(
+            center=chance.normal(size=4) / 9, whitening=chance.normal(size=(4, 4)), rescale=True
+        ),
+    )
+    whitened.save(RunFolder.open(tmp_path / "run"))
+    loaded = dptune.load(tmp_path / "run")
+    features, _ = make_rows(50, 7)
+    expected = whitened.decision_function(features)
+    np.testing.assert_array_equal(loaded.decision_function(features), expected)
+    assert loaded.preprocessing.in_words() == whitened.preprocessing.in_words()
+    assert not np.allclose(expected, model.decision_function(features))
+
+
+def test_a_centred_model_of_an_older_version_predicts_as_before(tmp_path: Path) -> None:
+    """Its rows are not scaled again once the mean is subtracted, and its file does not say so."""
+    model = replace(study(tmp_path / "run").model, preprocessing=Preprocessing(center=[0.3] * 4))
+    model.save(RunFolder.open(tmp_path / "run"))
+    file = tmp_path / "run" / "model.safetensors"
+    with safe_open(file, "pt") as stored:
+        facts = json.loads(stored.metadata()["facts"])
+    assert facts.pop("rescale") is False
+    save_file(load_file(file), file, metadata={"facts": json.dumps(facts)})
+    features, _ = make_rows(50, 7)
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    expected = model.model.logits(torch.from_numpy((unit - 0.3).astype(np.float32)))
+    found = dptune.load(tmp_path / "run").decision_function(features)
+    np.testing.assert_allclose(found, expected.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_model_whose_engine_nobody_registered_says_so(tmp_path: Path) -> None:
