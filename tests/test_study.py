@@ -149,7 +149,8 @@ def test_test_rows_are_looked_at_once_and_after_everything(tmp_path: Path, spied
 def test_a_private_mean_is_paid_for_and_subtracted(tmp_path: Path, spied: Spied) -> None:
     features, labels = make_rows()
     data = Data(features + 3, labels)
-    result = study(tmp_path / "run", data, preparation=Preparation(center_share=0.2))
+    asked = Preparation(center_share=0.2, whiten_share=0)
+    result = study(tmp_path / "run", data, preparation=asked)
     state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
     (mean,) = (payment for payment in state.counted if "private mean" in payment.purpose)
     assert isinstance(mean.event, PrivateMean)
@@ -158,8 +159,9 @@ def test_a_private_mean_is_paid_for_and_subtracted(tmp_path: Path, spied: Spied)
     assert centre is not None and np.linalg.norm(centre - 0.5) < 0.2  # unit rows about (1,1,1,1)/2
     _, rows = spied.runs[-1]
     assert abs(float(rows.features.mean())) < 0.1
+    assert rows.norms.numpy() == pytest.approx(1)  # scaled again, so no lengths are counted
     assert "a noisy mean of the rows" in result.guarantee.releases
-    assert "noisy counts of rows by class and by length" in result.guarantee.releases
+    assert "noisy counts of rows by class" in result.guarantee.releases
     assert result.guarantee.epsilon <= BUDGET.epsilon
     kept = load(tmp_path / "run")
     assert (kept.predict(features) == result.model.predict(features)).all()
@@ -616,7 +618,7 @@ def test_trials_and_scores_that_were_cut_off_are_lost_and_the_study_goes_on(
     assert result.census is None
     assert "the counts of rows were cut off: paid for, and lost to the search" in result.notes
     assert not any("counts of rows" in released for released in result.guarantee.releases)
-    asked = {"preparation": Preparation(center_share=0.1)}
+    asked = {"preparation": Preparation(center_share=0.1, whiten_share=0)}
     stop_after(tmp_path / "mean", data, "private mean", **asked)
     result = resume(tmp_path / "mean", data)
     assert result.model.preprocessing.center is None
@@ -649,7 +651,7 @@ def test_full_batch_runs_are_paid_exactly_and_settled(tmp_path: Path, spied: Spi
     state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
     paid = [p.event for p in state.counted if isinstance(p.event, FullBatchRun)]
     assert paid == [plan.event for plan, _ in spied.runs]
-    assert all(plan.clip_norm == 1.0 and plan.rows == 400 for plan, _ in spied.runs)
+    assert all(plan.clip_norm == 0.1 and plan.rows == 400 for plan, _ in spied.runs)
 
 
 def test_the_private_rows_are_not_taken_for_public_ones() -> None:

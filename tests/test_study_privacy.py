@@ -40,7 +40,7 @@ from dptune.study.statement import guarantee_for
 from dptune.study.study import resume, tune
 from support.rows import make_data, make_rows
 from support.spy import Spied
-from support.studies import BUDGET, SPACE, contents, stop_after, study
+from support.studies import BUDGET, PLAIN, SPACE, contents, stop_after, study
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -213,7 +213,7 @@ def make_config(**asked: Any) -> Config:
         "score": SCORES["noisy"](),
         "space": SPACE,
         "recipe": {},
-        "preparation": Preparation(),
+        "preparation": PLAIN,
         "source": {},
     }
     return Config(**values | asked)
@@ -254,7 +254,7 @@ def test_prices_fit_the_budget_and_every_setting_fits_its_price(
         search=METHODS[method](),
         score=SCORES[score](),
         space=Space(steps=steps),
-        preparation=Preparation(center_share=share),
+        preparation=Preparation(center_share=share, whiten_share=share / 2),
     )
     try:
         planned = outline(make_data(), config)

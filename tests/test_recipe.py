@@ -1,0 +1,455 @@
+"""Rows that are centred and whitened where that is worth its price: decided by public numbers, paid
+for, kept, lost, and taken up again."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from dptune import Budget, Data, Ledger, Preparation, accounting, load, resume
+from dptune.data import DiskRows, write_chunks
+from dptune.data.rows import DataFacts
+from dptune.data.whitening import curvature_of
+from dptune.engines.linear import LinearEngine
+from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
+from dptune.privacy import FullBatchRun, PrivateMean, PrivateSecondMoment, total
+from dptune.report import model_card
+from dptune.report.record import Record
+from dptune.search.linear_scaling import LinearScaling
+from dptune.search.private_selection import PrivateSelection
+from dptune.search.random_search import RandomSearch
+from dptune.search.score import HeldOutScore, NoisyScore
+from dptune.search.unit_noise import UnitNoise
+from dptune.search.wosm import Wosm
+from dptune.study.config import Config, parse, preparation_from
+from dptune.study.outline import Outline
+from dptune.study.payments import Payments
+from dptune.study.planning import read_config
+from dptune.study.recipe import in_words, settled, shares
+from dptune.study.run_folder import RunFolder
+from dptune.study.runner import Progress
+from support.rows import make_data, make_rows
+from support.spy import Spied, spy_on_engine
+from support.studies import BUDGET, SPACE, contents, stop_after, study
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+AUTO = {"preparation": Preparation()}
+
+
+@pytest.fixture
+def spied(monkeypatch: pytest.MonkeyPatch) -> Spied:
+    return spy_on_engine(monkeypatch)
+
+
+def facts(rows: int, columns: int, outputs: int = 10, loss: str = "softmax") -> DataFacts:
+    return DataFacts(rows, (columns,), 1, outputs, loss)
+
+
+def asked(**changed: Any) -> Config:
+    usual: dict[str, Any] = {
+        "study": "s", "budget": Budget(1.0, 1e-5), "search": LinearScaling(),
+        "score": NoisyScore(), "space": SPACE, "recipe": {}, "preparation": Preparation(),
+        "source": {},
+    }  # fmt: skip
+    return Config(**usual | changed)
+
+
+# What is decided, before anything is paid.
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rows", "columns", "center", "whiten"),
+    [
+        (0.1, 50_000, 64, True, True),
+        (1.0, 50_000, 256, True, True),
+        (0.1, 50_000, 256, True, False),
+        (1.0, 15_326, 384, True, False),
+        (0.1, 5_452, 384, False, False),
+        (8.0, 5_452, 384, True, False),
+        (0.3, 300, 4, False, True),  # few columns: their noise hardly bends the directions
+    ],
+)
+def test_the_gates_open_where_noise_does_not_outweigh_what_is_bought(
+    epsilon: float, rows: int, columns: int, center: bool, whiten: bool
+) -> None:
+    config = asked(budget=Budget(epsilon, 1e-5))
+    bought = shares(config, facts(rows, columns))
+    assert (bought.center > 0, bought.whiten > 0) == (center, whiten)
+    mu = config.budget.mu
+    assert center == (math.sqrt(columns) / (0.1 * mu * rows) <= 0.25)
+    assert whiten == (1.4 * columns**1.5 / (math.sqrt(0.02) * mu * rows) <= 5)
+
+
+def test_each_gate_says_why_in_one_sentence() -> None:
+    assert in_words(asked(), facts(15_326, 384)) == (
+        "centred by a private mean: 1 % of the budget",
+        "not whitened: 384 columns are too many for 15,326 rows at this budget",
+    )
+    both = Preparation(center_share=0, whiten_share=0.025)
+    assert in_words(asked(preparation=both), facts(15_326, 384)) == (
+        "not centred, as asked",
+        "whitened by a private second moment: 2.5 % of the budget",
+    )
+    pictures = DataFacts(1000, (3, 8, 8), 1, 10, "softmax")
+    assert in_words(asked(preparation=Preparation(unit_rows=False)), pictures) == ()
+
+
+NEVER: dict[str, tuple[dict[str, Any], DataFacts]] = {
+    "a sealed search is priced": ({"search": PrivateSelection()}, facts(50_000, 64)),
+    "not scaled to unit length": (
+        {"preparation": Preparation(unit_rows=False)},
+        facts(50_000, 64),
+    ),
+    "it is for classes": ({}, facts(50_000, 64, 1, "squared")),
+    "there is one column": ({}, facts(50_000, 1)),
+}
+
+
+@pytest.mark.parametrize("why", NEVER)
+def test_where_it_is_no_use_nothing_is_bought_unless_asked(why: str) -> None:
+    changed, known = NEVER[why]
+    bought = shares(asked(**changed), known)
+    assert (bought.center, bought.whiten) == (0, 0)
+    assert all(why in sentence for sentence in in_words(asked(**changed), known))
+
+
+def test_another_engine_gets_its_rows_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LinearEngine, "linear_in_rows", False)
+    assert shares(asked(), facts(50_000, 64)).center == 0
+    assert "nothing is known" in in_words(asked(), facts(50_000, 64))[0]
+
+
+def test_the_decision_is_the_same_whatever_the_rows_hold() -> None:
+    features, labels = make_rows()
+    others = Data(1e6 * features[:, ::-1] + 3, 1 - labels)
+    assert others.facts == Data(features, labels).facts
+    plans = [Outline(config=settled(asked(), d.facts), data=d.facts, reused=False)
+             for d in (Data(features, labels), others)]  # fmt: skip
+    assert plans[0].payments == plans[1].payments
+
+
+def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> None:
+    study(tmp_path / "run", **AUTO)
+    config = read_config(RunFolder.open(tmp_path / "run"))
+    assert config.preparation == Preparation(center_share=0.01, whiten_share=0.02)
+    assert config.recipe == {"clip_norm": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("changed", "known", "clip_norm"),
+    [
+        ({}, facts(100, 4), 0.1),
+        ({"recipe": {"clip_norm": 0.5}}, facts(100, 4), 0.5),
+        ({"recipe": {"momentum": 0.5}}, facts(100, 4), 0.1),
+        ({"search": Wosm()}, facts(100, 4), 0.1),
+        ({}, facts(100, 4, 1, "squared"), 1.0),
+        ({"preparation": Preparation(unit_rows=False)}, facts(100, 4), 1.0),
+    ],
+)
+def test_rows_of_unit_length_are_clipped_far_below_their_gradients(
+    changed: dict[str, Any], known: DataFacts, clip_norm: float
+) -> None:
+    config = settled(asked(**changed), known)
+    assert config.plan(1).clip_norm == clip_norm
+    assert config.recipe.get("momentum") == changed.get("recipe", {}).get("momentum")
+
+
+# What is paid.
+
+
+@pytest.mark.parametrize("search", [LinearScaling(), UnitNoise(), RandomSearch(trials=3)], ids=str)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_all_slots_together_are_the_budget_and_no_more(epsilon: float, search: Any) -> None:
+    config = settled(asked(budget=Budget(epsilon, 1e-5), search=search), facts(50_000, 64))
+    planned = Outline(config=config, data=facts(50_000, 64), reused=False)
+    (first, mean), (second, moment), *rest = planned.payments
+    assert (first, second) == ("private mean", "second moment")
+    assert isinstance(mean, PrivateMean) and isinstance(moment, PrivateSecondMoment)
+    everything = config.budget.mu_squared()
+    assert accounting.price(mean).mu_squared == pytest.approx(0.01 * everything)
+    assert accounting.price(moment).mu_squared == pytest.approx(0.02 * everything)
+    paid = total(accounting.price(event) for _, event in planned.payments).mu_squared
+    assert 0.999 * everything < paid <= everything
+    assert planned.epsilon <= epsilon
+    # Another derivation: one Gaussian release of all noise multipliers, by hand.
+    by_hand = math.fsum(
+        steps / event.noise_multiplier**2
+        for _, event in [(first, mean), (second, moment), *rest]
+        if (steps := getattr(event, "steps", 1)) and not hasattr(event, "counts")
+    )
+    by_hand += math.fsum(accounting.price(e).mu_squared for _, e in rest if hasattr(e, "counts"))
+    assert by_hand == pytest.approx(paid)
+
+
+def test_first_trials_wait_for_what_the_second_moment_tells() -> None:
+    """Settings may depend on it, so only the price of the longest run is known before."""
+    known = facts(50_000, 64)
+    for whiten, alike in ((0.02, True), (0.0, False)):
+        preparation = Preparation(whiten_share=whiten)
+        config = asked(search=RandomSearch(trials=3), preparation=preparation)
+        planned = Outline(config=config, data=known, reused=False)
+        trials = [event for label, event in planned.payments if label.startswith("trial")]
+        assert (len({e.steps for e in trials if isinstance(e, FullBatchRun)}) == 1) == alike
+
+
+def test_no_price_depends_on_the_curvature() -> None:
+    config = settled(asked(), facts(50_000, 64))
+    before = Outline(config=config, data=facts(50_000, 64), reused=False)
+    after = replace(before, curvature=0.1)
+    assert after.payments == before.payments and after.schedule == before.schedule
+    assert after.situation(after.schedule.final, (), None).curvature == 0.1
+
+
+def test_shares_that_leave_nothing_cost_nothing(tmp_path: Path) -> None:
+    everything = Preparation(center_share=0.5, whiten_share=0.5)
+    with pytest.raises(BudgetExceeded, match="Nothing was spent"):
+        study(tmp_path / "run", preparation=everything)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["center_share", "whiten_share"])
+@pytest.mark.parametrize("share", ["yes", "", -0.1, 0.6, math.nan, True, None])
+def test_a_share_is_a_part_or_auto(name: str, share: Any) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        Preparation(**{name: share})
+
+
+def test_rows_are_whitened_at_unit_length_only() -> None:
+    for way in ("unit_rows", "rescale"):
+        with pytest.raises(InvalidInput, match="make it 0"):
+            Preparation(**{way: False}, whiten_share=0.02)
+
+
+def test_a_sealed_search_stays_alone(tmp_path: Path) -> None:
+    result = study(tmp_path / "run", search=PrivateSelection(), **AUTO)
+    assert result.model.preprocessing.whitening is None
+    assert all("a sealed search" in sentence for sentence in result.preparation)
+    with pytest.raises(InvalidInput, match="second moment"):
+        study(None, search=PrivateSelection(), preparation=Preparation(whiten_share=0.1))
+
+
+# What comes of it.
+
+
+def stretched(count: int = 400, seed: int = 0) -> tuple[Any, Any]:
+    """Rows that share a direction, and of which another holds most of what is left."""
+    features, labels = make_rows(count, seed)
+    return features * [1, 1, 1, 4] + [0, 0, 3, 0], labels
+
+
+def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spied) -> None:
+    heard: list[Progress] = []
+    features, labels = stretched()
+    data = Data(features, labels, test=stretched(50, 1))
+    large = Budget(30.0, 1e-5)
+    result = study(tmp_path / "run", data, budget=large, watch=heard.append, **AUTO)
+    assert [progress.doing for progress in heard[:2]] == ["private mean", "second moment"]
+    paid = Ledger.open(str(tmp_path / "run" / "ledger.db")).state().counted
+    assert [payment.label for payment in paid[:3]] == ["private mean", "second moment", "census"]
+    assert "a noisy mean of the rows" in result.guarantee.releases
+    assert "a noisy second moment of the rows" in result.guarantee.releases
+    assert (
+        list(result.preparation) == result.to_dict()["preparation"] and len(result.preparation) == 2
+    )
+    for _, rows in spied.runs:
+        trained = rows.features[:, 0].double().numpy()
+        assert np.linalg.norm(trained, axis=1) == pytest.approx(1, abs=1e-6)
+        assert np.linalg.eigvalsh(trained.T @ trained / 400)[-1] < 0.45  # 0.25 were even
+    # What the search knows of it, then and when the record is read.
+    curvature = heard[-1].situation.curvature
+    moment = load_file(tmp_path / "run" / "models" / "second_moment.safetensors")
+    noise = next(p.event.noise_multiplier for p in paid if p.label == "second moment")  # type: ignore[union-attr]
+    assert curvature == curvature_of(moment["second_moment"].numpy(), noise, 400) < 0.6
+    assert Record.read(tmp_path / "run").situation.curvature == curvature
+    assert "centred by a private mean: 1 % of the budget" in model_card(tmp_path / "run")
+    kept, given = load(tmp_path / "run"), features[:50]
+    assert np.array_equal(kept.decision_function(given), result.model.decision_function(given))
+
+
+def on_disk(folder: Path, features: Any, labels: Any) -> DiskRows:
+    parts = zip(np.array_split(features, 3), np.array_split(labels, 3), strict=True)
+    write_chunks(folder, parts)
+    return DiskRows(folder)
+
+
+COMBINED: dict[str, dict[str, Any]] = {
+    "held out": {"score": HeldOutScore(every=4)},
+    "sampled": {"recipe": {"sampling_rate": 0.3}},
+    "ranges": {"preparation": Preparation(ranges=((-4, 4),) * 4)},
+    "public rows": {"preparation": Preparation(standardize=True)},
+    "bias": {"engine": LinearEngine(bias=True), **AUTO},
+    "bfloat16": {"precision": "bfloat16"},
+    "adam": {"recipe": {"optimizer": "adam"}},
+    "whitened only": {"preparation": Preparation(center_share=0)},
+}
+
+
+@pytest.mark.parametrize("source", ["memory", "disk"])
+@pytest.mark.parametrize("combined", COMBINED)
+def test_it_goes_with_everything_else(combined: str, source: str, tmp_path: Path) -> None:
+    features, labels = make_rows()
+    data = make_data()
+    if source == "disk":
+        chunks = on_disk(tmp_path / "rows", features, labels)
+        data = Data(chunks, public=make_rows(100, 2))
+    result = study(tmp_path / "run", data, **AUTO | COMBINED[combined])
+    assert result.model.preprocessing.whitening is not None
+    assert result.guarantee.epsilon <= BUDGET.epsilon
+    spent = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
+    assert spent.spent_epsilon <= BUDGET.epsilon
+    kept = load(tmp_path / "run")
+    assert np.array_equal(
+        kept.decision_function(features), result.model.decision_function(features)
+    )
+
+
+# Killed, lost, taken up again.
+
+
+@pytest.mark.usefixtures("same_noise")
+@pytest.mark.parametrize("doing", ["private mean", "second moment", "counting", "final run: leg 2"])
+def test_a_study_goes_on_without_what_was_lost(doing: str, tmp_path: Path) -> None:
+    data = make_data()
+    stop_after(tmp_path / "run", data, doing, **AUTO)
+    before = contents(tmp_path / "run")
+    result = resume(tmp_path / "run", data)
+    made, lost = result.model.preprocessing, " ".join(result.notes)
+    assert (made.center is None) == (doing == "private mean")
+    assert (made.whitening is None) == (doing == "second moment")
+    assert ("mean was cut off: paid for" in lost) == (doing == "private mean")
+    assert ("second moment was cut off: paid for" in lost) == (doing == "second moment")
+    released = " ".join(result.guarantee.releases)
+    assert ("mean of the rows" in released) == (doing != "private mean")
+    assert ("second moment of the rows" in released) == (doing != "second moment")
+    for name in ("models/mean.safetensors", "models/second_moment.safetensors"):
+        if name in before:  # released once, with one noise
+            assert contents(tmp_path / "run")[name] == before[name]
+    ledger = Ledger.open(str(tmp_path / "run" / "ledger.db"))
+    labels = [payment.label for payment in ledger.state().counted]
+    assert labels.count("private mean") == labels.count("second moment") == 1
+    assert ledger.state().spent_epsilon <= BUDGET.epsilon == result.guarantee.epsilon
+    assert resume(tmp_path / "run", data).notes == result.notes
+
+
+@pytest.mark.parametrize("label", ["private mean", "second moment"])
+def test_what_is_on_disk_is_not_taken_again(
+    label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the result was written and before the ledger heard of it."""
+    data, settle = make_data(), Payments.settle
+
+    def killed(self: Payments, what: str) -> None:
+        if what == label:
+            raise KeyboardInterrupt
+        settle(self, what)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Payments, "settle", killed)
+        study(tmp_path / "run", data, **AUTO)
+    name = {"private mean": "mean", "second moment": "second_moment"}[label]
+    before = contents(tmp_path / "run")[f"models/{name}.safetensors"]
+    result = resume(tmp_path / "run", data)
+    assert contents(tmp_path / "run")[f"models/{name}.safetensors"] == before
+    assert not any("cut off" in note for note in result.notes)
+    state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
+    assert all(p.state == "committed" for p in state.counted)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def _of_other_columns(path: Path) -> None:
+    save_file({name: t[:3] for name, t in load_file(path).items()}, path)
+
+
+def _of_another_name(path: Path) -> None:
+    save_file({f"{name}s": t for name, t in load_file(path).items()}, path)
+
+
+@pytest.mark.parametrize("damage", [_cut, _of_other_columns, _of_another_name])
+@pytest.mark.parametrize("name", ["mean", "second_moment"])
+def test_damage_is_told_and_what_was_removed_is_lost(
+    name: str, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    data, file = make_data(), tmp_path / "run" / "models" / f"{name}.safetensors"
+    stop_after(tmp_path / "run", data, "counting", **AUTO)
+    damage(file)
+    with pytest.raises(FolderProblem, match="is damaged"):
+        resume(tmp_path / "run", data)
+    file.unlink()
+    result = resume(tmp_path / "run", data)
+    found = {"mean": "center", "second_moment": "whitening"}[name]
+    assert getattr(result.model.preprocessing, found) is None
+    assert any("was cut off" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("name", ["mean", "second_moment"])
+def test_a_figure_that_nobody_paid_for_is_refused(name: str, tmp_path: Path) -> None:
+    data = make_data()
+    study(tmp_path / "other", data, **AUTO)
+    stop_after(tmp_path / "run", data, "private mean", **AUTO)
+    if name == "mean":
+        stop_after(tmp_path / "plain", data, "counting")
+    folder = tmp_path / ("plain" if name == "mean" else "run")
+    file = f"models/{name}.safetensors"
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_bytes((tmp_path / "other" / file).read_bytes())
+    with pytest.raises(FolderProblem, match="never began"):
+        resume(folder, data)
+
+
+# Runs of older versions.
+
+
+def test_what_an_older_version_did_not_know_it_did_not_do() -> None:
+    text = "[preparation]\nunit_rows = true\nstandardize = false\ncenter_share = {}\nranges = []\n"
+    for share, rescale in (("0.0", True), ("0.1", False)):
+        found = preparation_from(parse(text.format(share), "run.toml")["preparation"])
+        expected = Preparation(center_share=float(share), whiten_share=0, rescale=rescale)
+        assert found == expected
+
+
+def _as_older_versions_wrote(self: Config, now: Any = Config.to_toml) -> str:
+    lines = now(self).splitlines(keepends=True)
+    return "".join(li for li in lines if not li.startswith(("whiten_share", "rescale")))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_a_study_of_an_older_version_goes_on_as_it_began(
+    share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spied: Spied
+) -> None:
+    data = Data(*stretched())
+    asked = Preparation(center_share=share, whiten_share=0, rescale=not share)
+    with monkeypatch.context() as patch:
+        patch.setattr(Config, "to_toml", _as_older_versions_wrote)
+        stop_after(tmp_path / "run", data, "sweep: compared", preparation=asked)
+    text = (tmp_path / "run" / "run.toml").read_text()
+    assert "center_share" in text and "whiten_share" not in text and "rescale" not in text
+    result = resume(tmp_path / "run", data)
+    made = result.model.preprocessing
+    assert (made.center is not None) == bool(share) and made.whitening is None
+    assert not made.rescale
+    lengths = spied.runs[-1][1].norms.numpy()
+    assert (np.ptp(lengths) > 0.1) == bool(share)
+    counted = "noisy counts of rows by class" + " and by length" * bool(share)
+    assert counted in result.guarantee.releases
+    features, _ = stretched(50, 3)
+    assert np.array_equal(load(tmp_path / "run").predict(features), result.model.predict(features))
+
+
+def test_a_search_is_reused_with_the_same_preparation_only(tmp_path: Path) -> None:
+    address, data = str(tmp_path / "ledger.db"), make_data()
+    Ledger.create(address, Budget(8.0, 1e-5), dataset="people", fingerprint=data.fingerprint)
+    study(tmp_path / "first", data, ledger=address, **AUTO)
+    again = {"ledger": address, "reuse": tmp_path / "first", "budget": Budget(1.0, 1e-5)}
+    with pytest.raises(InvalidInput, match="the preparation in"):
+        study(tmp_path / "second", data, **again)  # plain
+    result = study(tmp_path / "second", data, **again, **AUTO)
+    assert result.model.preprocessing.whitening is not None
