@@ -13,6 +13,7 @@ import pytest
 from dptune import accounting
 from dptune.accounting import Budget
 from dptune.cli import app as cli
+from dptune.cli import screen
 from dptune.ledger import Ledger
 from dptune.privacy import FullBatchRun, Price, PrivateMean, PrivateSecondMoment, SampledRun
 from support.ledgers import ROWS as FINGERPRINT
@@ -149,7 +150,10 @@ def test_a_ledger_is_opened_paid_from_and_shown(dptune: Run) -> None:
     )
 
 
-def test_a_ledger_says_which_moments_were_paid(dptune: Run, tmp_path: Path) -> None:
+def test_a_ledger_says_which_moments_were_paid(
+    dptune: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen.out, "width", 200)  # nothing wraps
     paid = (PrivateMean(noise_multiplier=50.0), PrivateSecondMoment(noise_multiplier=25.0))
     ledger = new_ledger(str(tmp_path / "moments.db"), Budget(1.0, 1e-5))
     for event in paid:
