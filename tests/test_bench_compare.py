@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from dptune import Budget
+from dptune import Budget, accounting
 from dptune.bench import compare, harness
-from dptune.bench.tasks import load_task
+from dptune.bench.tasks import Task, load_task
 from dptune.errors import DptuneError, InvalidInput
+from dptune.plan import TrainPlan
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.unit_noise import UnitNoise
 from support.rows import three_classes
@@ -129,6 +132,76 @@ def test_a_task_can_be_made_smaller_unbalanced_or_unscaled(file: Path) -> None:
     whole = np.bincount(plain.train.targets.numpy())
     assert counts.tolist() == [round(n * 10 ** (-k / 2)) for k, n in enumerate(whole)]
     assert load_task(f"{file}?unscaled").train.norms.median() > 3
+
+
+def test_a_plain_task_buys_nothing_and_clips_at_one(file: Path) -> None:
+    budget = Budget(2.0, 1e-5)
+    usual, plain = (
+        harness.outline_of(load_task(f"{file}{change}"), UnitNoise(), budget, 0)
+        for change in ("", "?plain")
+    )
+    assert list(usual.preparing) == ["private mean", "second moment"] and not plain.preparing
+    assert (usual.recipe.clip_norm, plain.recipe.clip_norm) == (0.1, 1.0)
+    assert plain.space == harness.SPACE  # the same movements of weights in both
+    assert usual.space.learning_rate == pytest.approx((1.0, 1000.0))
+
+
+@pytest.mark.usefixtures("same_noise")
+def test_every_repeat_prepares_its_rows_with_noise_of_its_own(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[Any] = []
+    fit = harness.fit
+
+    def watched(engine: Any, task: Task, *more: Any, **options: Any) -> Any:
+        trained.append(task)
+        return fit(engine, task, *more, **options)
+
+    monkeypatch.setattr(harness, "fit", watched)
+    task = load_task(str(file))
+    harness.run_method(task, UnitNoise(), Budget(2.0, 1e-5), 3, lambda _: None)
+    seen = {id(found.train): found for found in trained}
+    assert len(seen) == 3  # the legs of one repeat share its rows
+    first, second, _ = (found.train.features[:, 0] for found in seen.values())
+    assert not torch.equal(first, second)
+    for found in seen.values():
+        assert found.train.norms.numpy() == pytest.approx(1, abs=1e-5)
+        assert found.test.norms.numpy() == pytest.approx(1, abs=1e-5)
+        moment = (features := found.train.features[:, 0].double()).T @ features / len(features)
+        raw = (given := task.train.features[:, 0].double()).T @ given / len(given)
+        assert torch.linalg.eigvalsh(moment)[-1] < torch.linalg.eigvalsh(raw)[-1]
+    trained.clear()
+    plain = load_task(f"{file}?plain")
+    harness.run_method(plain, UnitNoise(), Budget(2.0, 1e-5), 3, lambda _: None)
+    assert {id(found.train) for found in trained} == {id(plain.train)}  # in lockstep
+
+
+@pytest.mark.usefixtures("same_noise")
+@pytest.mark.parametrize("change", ["", "?plain"])
+def test_the_oracle_has_the_recipe_of_the_methods(
+    change: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[TrainPlan] = []
+    fit = harness.fit
+
+    def watched(engine: Any, task: Task, some: Any, *more: Any, **options: Any) -> Any:
+        plans.extend(some)
+        return fit(engine, task, some, *more, **options)
+
+    monkeypatch.setattr(harness, "fit", watched)
+    budget = Budget(2.0, 1e-5)
+    found = harness.run_oracle(load_task(f"{file}{change}"), budget, 3, lambda _: None)
+    assert len(found.accuracies) == 3 and len(plans) == 8 * 5 + 3
+    share = 1.0 if change else 0.97
+    for plan in plans:
+        assert plan.clip_norm == (1.0 if change else 0.1)
+        price = accounting.price(plan.event).mu_squared
+        assert price == pytest.approx(share * budget.mu_squared(), rel=1e-6)
+    if change:
+        assert {plan.learning_rate for plan in plans} == {*np.geomspace(0.1, 100, 4).tolist()}
+    else:
+        noises = sorted({round(plan.weight_noise, 6) for plan in plans})
+        assert noises == pytest.approx(np.geomspace(0.1, 10, 4).tolist(), rel=1e-3)
 
 
 @pytest.mark.parametrize(

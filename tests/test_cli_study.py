@@ -199,6 +199,35 @@ def test_a_dry_run_promises_what_the_study_does(there: Run, finished: tuple[Path
         assert planned["guarantee"][same] == done[same]
 
 
+def test_what_prepares_rows_is_said_before_it_is_paid(run: Run) -> None:
+    said = "Rows are centred by a private mean: 1 % of the budget; whitened by a private second "
+    code, out, _ = run(*QUICK, "--dry-run", "--epsilon", "4", "--delta", "1e-5")
+    assert code == 0 and said in one_line(out)
+    code, _, err = run(*QUICK, "--epsilon", "4", "--out", "r", "--whiten", "no")
+    assert code == 0 and "not whitened, as asked." in err
+    assert err.index("not whitened") < err.index("private mean (")  # before the first payment
+    planned = as_json(run(*QUICK, "--dry-run", "--center", "no", "--whiten", "0.05", "--json"))
+    assert planned["slots"][0]["purpose"] == "second moment"
+    assert planned["slots"][0]["share"] == pytest.approx(0.05)
+    assert planned["preparation"] == [
+        "not centred, as asked",
+        "whitened by a private second moment: 5 % of the budget",
+    ]
+    Path("never.toml").write_text("[preparation]\ncenter_share = 0\nwhiten_share = 0\n")
+    never = (*TUNE, "--config", "never.toml", "--dry-run", "--json")
+    assert as_json(run(*never))["slots"][0]["purpose"] == "census"
+    found = as_json(run(*never, "--center", "auto", "--epsilon", "4"))
+    assert [slot["purpose"] for slot in found["slots"][:2]] == ["private mean", "census"]
+
+
+@pytest.mark.parametrize("option", ["--center", "--whiten"])
+@pytest.mark.parametrize("share", ["yes", "1 %", "-1", "0.7", "nan"])
+def test_a_share_that_is_none_is_refused(option: str, share: str, run: Run) -> None:
+    code, _, err = run(*QUICK, option, share)
+    assert code == 2 and option.removeprefix("--") in err
+    assert not Path("runs").exists()
+
+
 def test_a_dry_run_says_what_does_not_fit(run: Run) -> None:
     run(*OPEN)
     code, _, err = run(*TUNE, "--dry-run", "--ledger", "l.db", "--epsilon", "5")

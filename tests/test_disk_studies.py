@@ -36,10 +36,11 @@ def weights(result: Any) -> Any:
         {},
         {"preparation": dptune.Preparation(unit_rows=False)},
         {"preparation": dptune.Preparation(ranges=((-3, 3),) * 4, center_share=0.05)},
+        {"preparation": dptune.Preparation()},
         {"recipe": {"sampling_rate": 0.3}},
         {"score": HeldOutScore(every=4)},
     ],
-    ids=["plain", "as given", "prepared", "sampled", "held out"],
+    ids=["plain", "as given", "prepared", "whitened", "sampled", "held out"],
 )
 def test_rows_on_disk_give_the_model_that_rows_in_memory_give(
     asked: dict[str, Any], tmp_path: Path

@@ -16,8 +16,9 @@ from dptune.search.score import HeldOutScore, NoisyScore, Score
 from dptune.search.space import Space
 from dptune.search.trial import Trial
 from dptune.study import loop
-from dptune.study.config import Config, Preparation
+from dptune.study.config import Config
 from dptune.study.outline import Outline
+from support.studies import PLAIN
 
 FACTS = DataFacts(1000, (8,), 1, 3, "softmax")
 
@@ -30,7 +31,7 @@ def outline(search: SearchMethod, score: Score | None = None, seed: int = 0) -> 
         score=score or NoisyScore(),
         space=Space(steps=(5, 20)),
         recipe={},
-        preparation=Preparation(),
+        preparation=PLAIN,
         source={},
         seed=seed,
     )

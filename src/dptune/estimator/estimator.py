@@ -36,7 +36,8 @@ EXPECTED_FAILED_CHECKS = {
 
 
 class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier on rows scaled to unit length, differentially private as a whole.
+    """A linear classifier on rows scaled to unit length, and centred and whitened where that is worth
+    its price, differentially private as a whole.
 
     `epsilon` and `delta` are the total for one `fit`: its search for hyperparameters, every score
     that the search compares, and the model. The next `fit` on the same rows spends as much again,
@@ -64,8 +65,8 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: labels, sorted, in the order of the columns of `predict_proba`.
         n_features_in_: the number of columns.
         feature_names_in_: their names, where `X` had any.
-        coef_: weights of rows scaled to unit length: one row a class; for two classes one row, of
-            the second against the first.
+        coef_: weights of prepared rows (`result_.model.preprocessing`): one row a class; for two
+            classes one row, of the second against the first.
         intercept_: one number for each row of `coef_`, to be added; 0 in this model.
 
     """
