@@ -8,6 +8,9 @@ import pytest
 import torch
 from module_engine import SmallNetwork
 
+from dptune import Budget
+from dptune.bench import harness
+from dptune.bench.tasks import load_task
 from dptune.data import Data
 from dptune.data.disk import DiskRows, write_chunks
 from dptune.data.rows import Chunk, MemoryRows, norms_rounded_up
@@ -17,8 +20,9 @@ from dptune.engines.linear import LinearEngine
 from dptune.engines.per_row import ClippedSum
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
+from dptune.search.linear_scaling import LinearScaling
 from dptune.study.trained_model import load
-from support.rows import make_rows
+from support.rows import make_rows, three_classes
 from support.studies import study
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
@@ -152,6 +156,14 @@ def test_a_study_trains_on_the_gpu_and_its_model_loads_without_one(
         assert {tensor.device.type for tensor in tensors.values()} == {"cpu"}
         predicted = load(out).predict(make_rows(50, 1)[0])
         assert (predicted == make_rows(50, 1)[1]).mean() == pytest.approx(result.test_accuracy)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_benchmark_prepares_its_rows_for_the_gpu(precision: str, tmp_path: Path) -> None:
+    file = str(three_classes(tmp_path / "small.npz"))
+    task = load_task(file, device=GPU, precision=precision)
+    outcome = harness.run_method(task, LinearScaling(), Budget(4.0, 1e-5), 2, lambda _: None)
+    assert min(outcome.accuracies) > 60  # of three classes; on a CPU about 85
 
 
 def test_per_row_sums_on_the_gpu_are_those_of_the_cpu() -> None:

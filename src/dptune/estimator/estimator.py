@@ -36,8 +36,7 @@ EXPECTED_FAILED_CHECKS = {
 
 
 class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier on rows scaled to unit length, and centred and whitened where that is worth
-    its price, differentially private as a whole.
+    """A linear classifier on rows scaled to unit length, differentially private as a whole.
 
     `epsilon` and `delta` are the total for one `fit`: its search for hyperparameters, every score
     that the search compares, and the model. The next `fit` on the same rows spends as much again,
