@@ -36,6 +36,8 @@ from dptune.privacy import (
     Event,
     FullBatchRun,
     NoisyCount,
+    PrivateMean,
+    PrivateSecondMoment,
     RandomStopping,
     SubsetSearch,
 )
@@ -288,6 +290,8 @@ def independent_epsilon(events: list[Event], delta: float) -> tuple[float, float
 
 def gaussian_mu(event: Event) -> float:
     match event:
+        case PrivateMean(noise_multiplier=noise) | PrivateSecondMoment(noise_multiplier=noise):
+            return 1 / noise
         case FullBatchRun(steps=steps, noise_multiplier=noise):
             return math.sqrt(steps) / noise
         case NoisyCount(counts=n, noise=noise, centered=True):
