@@ -13,6 +13,7 @@ from torch import Tensor
 from dptune.data.rows import Chunk, MemoryRows
 from dptune.engines import clipping
 from dptune.engines.randomness import Randomness
+from dptune.engines.release import Release
 from support.linear import LinearPlan
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -55,10 +56,12 @@ def chunk_of(
     return next(rows.chunks()).prepared(rows.copies, constant)
 
 
-def clipped(residuals: Tensor | Array, chunk: Chunk, *clip_norms: float) -> Tensor:
+def clipped(
+    residuals: Tensor | Array, chunk: Chunk, *clip_norms: float, weights: Tensor | None = None
+) -> Tensor:
     wide = torch.promote_types(chunk.features.dtype, torch.float32)
     given = torch.as_tensor(residuals).to(wide).clone()
-    return clipping.clip_(given, chunk, torch.tensor(clip_norms, dtype=wide))
+    return clipping.clip_(given, chunk, torch.tensor(clip_norms, dtype=wide), weights)
 
 
 def exact_norms(left: Array, right: Array) -> Array:
@@ -188,6 +191,51 @@ def test_no_residuals_at_all_pass_the_clip_norm(
     if broken is not None:
         residuals[0, rng.integers(outputs), rng.integers(rows * copies)] = broken
     assert_bounded(clipped(residuals, chunk, clip_norm), chunk, clip_norm)
+
+
+@settings(max_examples=300)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    precision=st.sampled_from(PRECISIONS),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=6),
+    outputs=st.integers(2, 50),
+    copies=st.integers(1, 3),
+    constant=st.sampled_from(CONSTANTS),
+    clip_norm=st.sampled_from([1.0, 0.1, 1e-6, 37.0]),
+    weights=st.lists(st.floats(0, 1, exclude_min=True), min_size=50, max_size=50),
+)
+def test_no_row_adds_more_than_the_clip_norm_times_its_weight(
+    seed: int,
+    precision: str,
+    kinds: list[str],
+    outputs: int,
+    copies: int,
+    constant: float,
+    clip_norm: float,
+    weights: list[float],
+) -> None:
+    """Weights of every size, as the engine takes them from a plan: never above what it says."""
+    rng = np.random.default_rng(seed)
+    features = np.stack([numbers(rng, kind, precision, copies, 5) for kind in kinds])
+    targets = rng.integers(outputs, size=len(kinds))
+    chunk = chunk_of(features, targets, precision, constant)
+    logits = logits_of(rng.normal(size=(1, outputs, 5)), rng.normal(size=(1, outputs)), chunk)
+    plan = LinearPlan(
+        rows=9,
+        steps=1,
+        learning_rate=1.0,
+        noise_multiplier=1.0,
+        clip_norm=clip_norm,
+        class_weights=tuple(weights[:outputs]),
+    )
+    given = Release.of([plan], logits).class_weights
+    assert given is not None
+    exact = np.array(weights)[targets]
+    assert np.all(given[0, targets].double().numpy() <= exact)
+    residuals = clipping.residuals_(logits, chunk.targets.repeat_interleave(copies, 0), "softmax")
+    found = clipped(residuals, chunk, clip_norm, weights=given[:, chunk.targets])
+    assert bool(torch.isfinite(found).all())
+    assert np.all(contributions(found, chunk) <= clip_norm * exact)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

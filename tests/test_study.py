@@ -338,12 +338,22 @@ def unbalanced_data() -> Data:
 def test_rare_classes_weigh_in_scores_and_no_row_counts_more_than_one(
     tmp_path: Path, spied: Spied
 ) -> None:
-    result = study(tmp_path / "run", unbalanced_data(), budget=Budget(50.0, 1e-5))
+    budget = Budget(50.0, 1e-5)
+    result = study(tmp_path / "run", unbalanced_data(), budget=budget, balance="classes")
     assert result.census is not None
     weights = result.census.weights
     assert weights is not None and max(weights) == 1.0 and 0 < weights[0] < 0.3
     ((_, used),) = spied.evaluations
     assert used.tolist() == list(weights)
+
+
+def test_trials_are_compared_by_plain_accuracy_unless_classes_are_to_count_alike(
+    spied: Spied,
+) -> None:
+    result = study(None, unbalanced_data(), budget=Budget(50.0, 1e-5))
+    assert result.census is not None and result.census.weights is not None
+    ((_, used),) = spied.evaluations
+    assert used is None and {plan.class_weights for plan, _ in spied.runs} == {None}
 
 
 def test_a_row_moves_weighted_scores_by_no_more_than_was_paid_for() -> None:

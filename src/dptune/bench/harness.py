@@ -127,7 +127,7 @@ class _Desk:
             self.task.train,
             self.outlines[0].config.score,
             request.stage.score,
-            request.census,
+            self.outlines[0].weighing(request.census),
             self.task.train.count,
         )
         pairs = zip(request.trials, values, strict=True)

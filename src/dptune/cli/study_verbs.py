@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import FLAG, AsJson, Device, Folder, Method, StudyScore, in_words
+from dptune.cli.parameters import (
+    FLAG,
+    AsJson,
+    Balance,
+    Device,
+    Folder,
+    Method,
+    StudyScore,
+    in_words,
+)
 from dptune.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -65,6 +74,14 @@ def tune(
             help="How trials are compared: by noisy counts that are paid for (noisy), on --public "
             "rows (public), on private rows held out (held-out), or by exact counts that nobody "
             "pays for (unpaid), which the guarantee then says. Not given: noisy.",
+        ),
+    ] = None,
+    balance: Annotated[
+        Balance | None,
+        typer.Option(
+            metavar="BALANCE",
+            help="What counts alike: every row (none), or every class, however rare (classes). Not "
+            "given: none.",
         ),
     ] = None,
     device: Annotated[
@@ -123,6 +140,7 @@ def tune(
             "run": {
                 "device": device and device.value,
                 "seed": seed,
+                "balance": balance and balance.value,
                 "ledger": ledger,
                 "reuse": reuse,
             },

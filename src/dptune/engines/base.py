@@ -52,6 +52,7 @@ class Engine(ABC, Generic[M]):
         trains: what it trains, in words, for model cards.
         prior: where its searches start from.
         takes_ids: whether rows are numbers of words, and so neither scaled nor rounded.
+        weighs_rows: whether it runs plans with `class_weights`.
         outputs: how many numbers a model gives for a row; None before it is made for some data.
         loss: softmax, binary or squared.
 
@@ -61,6 +62,7 @@ class Engine(ABC, Generic[M]):
     trains: ClassVar[str] = "model"
     prior: ClassVar[Prior] = Prior()
     takes_ids: ClassVar[bool] = False
+    weighs_rows: ClassVar[bool] = False
     outputs: int | None
     loss: str
 
@@ -99,6 +101,10 @@ class Engine(ABC, Generic[M]):
         must_be_countable(rows)
         for plan in plans:
             self.check(plan)
+            if plan.class_weights is not None and not self.weighs_rows:
+                raise InvalidInput(
+                    f"the engine {self.name} does not weigh rows by class; leave class_weights out."
+                )
         return [self.fit(*one, rows=rows) for one in zip(plans, randomness, begun, strict=True)]
 
     def fit(self, plan: TrainPlan, randomness: Randomness, start: M | None, *, rows: Rows) -> M:

@@ -6,6 +6,7 @@ full-batch gradient descent on clipped and noised sums of per-row gradients. One
     logits     W X^T                       one matrix product for every trial
     residuals  softmax(logits) - targets   each row's gradient is residual (x) features
     clip       scale each row's residual   see clipping.py: nothing per-row is materialised
+    weigh      by the row's class          where the plan has weights, none above 1
     sum        residuals X                 the second matrix product for every trial
     noise      + noise_multiplier * clip_norm * N(0, 1), fresh for every trial and step
     mean       / a public row count
@@ -86,6 +87,7 @@ class LinearEngine(Engine[LinearModel]):
     name: ClassVar[str] = "linear"
     trains: ClassVar[str] = "linear model"
     prior: ClassVar[Prior] = LINEAR
+    weighs_rows: ClassVar[bool] = True
     outputs: int | None = None
     loss: str = "softmax"
     bias: bool = False
@@ -140,6 +142,13 @@ class LinearEngine(Engine[LinearModel]):
                 f"at most {sums.MOST_COPIES} copies of a row can be averaged without rounding "
                 f"past its clip norm; the plan asks for {plan.augmentations}. Use fewer."
             )
+        classes = {"softmax": self.outputs, "binary": 2 if self.outputs == 1 else 0}
+        known = classes.get(self.loss, 0)
+        if plan.class_weights is not None and len(plan.class_weights) != known:
+            raise InvalidInput(
+                f"class_weights has {len(plan.class_weights)} weights, and {self.loss} loss with "
+                f"{self.outputs} outputs has {known or 'no'} classes; give one weight a class."
+            )
 
     def can_continue(self, plan: TrainPlan) -> bool:
         return (plan.optimizer, plan.schedule, plan.averaging) == ("sgd", "constant", "none")
@@ -184,7 +193,8 @@ class LinearEngine(Engine[LinearModel]):
         for index, plan in enumerate(plans):
             # A sampled trial sees rows of its own in every step, so it shares nothing.
             alone = index if plan.sampling_rate is not None else None
-            key = (plan.optimizer, plan.augmentations, plan.clip_norm is None, alone)
+            kind = (plan.optimizer, plan.augmentations)
+            key = (*kind, plan.clip_norm is None, plan.class_weights is None, alone)
             batches.setdefault(key, []).append(index)
         models: dict[int, LinearModel] = {}
         for indices in batches.values():
@@ -343,7 +353,7 @@ class LinearEngine(Engine[LinearModel]):
             logits = _product(flat.to(features.dtype), features.T).view(trials, outputs, -1)
             if bias:
                 logits += weights[..., columns:] * self.bias_length
-            clipped = self._clipped(logits, chunk, release.clip_norms).view(trials * outputs, -1)
+            clipped = self._clipped(logits, chunk, release).view(trials * outputs, -1)
             for part in sums.products(clipped, features, copies):
                 total.add(part)
             if bias:
@@ -354,12 +364,16 @@ class LinearEngine(Engine[LinearModel]):
             exact = torch.cat([exact, of_bias.value() * self.bias_length], 1)
         return exact.view_as(weights)
 
-    def _clipped(self, logits: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
-        if clip_norms is not None and fused.available(logits, chunk, self.loss):
+    def _clipped(self, logits: Tensor, chunk: Chunk, release: Release) -> Tensor:
+        clip_norms, weights = release.clip_norms, release.class_weights
+        # The kernel knows no weights.
+        usual = weights is None and fused.available(logits, chunk, self.loss)
+        if clip_norms is not None and usual:
             return fused.clipped_residuals(logits, chunk, clip_norms)
         targets = chunk.targets.repeat_interleave(chunk.features.shape[1], 0)
         residuals = clipping.residuals_(logits, targets, self.loss)
-        return clipping.clip_(residuals, chunk, clip_norms)
+        of_rows = None if weights is None else weights[:, chunk.targets.long()]
+        return clipping.clip_(residuals, chunk, clip_norms, of_rows)
 
     def evaluate_many(
         self,

@@ -85,7 +85,7 @@ def search(outline: Outline) -> Loop:
             Trial(
                 number=number,
                 stage=stage.name,
-                plan=outline.plan(setting, stage, outline.rows_of_a_trial),
+                plan=outline.plan(setting, stage, outline.rows_of_a_trial, census),
                 mu=stage.mu,
                 notes=setting.notes,
             )
@@ -110,7 +110,7 @@ def final_run(
         chosen = best_of([trial for trial in trials if trial.stage == stage.name])
         return Result(trials, census, chosen, is_trial=True)
     (setting,) = outline.suggest(stage, trials, census)
-    plans = outline.leg_plans(setting)
+    plans = outline.leg_plans(setting, census)
     done = []
     for number, plan in enumerate(plans, start=1):
         if (yield Leg(number, len(plans), plan, trials, census)):
@@ -125,7 +125,8 @@ def final_run(
         number=len(trials) + 1,
         stage=stage.name,
         plan=replace(
-            outline.plan(setting, stage), steps=sum(p.steps for p in done) or setting.steps
+            outline.plan(setting, stage, census=census),
+            steps=sum(p.steps for p in done) or setting.steps,
         ),
         mu=stage.mu * math.sqrt(len(done) / len(plans)),
         notes=tuple(notes),

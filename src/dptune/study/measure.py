@@ -52,17 +52,15 @@ def compare(
 ) -> tuple[list[float], float]:
     """Scores as shares of `count` rows, and the noise on them; exact where `event` is None.
 
-    Where the census shows rare classes, every class counts alike.
+    Where rows are weighted by a `census`, every class counts alike, unless losses are compared.
     """
-    weights = census.weights if census and event and score.measure == "correct" else None
-    exact = _exact(engine, models, rows, score, weights)
+    weighing = census if score.measure == "correct" else None
+    exact = _exact(engine, models, rows, score, weighing.weights if weighing else None)
+    share = weighing.effective_share if weighing else 1.0
     if event is None:
-        return _shares(exact, rows)
-    everything = float(count)
-    if weights is not None and census is not None:
-        pairs = list(zip(weights, census.classes, strict=True))
-        share = sum(w * max(n, 0.0) for w, n in pairs) / sum(max(n, 0.0) for _, n in pairs)
-        everything = count * share
+        values, error = _shares(exact, rows)
+        return [value / share for value in values], error
+    everything = count * share
     noisy = release_counts(exact, event.noise, lambda n: fresh_normal((n,)).tolist())
     return [value / everything for value in noisy], event.noise / everything
 

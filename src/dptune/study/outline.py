@@ -81,6 +81,32 @@ class Outline:
         )
 
     @property
+    def weighs_rows(self) -> bool:
+        """Whether every class is to count alike, and not every row."""
+        return self.config.balance == "classes"
+
+    @property
+    def objective(self) -> str:
+        """What is optimised, in words."""
+        if self.weighs_rows:
+            return "every class counts alike: rows are weighted by noisy class counts"
+        return "every row counts alike"
+
+    def weighing(self, census: Census | None) -> Census | None:
+        """The counts by which rows are weighted; None where all rows count alike, because nobody
+        asked, the counts are lost, or they cannot tell the classes apart."""
+        known = census is not None and census.weights is not None
+        return census if self.weighs_rows and known else None
+
+    def _weighted(self, plan: TrainPlan, census: Census | None) -> TrainPlan:
+        """The plan with its rows weighted by class, and their number with them."""
+        counts = self.weighing(census)
+        if counts is None:
+            return plan
+        rows = max(1, round(plan.rows * counts.effective_share))
+        return replace(plan, rows=rows, class_weights=counts.weights)
+
+    @property
     def rows_of_a_trial(self) -> int:
         """How many rows train a trial, publicly; those that are held out score it."""
         every = self.held_out_every
@@ -148,9 +174,15 @@ class Outline:
             slack=self.slack,
             set_aside=self.set_aside,
             searched=self.reused,
+            weighs_rows=self.weighs_rows,
         )
 
     def _sealed_schedule(self, sealing: Sealing) -> Schedule:
+        if self.weighs_rows:
+            raise InvalidInput(
+                "a sealed search is priced well only where it is alone, and balance='classes' "
+                "needs noisy counts of rows beside it; leave balance out, or use another method."
+            )
         if self.mean is not None:
             raise InvalidInput(
                 "a sealed search is priced well only where it is alone, and a private mean "
@@ -273,8 +305,15 @@ class Outline:
         """Of one event, outside the study's failure probability where it needs one."""
         return accounting.price(event, slack=self.slack)
 
-    def plan(self, setting: Setting, stage: Stage, rows: int | None = None) -> TrainPlan:
-        """A run of `stage` with this setting; `rows` where it sees only a part of them."""
+    def plan(
+        self,
+        setting: Setting,
+        stage: Stage,
+        rows: int | None = None,
+        census: Census | None = None,
+    ) -> TrainPlan:
+        """A run of `stage` with this setting; `rows` where it sees only a part of them, and the
+        `census` once it is taken. No price depends on either."""
         if self.fixed:
             plan = replace(draft(self.recipe, setting), noise_multiplier=self._fixed_noise(stage))
         else:
@@ -282,7 +321,7 @@ class Outline:
             # payment is never exchanged for a dearer one.
             room = _ROOM_IF_SAMPLED if self.samples else _ROOM
             plan = self._calibrated(setting, stage.mu_squared * (1 - room))
-        return plan if rows is None else replace(plan, rows=rows)
+        return self._weighted(plan if rows is None else replace(plan, rows=rows), census)
 
     def _fixed_noise(self, stage: Stage) -> float:
         """Of every run of `stage`. Rounded up to seven digits, because another machine that
@@ -307,12 +346,12 @@ class Outline:
     def _calibrated(self, setting: Setting, mu_squared: float) -> TrainPlan:
         return calibrated(draft(self.recipe, setting), mu_squared, self.slack)
 
-    def leg_plans(self, setting: Setting) -> list[TrainPlan]:
+    def leg_plans(self, setting: Setting, census: Census | None = None) -> list[TrainPlan]:
         """The final run cut into legs of equal price; only the last takes free steps."""
         plans = []
         for leg in range(self.legs):
             start, end = (setting.steps * part // self.legs for part in (leg, leg + 1))
-            plan = self.plan(replace(setting, steps=end - start), self._leg)
+            plan = self.plan(replace(setting, steps=end - start), self._leg, census=census)
             plans.append(plan if leg == self.legs - 1 else replace(plan, free_steps=0))
         return plans
 
@@ -321,12 +360,13 @@ class Outline:
         that they are the same after a resume. The choices of a sealed search are secret."""
         words = f"{self.config.seed}/{stage.name}".encode()
         key = int.from_bytes(hashlib.sha256(words).digest(), "big")
+        weighing = self.weighing(census)
         return Situation(
             facts=self.facts,
-            recipe=self.recipe,
+            recipe=self._weighted(self.recipe, census),
             space=self.space,
             history=history,
-            census=census,
+            census=census if weighing is None else weighing.balanced,
             choices=np.random.default_rng(None if self.schedule.sealed else key),
             delta=self.config.budget.delta,
         )

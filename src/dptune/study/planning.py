@@ -89,6 +89,13 @@ def outline(data: Data, config: Config) -> Outline:
             "values are not right or wrong, so trials are compared by their loss; use a score "
             "with measure='loss'."
         )
+    if config.balance == "classes" and not (data.classes and config.engine.weighs_rows):
+        why = (
+            f"the engine {config.engine.name} does not weigh rows by class"
+            if data.classes
+            else "values have no classes"
+        )
+        raise InvalidInput(f"balance='classes' was asked for, and {why}; leave balance out.")
     if config.reuse and (config.search.sealing or config.search.finalists > 1):
         raise InvalidInput(
             f"{config.search.name} releases one of its own runs, so there is no search that "
@@ -209,7 +216,7 @@ class Earlier:
                 "reused where both studies pay from one ledger, named with ledger=."
             )
         # The promise for this study is also one for that search.
-        for name in ("search", "score", "preparation", "engine"):
+        for name in ("search", "score", "preparation", "engine", "balance"):
             asked, found = getattr(config, name), getattr(theirs, name)
             if asked != found:
                 raise InvalidInput(

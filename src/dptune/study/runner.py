@@ -249,7 +249,7 @@ class Runner:
                     rows,
                     self.outline.config.score,
                     stage.score,
-                    asked.census,
+                    self.outline.weighing(asked.census),
                     part.count,
                 )
                 pairs = zip(kept, values, strict=True)

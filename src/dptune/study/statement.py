@@ -112,7 +112,10 @@ def _releases(planned: Outline, *, centred: bool, counted: bool, scored: bool) -
             releases.append("their noisy scores")
     if counted:
         by = ["class"] * planned.data.has_classes + ["length"] * (not planned.facts.unit_rows)
-        releases.append(f"noisy counts of rows by {' and by '.join(by)}")
+        weighed = ", by which rows are weighted so that every class counts alike"
+        releases.append(
+            f"noisy counts of rows by {' and by '.join(by)}{weighed * planned.weighs_rows}"
+        )
     if centred:
         releases.append("a noisy mean of the rows")
     return releases

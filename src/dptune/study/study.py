@@ -66,6 +66,7 @@ def tune(
     seed: int = 0,
     device: str = "cpu",
     precision: str = "float32",
+    balance: str = "none",
     reuse: str | Path = "",
     source: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
@@ -92,6 +93,8 @@ def tune(
         seed: for public choices only; noise is always fresh.
         device: cpu or cuda.
         precision: in which features are kept.
+        balance: "classes" to make every class count alike, however rare, in training and in scores;
+            "none" to make every row count alike.
         reuse: folder of an earlier study whose search, paid from the same ledger, serves this one.
         source: how `dptune resume` can load the data again.
         watch: is told how things go.
@@ -116,6 +119,7 @@ def tune(
         seed=seed,
         device=device,
         precision=precision,
+        balance=balance,
         ledger=ledger,
         reuse=str(reuse),
         source=dict(source or {}),
@@ -320,6 +324,9 @@ def _losses(
         notes.append("the private mean was cut off: paid for, and not subtracted")
     if planned.schedule.census is not None and census is None:
         notes.append("the counts of rows were cut off: paid for, and lost to the search")
+    if planned.weighs_rows and planned.weighing(census) is None:
+        why = "there are no counts" if census is None else "the counts cannot tell classes apart"
+        notes.append(f"rows are not weighted by class, because {why}: every row counts alike")
     lost = sum(trial.lost for trial in trials)
     if lost:
         notes.append(f"trials that were cut off: {lost} of {len(trials)}; paid for, never rerun")
