@@ -38,6 +38,7 @@ def _model(record: Record) -> list[str]:
     figure = "Not measured: no test rows with classes were given."
     if accuracy is not None:
         figure = f"Test accuracy: **{100 * accuracy:.2f} %** on {rows:,} rows."
+    check = record.result.get("check")  # older versions had none
     return [
         f"# {_escape(data['name'])}: a differentially private {trains}",
         "",
@@ -46,6 +47,7 @@ def _model(record: Record) -> list[str]:
         f"dptune {version}.",
         "",
         figure,
+        *(["", f"By a noisy count that was paid for, {check['words']}."] if check else []),
     ]
 
 

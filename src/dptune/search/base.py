@@ -104,6 +104,7 @@ class Schedule:
     sweeps: tuple[Stage, ...]
     final: Stage
     sealed: SealedSearch | None = None
+    check: NoisyCount | None = None  # of the final model
 
     @property
     def compared(self) -> tuple[Stage, ...]:
@@ -182,6 +183,7 @@ def schedule(
     set_aside: float = 0.0,
     searched: bool = False,
     weighs_rows: bool = False,
+    check: bool = False,
 ) -> Schedule:
     """What each part of a study costs whose search is not sealed: fixed now, whatever the trials
     will show.
@@ -190,8 +192,10 @@ def schedule(
     probability of every run, `set_aside` how much of delta a ledger keeps for such failures at
     least. `searched`: the search is done and paid for, only the final run is left. `weighs_rows`:
     whether rows are weighted by class, for which they are counted whatever the method wants.
+    `check`: whether the final model is checked, where counts by class say what to compare it with.
     """
-    counted = (method.wants_census or weighs_rows) and not searched
+    counts = method.wants_census or weighs_rows
+    counted = counts and not searched
     histograms = facts.has_classes + (not facts.unit_rows)  # of classes, and of lengths
     priced = price_stages(
         budget,
@@ -200,11 +204,12 @@ def schedule(
         held_out=score.rows == "held-out",
         finalists=method.finalists,
         histograms=histograms if counted else 0,
+        checked=check and counts and facts.has_classes,
         aside=aside,
         slack=slack,
         set_aside=set_aside,
     )
-    return Schedule(priced.census, priced.sweeps, priced.final)
+    return Schedule(priced.census, priced.sweeps, priced.final, check=priced.check)
 
 
 def draft(recipe: TrainPlan, setting: Setting) -> TrainPlan:

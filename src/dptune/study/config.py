@@ -111,7 +111,8 @@ class Config:
     `source` says how to load the data again; empty where a program passed arrays. `ledger` is an
     address; empty for a ledger of the study's own, inside its folder. `reuse` is the folder of an
     earlier study whose paid search serves this one too. `facts` are what is taken as public. With
-    `balance` "classes" every class counts alike in training and in scores, else every row.
+    `balance` "classes" every class counts alike in training and in scores, else every row. `check`:
+    whether a noisy count says in the end how the final model does.
     """
 
     study: str
@@ -126,6 +127,7 @@ class Config:
     device: str = "cpu"
     precision: str = "float32"
     balance: str = "none"
+    check: bool = True
     ledger: str = field(default="", repr=False)  # it may hold a password
     reuse: str = ""
     source: Mapping[str, Any]
@@ -146,6 +148,7 @@ class Config:
         validate.store(
             self,
             seed=validate.whole(0, at_most=2**63, seed=self.seed),
+            check=validate.flag(check=self.check),
             recipe={name: getattr(plan, name) for name in self.recipe},  # as plain numbers
             ledger=_absolute(ledger=self.ledger),
             reuse=_absolute(reuse=self.reuse),
@@ -179,6 +182,7 @@ class Config:
                 "device": self.device,
                 "precision": self.precision,
                 "balance": self.balance,
+                "check": self.check,
                 "ledger": self.ledger_without_password,
                 "reuse": self.reuse,
             },
@@ -210,7 +214,7 @@ def parse(text: str, name: str) -> dict[str, Any]:
     _must_know(plain["budget"], ("epsilon", "delta"), f"[budget] in {name}")
     _must_know(plain["data"], DATA, f"[data] in {name}")
     _must_know(plain["recipe"], (*RECIPE, *_ONCE_IN_RECIPES), f"[recipe] in {name}")
-    run = ("seed", "device", "precision", "balance", "ledger", "reuse")
+    run = ("seed", "device", "precision", "balance", "check", "ledger", "reuse")
     _must_know(plain["run"], run, f"[run] in {name}")
     return plain
 
@@ -225,8 +229,9 @@ def digest(plain: Mapping[str, Any]) -> str:
         "seed": plain["run"].get("seed"),
         "reuse": plain["run"].get("reuse"),
     }
-    if "balance" in plain["run"]:  # which older versions did not know
-        decides["balance"] = plain["run"]["balance"]
+    for name in ("balance", "check"):  # which older versions did not know
+        if name in plain["run"]:
+            decides[name] = plain["run"][name]
     if not plain["engine"]:  # as in studies of version 0.1, which knew one engine
         del decides["engine"]
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]

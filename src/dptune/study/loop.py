@@ -59,16 +59,27 @@ class Leg:
 @dataclass(frozen=True)
 class Result:
     """What a search came to. `final` is the run whose model is released: one of `trials` where the
-    best of them is taken, else that of the legs, of which none may be left."""
+    best of them is taken, else that of the legs, of which none may be left. `correct` is a noisy
+    count of rows that it gets right."""
 
     trials: tuple[Trial, ...]
     census: Census | None
     final: Trial
     is_trial: bool
+    correct: float | None = None
 
 
-Request = Count | Fit | Compare | Leg
-Answer = Census | Sequence[Trial] | bool | None
+@dataclass(frozen=True)
+class Check:
+    """Count the rows that the model of `result` gets right. Answer: the noisy count, or None where
+    it is lost."""
+
+    event: NoisyCount
+    result: Result
+
+
+Request = Count | Fit | Compare | Leg | Check
+Answer = Census | Sequence[Trial] | bool | float | None
 Loop = Generator[Request, Answer, Result]
 
 
@@ -103,8 +114,20 @@ def search(outline: Outline) -> Loop:
 def final_run(
     outline: Outline, trials: tuple[Trial, ...], census: Census | None, *, models: bool = True
 ) -> Loop:
-    """What is left of the budget: in one run, leg by leg, or in the trials of the last stage, of
-    which the best is taken. `models`: whether those of the trials are at hand."""
+    """What is left of the budget, and then the check of what came of it. `models`: whether those of
+    the trials are at hand."""
+    result = yield from _last_stage(outline, trials, census, models)
+    event = outline.schedule.check
+    if event is None or census is None:  # without counts by class nothing says what is good
+        return result
+    correct = yield Check(event, result)
+    return replace(result, correct=correct if isinstance(correct, float) else None)
+
+
+def _last_stage(
+    outline: Outline, trials: tuple[Trial, ...], census: Census | None, models: bool
+) -> Loop:
+    """One run, leg by leg, or the trials of the last stage, of which the best is taken."""
     stage = outline.schedule.final
     if stage.trials > 1:
         chosen = best_of([trial for trial in trials if trial.stage == stage.name])

@@ -16,7 +16,7 @@ from dptune.engines.evaluation import Evaluation
 from dptune.engines.randomness import Randomness
 from dptune.privacy import NoisyCount
 from dptune.search.base import Census
-from dptune.search.score import Score, release_counts
+from dptune.search.score import NoisyScore, Score, release_counts
 
 _NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
 
@@ -63,6 +63,15 @@ def compare(
     everything = count * share
     noisy = release_counts(exact, event.noise, lambda n: fresh_normal((n,)).tolist())
     return [value / everything for value in noisy], event.noise / everything
+
+
+def count_correct(
+    engine: Engine[Any], model: Model, rows: Rows, event: NoisyCount, weighing: Census | None
+) -> float:
+    """A noisy count of the rows that a model gets right; of their weights where they have any."""
+    weights = weighing.weights if weighing else None
+    (exact,) = _exact(engine, [model], rows, NoisyScore(), weights)
+    return exact + event.noise * float(fresh_normal((1,))[0])
 
 
 def score_alone(

@@ -42,6 +42,7 @@ from dptune.search.trial import Trial
 from dptune.study.config import Config
 
 LEGS = 5
+CHECK = "check of the final model"
 _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by
 
 
@@ -175,6 +176,7 @@ class Outline:
             set_aside=self.set_aside,
             searched=self.reused,
             weighs_rows=self.weighs_rows,
+            check=self.config.check,
         )
 
     def _sealed_schedule(self, sealing: Sealing) -> Schedule:
@@ -247,6 +249,8 @@ class Outline:
         if self.schedule.final.trials == 1:
             leg = self._longest(self._leg)
             listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
+        if self.schedule.check:
+            listed.append((CHECK, self.schedule.check))
         return tuple(listed)
 
     def _runs(self, sweep: Stage) -> list[Event]:
@@ -275,7 +279,8 @@ class Outline:
         """Of the final runs where all is fixed: what the whole budget allows beside the rest."""
         planned, recipe, final = self.schedule, self.recipe, self.schedule.final
         assert recipe.sampling_rate is not None
-        beside: list[Event] = [event for event in (self.mean, planned.census) if event]
+        counts = (self.mean, planned.census, planned.check)
+        beside: list[Event] = [event for event in counts if event]
         beside += [stage.score for stage in planned.compared if stage.score]
         for sweep in planned.sweeps:
             beside += [self._longest(sweep)] * sweep.trials
@@ -391,8 +396,8 @@ def leg_label(leg: int) -> str:
 
 
 def is_final(label: str) -> bool:
-    """Whether a payment is for a leg of the final run."""
-    return label.startswith("final run, leg ")
+    """Whether a payment is for a leg of the final run, or for its check."""
+    return label.startswith("final run, leg ") or label == CHECK
 
 
 def side_by_side(runs: Sequence[Event], scores: NoisyCount) -> Parallel:

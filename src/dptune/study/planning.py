@@ -57,7 +57,7 @@ def read_config(folder: RunFolder) -> Config:
             preparation=build(Preparation, plain["preparation"], "[preparation]"),
             engine=engine_from(engine),
             source=plain["data"],
-            **plain["run"],
+            **{"check": False} | plain["run"],  # older versions did not pay for one
         )
     except (InvalidInput, TypeError) as error:
         if as_it_was and isinstance(error, InvalidInput):
@@ -140,6 +140,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     searched = None
     others = must_fit(planned, data) if config.ledger else 0
     counted, scored = planned.schedule.census is not None, bool(planned.schedule.compared)
+    checked = planned.schedule.check is not None
     if config.reuse:
         earlier = Earlier.read(config, data)
         events, searched = [*earlier.events, *events], earlier.price
@@ -156,6 +157,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         centred=planned.mean is not None,
         counted=counted,
         scored=scored,
+        checked=checked,
     )
 
 

@@ -25,14 +25,14 @@ from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.search.sealing import SealedSearch
 from dptune.search.trial import Trial
 from dptune.study import loop
-from dptune.study.measure import compare, fresh_normal, take_census
-from dptune.study.outline import Outline, leg_label, scores_label, side_by_side, trial_label
+from dptune.study.measure import compare, count_correct, fresh_normal, take_census
+from dptune.study.outline import CHECK, Outline, leg_label, scores_label, side_by_side, trial_label
 from dptune.study.payments import Payments
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
 
 _MEAN, _CENSUS, _FINAL = "models/mean.safetensors", "census.json", "models/final.safetensors"
-_WINNER = "models/winner.safetensors"
+_WINNER, _CHECK = "models/winner.safetensors", "check.json"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Runner:
         """Refuse results that nobody has paid for."""
         found = [
             label
-            for label, file in (("private mean", _MEAN), ("census", _CENSUS))
+            for label, file in (("private mean", _MEAN), ("census", _CENSUS), (CHECK, _CHECK))
             if (self.folder.path / file).exists()
         ]
         for stage, numbers in self.outline.sweeps():
@@ -145,6 +145,8 @@ class Runner:
                 return self._compare(request, preprocessing)
             case loop.Leg():
                 return self._leg(request, preprocessing)
+            case loop.Check():
+                return self._check(request, preprocessing)
 
     def _count(self, event: NoisyCount, preprocessing: Preprocessing) -> Census | None:
         """Paid counts of rows by class and by length; None where they are lost."""
@@ -302,6 +304,26 @@ class Runner:
         if asked.number in done:
             self.payments.settle(label)
         return asked.number in done
+
+    def _check(self, asked: loop.Check, preprocessing: Preprocessing) -> float | None:
+        """A noisy count of rows that the final model gets right; None where it is lost."""
+        if self.folder.read_json(_CHECK) is None:
+            receipt = self.payments.begin(CHECK, asked.event)
+            if receipt is None:
+                return None
+            found = asked.result
+            released = () if found.is_trial else (found.final,)
+            self._tell("checking the final model", (*found.trials, *released), found.census)
+            rows = self.data.open(receipt, preprocessing, **self._place)
+            weighing = self.outline.weighing(found.census)
+            model = self.model_of(found)
+            correct = count_correct(self.engine, model, rows, asked.event, weighing)
+            self.folder.write_json(_CHECK, {"correct": correct})
+        self.payments.settle(CHECK)
+        stored = self.folder.read_json(_CHECK) or {}
+        with self.folder.undamaged(_CHECK):
+            correct = float(stored["correct"])
+        return correct
 
     def sealed_run(self, sealed: SealedSearch, preprocessing: Preprocessing) -> tuple[Model, Trial]:
         """All of the budget in one search of which only the winner is kept."""

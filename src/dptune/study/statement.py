@@ -44,11 +44,12 @@ def guarantee_for(
     centred: bool,
     counted: bool,
     scored: bool,
+    checked: bool,
 ) -> Guarantee:
     """What a study may promise for all of `events`: what was fixed before it began, never the sum
     that it `paid` in the end, which depends on outputs. `others` payments from its ledger are not
     among them. `searched` is the price of an earlier study's search that is. `centred`, `counted`,
-    `scored`: whether there are a mean, counts of rows and scores to release."""
+    `scored`, `checked`: whether there are a mean, counts of rows, scores and a check to release."""
     config = planned.config
     # More than planned was paid only where another version of dptune began the study.
     price = Price(
@@ -57,6 +58,7 @@ def guarantee_for(
     if searched:
         price = total([searched, price])
     releases = _releases(planned, centred=centred, counted=counted, scored=scored)
+    releases += ["a noisy count of rows the final model gets right"] * checked
     caveats = [_FLOATING_POINT]
     if config.budget.delta * planned.data.count > 1:
         caveats.append(
