@@ -228,6 +228,17 @@ def test_a_share_that_is_none_is_refused(option: str, share: str, run: Run) -> N
     assert not Path("runs").exists()
 
 
+def test_a_plan_says_what_counts_alike(run: Run) -> None:
+    _, printed, _ = run(*QUICK, "--dry-run")
+    assert "Every row counts alike." in printed
+    code, printed, _ = run(*QUICK, "--method", "unit-noise", "--balance", "classes", "--dry-run")
+    assert code == 0
+    assert "Every class counts alike: rows are weighted by noisy class counts." in printed
+    assert "census" in printed  # which this method would not buy by itself
+    _, printed, _ = run(*QUICK, "--balance", "classes", "--dry-run", "--json")
+    assert json.loads(printed)["objective"].startswith("every class counts alike")
+
+
 def test_a_dry_run_says_what_does_not_fit(run: Run) -> None:
     run(*OPEN)
     code, _, err = run(*TUNE, "--dry-run", "--ledger", "l.db", "--epsilon", "5")

@@ -13,6 +13,7 @@ from torch import Tensor
 from dptune.data.rows import Chunk, MemoryRows
 from dptune.engines import clipping
 from dptune.engines.randomness import Randomness
+from dptune.engines.release import Release
 from support.linear import LinearPlan
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -21,6 +22,7 @@ Array = NDArray[np.float64]
 
 PRECISIONS = ("float64", "float32", "bfloat16")
 KINDS = ("ordinary", "huge", "tiny", "denormal", "equal", "one-hot", "zero", "mixture")
+CONSTANTS = (0.0, 0.25, 0.5, 1.0, 3.0)  # lengths of the column that a bias sees
 # Decimal exponents of what each precision can hold, denormal numbers included.
 EXPONENTS = {"float64": (-322, 307), "float32": (-44, 38), "bfloat16": (-40, 38)}
 
@@ -46,16 +48,20 @@ def numbers(rng: np.random.Generator, kind: str, precision: str, *shape: int) ->
     return ordinary
 
 
-def chunk_of(features: Array, targets: NDArray[Any], precision: str, bias: bool = False) -> Chunk:
-    """As the engine gets it."""
+def chunk_of(
+    features: Array, targets: NDArray[Any], precision: str, constant: float = 0.0
+) -> Chunk:
+    """As the engine gets it, `constant` beside every row."""
     rows = MemoryRows(features, targets, precision=precision)
-    return next(rows.chunks()).prepared(rows.copies, bias)
+    return next(rows.chunks()).prepared(rows.copies, constant)
 
 
-def clipped(residuals: Tensor | Array, chunk: Chunk, *clip_norms: float) -> Tensor:
+def clipped(
+    residuals: Tensor | Array, chunk: Chunk, *clip_norms: float, weights: Tensor | None = None
+) -> Tensor:
     wide = torch.promote_types(chunk.features.dtype, torch.float32)
     given = torch.as_tensor(residuals).to(wide).clone()
-    return clipping.clip_(given, chunk, torch.tensor(clip_norms, dtype=wide))
+    return clipping.clip_(given, chunk, torch.tensor(clip_norms, dtype=wide), weights)
 
 
 def exact_norms(left: Array, right: Array) -> Array:
@@ -75,8 +81,9 @@ def contributions(residuals: Tensor, chunk: Chunk) -> Array:
     """Norm of what each row adds to each trial's sum, in float64: (trials, rows)."""
     rows, copies, _ = chunk.features.shape
     features = chunk.features.double().numpy()
-    if chunk.bias:
-        features = np.concatenate([features, np.ones((rows, copies, 1))], 2)
+    if chunk.constant:
+        constant = np.full((rows, copies, 1), chunk.constant)
+        features = np.concatenate([features, constant], 2)
     parts = residuals.double().numpy().reshape(*residuals.shape[:2], rows, copies)
     return exact_norms(
         parts.transpose(0, 2, 1, 3), np.broadcast_to(features, (len(parts), *features.shape))
@@ -95,8 +102,8 @@ def logits_of(weights: Array, biases: Array, chunk: Chunk) -> Tensor:
     features = chunk.features.reshape(-1, chunk.features.shape[2]).to(wide)
     narrow = torch.as_tensor(weights).to(chunk.features.dtype)
     logits = narrow.to(wide) @ features.T
-    if chunk.bias:
-        logits += torch.as_tensor(biases).to(wide)[..., None]
+    if chunk.constant:
+        logits += chunk.constant * torch.as_tensor(biases).to(wide)[..., None]
     return logits
 
 
@@ -109,7 +116,7 @@ def logits_of(weights: Array, biases: Array, chunk: Chunk) -> Tensor:
     outputs=st.integers(2, 200),
     columns=st.integers(1, 20),
     copies=st.integers(1, 4),
-    bias=st.booleans(),
+    constant=st.sampled_from(CONSTANTS),
     weight_kind=st.sampled_from(KINDS),
     target_kind=st.sampled_from(KINDS),
     clip_norm=st.sampled_from([1.0, 0.1, 1e-3, 37.0]),
@@ -122,7 +129,7 @@ def test_no_row_adds_more_than_the_clip_norm(
     outputs: int,
     columns: int,
     copies: int,
-    bias: bool,
+    constant: float,
     weight_kind: str,
     target_kind: str,
     clip_norm: float,
@@ -137,7 +144,7 @@ def test_no_row_adds_more_than_the_clip_norm(
         outputs, targets = 1, rng.integers(2, size=len(kinds))
     else:
         targets = numbers(rng, target_kind, precision, len(kinds), outputs)
-    chunk = chunk_of(features, targets, precision, bias)
+    chunk = chunk_of(features, targets, precision, constant)
     weights = numbers(rng, weight_kind, precision, 2, outputs, columns)
     logits = logits_of(weights, numbers(rng, weight_kind, precision, 2, outputs), chunk)
     residuals = clipping.residuals_(logits, chunk.targets.repeat_interleave(copies, 0), loss)
@@ -150,7 +157,7 @@ def test_no_row_adds_more_than_the_clip_norm(
     precision=st.sampled_from(PRECISIONS),
     outputs=st.integers(1, 200),
     copies=st.integers(1, 4),
-    bias=st.booleans(),
+    constant=st.sampled_from(CONSTANTS),
     # Near -0.5 the squares of numbers underflow though the numbers do not.
     sizes=st.tuples(*[st.floats(-1, 1) | st.floats(-0.53, -0.47) | st.floats(0.4, 0.6)] * 2),
     spreads=st.tuples(*[st.sampled_from([0.0, 1.0, 3.0, 12.0])] * 2),
@@ -162,7 +169,7 @@ def test_no_residuals_at_all_pass_the_clip_norm(
     precision: str,
     outputs: int,
     copies: int,
-    bias: bool,
+    constant: float,
     sizes: tuple[float, float],
     spreads: tuple[float, float],
     clip_norm: float,
@@ -178,11 +185,57 @@ def test_no_residuals_at_all_pass_the_clip_norm(
         return np.sign(rng.normal(size=shape)) * 10.0**exponents
 
     rows = 8
-    chunk = chunk_of(around(sizes[0], spreads[0], rows, copies, 5), np.zeros(rows), precision, bias)
+    features = around(sizes[0], spreads[0], rows, copies, 5)
+    chunk = chunk_of(features, np.zeros(rows), precision, constant)
     residuals = around(sizes[1], spreads[1], 1, outputs, rows * copies)
     if broken is not None:
         residuals[0, rng.integers(outputs), rng.integers(rows * copies)] = broken
     assert_bounded(clipped(residuals, chunk, clip_norm), chunk, clip_norm)
+
+
+@settings(max_examples=300)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    precision=st.sampled_from(PRECISIONS),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=6),
+    outputs=st.integers(2, 50),
+    copies=st.integers(1, 3),
+    constant=st.sampled_from(CONSTANTS),
+    clip_norm=st.sampled_from([1.0, 0.1, 1e-6, 37.0]),
+    weights=st.lists(st.floats(0, 1, exclude_min=True), min_size=50, max_size=50),
+)
+def test_no_row_adds_more_than_the_clip_norm_times_its_weight(
+    seed: int,
+    precision: str,
+    kinds: list[str],
+    outputs: int,
+    copies: int,
+    constant: float,
+    clip_norm: float,
+    weights: list[float],
+) -> None:
+    """Weights of every size, as the engine takes them from a plan: never above what it says."""
+    rng = np.random.default_rng(seed)
+    features = np.stack([numbers(rng, kind, precision, copies, 5) for kind in kinds])
+    targets = rng.integers(outputs, size=len(kinds))
+    chunk = chunk_of(features, targets, precision, constant)
+    logits = logits_of(rng.normal(size=(1, outputs, 5)), rng.normal(size=(1, outputs)), chunk)
+    plan = LinearPlan(
+        rows=9,
+        steps=1,
+        learning_rate=1.0,
+        noise_multiplier=1.0,
+        clip_norm=clip_norm,
+        class_weights=tuple(weights[:outputs]),
+    )
+    given = Release.of([plan], logits).class_weights
+    assert given is not None
+    exact = np.array(weights)[targets]
+    assert np.all(given[0, targets].double().numpy() <= exact)
+    residuals = clipping.residuals_(logits, chunk.targets.repeat_interleave(copies, 0), "softmax")
+    found = clipped(residuals, chunk, clip_norm, weights=given[:, chunk.targets])
+    assert bool(torch.isfinite(found).all())
+    assert np.all(contributions(found, chunk) <= clip_norm * exact)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -236,35 +289,42 @@ def test_copies_whose_inner_products_underflow_are_counted(
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("clip_norm", [0.1, 0.3, 0.7, 1.0, 3.3])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("constant", CONSTANTS)
 def test_a_lone_row_moves_trained_weights_by_at_most_its_clip_norm(
-    precision: str, clip_norm: float, bias: bool
+    precision: str, clip_norm: float, constant: float
 ) -> None:
     """The whole engine: no noise, rate 1 and divisor 1, so the weights are the contribution."""
     rng = np.random.default_rng(0)
     plan = LinearPlan(
-        rows=1, steps=1, learning_rate=1.0, noise_multiplier=0.0, clip_norm=clip_norm, bias=bias
+        rows=1,
+        steps=1,
+        learning_rate=1.0,
+        noise_multiplier=0.0,
+        clip_norm=clip_norm,
+        bias=constant > 0,
+        bias_length=constant or 1.0,
     )
     for size in (10.0, 1e3, 1e15):
         rows = MemoryRows(size * rng.normal(size=(1, 30)), np.array([2]), precision=precision)
         (model,) = plan.engine(7).fit_many([plan], rows, [Randomness()])
         weights = model.weights.double().numpy()
-        if model.bias is not None:
-            weights = np.concatenate([weights, model.bias.double().numpy()[:, None]], 1)
+        if model.bias is not None:  # the weight of the constant column times its length
+            moved = model.bias.double().numpy()[:, None] / constant
+            weights = np.concatenate([weights, moved], 1)
         norm = np.sqrt(np.square(weights).sum())
         assert 0.98 * clip_norm <= norm <= clip_norm
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("copies", [1, 3])
-@pytest.mark.parametrize("bias", [True, False])
-def test_clipping_is_not_vacuous(precision: str, copies: int, bias: bool) -> None:
+@pytest.mark.parametrize("constant", CONSTANTS)
+def test_clipping_is_not_vacuous(precision: str, copies: int, constant: float) -> None:
     """Large gradients come out at the clip norm, not far below it. (Copies of a row that cancel
     are bounded from above in bfloat16; copies that resemble each other, as here, hardly.)"""
     rng = np.random.default_rng(1)
     rows, outputs = 50, 10
     features = rng.normal(size=(rows, 1, 16)) + 0.1 * rng.normal(size=(rows, copies, 16))
-    chunk = chunk_of(features, np.zeros(rows), precision, bias)
+    chunk = chunk_of(features, np.zeros(rows), precision, constant)
     residuals = np.repeat(10 * rng.normal(size=(2, outputs, rows)), copies, 2)
     found = contributions(clipped(residuals, chunk, 1.0, 0.2), chunk)
     least = 0.98 if copies == 1 or precision != "bfloat16" else 0.97
@@ -273,16 +333,16 @@ def test_clipping_is_not_vacuous(precision: str, copies: int, bias: bool) -> Non
 
 
 @pytest.mark.parametrize("copies", [1, 2, 4])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("constant", CONSTANTS)
 @pytest.mark.parametrize(
     ("precision", "tolerance"), [("float64", 1e-6), ("float32", 1e-6), ("bfloat16", 2.0**-8)]
 )
 def test_small_gradients_are_left_as_they_are(
-    copies: int, bias: bool, precision: str, tolerance: float
+    copies: int, constant: float, precision: str, tolerance: float
 ) -> None:
     rng = np.random.default_rng(2)
     rows, outputs = 40, 5
-    chunk = chunk_of(rng.normal(size=(rows, copies, 8)), np.zeros(rows), precision, bias)
+    chunk = chunk_of(rng.normal(size=(rows, copies, 8)), np.zeros(rows), precision, constant)
     residuals = torch.as_tensor(rng.normal(size=(1, outputs, rows * copies)))
     raw = contributions(residuals / copies, chunk)
     limit = float(raw.max()) / 0.89
@@ -325,8 +385,8 @@ def test_a_row_is_clipped_without_regard_to_the_others(precision: str, copies: i
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_row_of_zeros_adds_nothing_and_a_bias_sees_it(precision: str) -> None:
     residuals = np.array([[[3.0], [4.0]]])
-    for bias, expected in ((False, 0.0), (True, 1.0)):
-        chunk = chunk_of(np.zeros((1, 4)), np.zeros(1), precision, bias)
+    for constant, expected in ((0.0, 0.0), (0.125, 0.625), (1.0, 1.0)):
+        chunk = chunk_of(np.zeros((1, 4)), np.zeros(1), precision, constant)
         found = clipped(residuals, chunk, 1.0)
         assert_bounded(found, chunk, 1.0)
         assert contributions(found, chunk)[0, 0] == pytest.approx(expected, rel=0.02)

@@ -7,6 +7,7 @@ from urllib.parse import quote, unquote_plus
 import numpy as np
 import pytest
 import sqlalchemy as sa
+import tomli_w
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -66,13 +67,14 @@ ASKED: list[dict[str, Any]] = [
         "score": HeldOutScore(every=3, share=1e-3),
     },
     {"recipe": {"sampling_rate": 0.1, "optimizer": "adam", "clip_norm": 1e-3}},
-    {"engine": LinearEngine(bias=True, initialization="random")},
+    {"engine": LinearEngine(bias=True, bias_length=0.25, initialization="random")},
     {"recipe": {"sampling_rate": None, "momentum": np.float32(0.5), "free_steps": np.int64(2)}},
     {"preparation": Preparation(unit_rows=False, standardize=True, center_share=0.1)},
     {"preparation": Preparation(ranges=((18, 90), (-1 / 3, 1e300)))},
     {"space": Space(learning_rate=(1e-7, 1 / 3), steps=(1, 10**6)), "precision": "bfloat16"},
     {"ledger": "postgresql://somebody@/x?host=/tmp", "reuse": "/a b/ü", "device": "cuda:1"},
     {"source": {"source": 'a "b".csv', "label": "y", "classes": ["a", "b"], "rows": 3}},
+    {"balance": "classes"},
     {"facts": ("the number of rows (3), taken from the data", "x = [1, 2]")},
 ]
 
@@ -108,10 +110,22 @@ def test_a_study_has_a_name_of_its_own_that_seals_what_was_asked() -> None:
     assert first.study.endswith(digest(parse(first.to_toml(), "run.toml")))
     for asked in ({"budget": Budget(1.0, 2e-5)}, {"seed": 1}, {"reuse": "/x"}, {"facts": ("f",)}):
         assert make_config(**asked).study.split("-")[1] != first.study.split("-")[1]
+    assert make_config(balance="classes").study.split("-")[1] != first.study.split("-")[1]
     ranges = {"preparation": Preparation(ranges=((0, 1),))}
     assert make_config(**ranges).study.split("-")[1] != first.study.split("-")[1]
     for free in ({"ledger": "/x"}, {"device": "cuda"}, {"source": {"source": "demo"}}):
         assert make_config(**free).study.split("-")[1] == first.study.split("-")[1]
+
+
+def test_a_run_of_an_older_version_counts_every_row_alike(tmp_path: Path) -> None:
+    plain = parse(make_config().to_toml(), "run.toml")
+    del plain["run"]["balance"]
+    plain["study"] = f"old-{digest(plain)}"
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write("run.toml", tomli_w.dumps(plain))
+    assert read_config(folder).balance == "none"
+    del plain["run"]["seed"]  # what decides a study is sealed as it was
+    assert digest(plain) != plain["study"].removeprefix("old-")
 
 
 def test_a_run_toml_without_a_seal_is_refused(tmp_path: Path) -> None:

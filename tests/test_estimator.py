@@ -333,6 +333,7 @@ def test_public_scaling_is_declared_and_named_in_the_guarantee() -> None:
         ({"delta": 1.0}, "delta"),
         ({"classes": [0]}, "classes"),
         ({"device": "abacus"}, "device"),
+        ({"balance": "rows"}, "balance must be one of none, classes"),
         ({"random_state": -1}, "random_state"),
         ({"random_state": "0"}, "random_state"),
         ({"public_scaling": "yes"}, "public_scaling"),

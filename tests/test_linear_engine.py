@@ -147,6 +147,109 @@ def test_steps_equal_the_clipped_sum_of_autograds_row_gradients(
     torch.testing.assert_close(found, weights, rtol=tolerance, atol=tolerance * 0.1)
 
 
+WEIGHTS = (1.0, 0.5, 0.125, 1 / 3, 0.01)
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("clip_norm", [0.5, None])
+def test_weights_multiply_clipped_gradients_by_class(copies: int, clip_norm: float | None) -> None:
+    """Of autograd's row gradients, clipped one by one."""
+    features, targets = make_data("softmax", copies)
+    data = features * torch.linspace(0.1, 4, COUNT)[:, None, None], targets
+    chosen = plan(augmentations=copies, clip_norm=clip_norm, class_weights=WEIGHTS)
+    gradients = row_gradients(empty_weights(chosen, "softmax"), *data, "softmax")
+    if clip_norm is not None:
+        norms = gradients.flatten(1).norm(dim=1)
+        gradients = gradients * (aim(clip_norm) / norms).clamp(max=1)[:, None, None]
+    weights = torch.tensor(chosen.class_weights, dtype=torch.float64)[targets]
+    wanted = -0.5 * (gradients * weights[:, None, None]).sum(0) / COUNT
+    found = fit(chosen, data).weights
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float64"])
+def test_a_row_moves_a_weighted_sum_by_at_most_its_weight_in_clip_norms(precision: str) -> None:
+    """Every row in turn is left out: rate 1 and divisor 1, so weights are the sum."""
+    features, targets = make_data("softmax", size=30.0)
+    weights = WEIGHTS
+    chosen = plan(rows=1, learning_rate=1.0, clip_norm=0.7, class_weights=weights)
+    everything = fit(chosen, (features, targets), precision=precision).weights.double()
+    for row in range(COUNT):
+        kept = torch.arange(COUNT) != row
+        without = fit(chosen, (features[kept], targets[kept]), precision=precision)
+        moved = float((everything - without.weights.double()).norm()) / 0.7
+        # Models are rounded to their precision, which sums of rows before noise are not.
+        weight = weights[int(targets[row])]
+        assert 0.97 * weight - 1e-5 <= moved <= weight + 1e-5
+
+
+def test_weights_change_neither_the_price_nor_the_noise() -> None:
+    """With rows that contribute nothing, only the noise is left."""
+    weighted = plan(noise_multiplier=3.0, class_weights=WEIGHTS)
+    plain = plan(noise_multiplier=3.0)
+    assert weighted.event == plain.event
+    data = torch.zeros(COUNT, 1, COLUMNS, dtype=torch.float64), make_data("softmax")[1]
+    found, wanted = (
+        fit(one, data, randomness=Randomness(noise_seed=5)).weights for one in (weighted, plain)
+    )
+    assert torch.equal(found, wanted) and bool(found.any())
+
+
+def test_trials_with_weights_of_their_own_train_together() -> None:
+    data = make_data("softmax")
+    outputs = OUTPUTS["softmax"]
+    plans = [
+        plan(steps=3),
+        plan(steps=2, class_weights=(0.5,) * outputs),
+        plan(steps=3, class_weights=WEIGHTS),
+    ]
+    rows = MemoryRows(*data, precision="float64", chunk_rows=16)
+    together = plans[0].engine(outputs).fit_many(plans, rows, [Randomness()] * 3)
+    for model, chosen in zip(together, plans, strict=True):
+        torch.testing.assert_close(model.weights, fit(chosen, data).weights)
+
+
+def test_weights_of_no_rows_and_of_other_classes_are_refused() -> None:
+    for weights in ((1.0, 0.0), (1.0, 1.5), (float("nan"), 1.0)):
+        with pytest.raises(InvalidInput, match="class_weights must be a finite number above 0"):
+            plan(class_weights=weights)
+    with pytest.raises(InvalidInput, match="class_weights has 9 weights"):
+        fit(plan(class_weights=(1.0,) * 9), make_data("softmax"))
+    with pytest.raises(InvalidInput, match="squared loss with 2 outputs has no classes"):
+        LinearEngine(outputs=2, loss="squared").check(plan(class_weights=(1.0, 1.0)))
+    LinearEngine(outputs=1, loss="binary").check(plan(class_weights=(1.0, 0.5)))
+
+
+@pytest.mark.parametrize("length", [0.25, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("clip_norm", [0.5, None])
+def test_a_bias_is_a_column_of_its_length(
+    length: float, copies: int, clip_norm: float | None
+) -> None:
+    """The same run without a bias on rows that hold the column themselves."""
+    features, targets = make_data("softmax", copies)
+    options: dict[str, Any] = {"steps": 4, "augmentations": copies, "clip_norm": clip_norm}
+    found = fit(plan(**options, bias=True, bias_length=length), (features, targets))
+    column = torch.full_like(features[..., :1], length)
+    wide = fit(plan(**options), (torch.cat([features, column], -1), targets))
+    assert found.bias is not None and bool(found.bias.any())
+    torch.testing.assert_close(found.weights, wide.weights[:, :-1], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found.bias, wide.weights[:, -1] * length, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found.velocity, wide.velocity, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [0.0, -1.0, float("nan"), 1e6])
+def test_a_length_of_the_bias_that_cannot_be_is_refused(length: float) -> None:
+    with pytest.raises(InvalidInput, match="bias_length"):
+        LinearEngine(bias=True, bias_length=length)
+
+
+def test_a_length_of_a_bias_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="this engine has no bias; add bias=True"):
+        LinearEngine(bias_length=0.25)
+    assert LinearEngine(bias_length=1.0) == LinearEngine()
+
+
 def test_only_the_copies_the_plan_names_are_used() -> None:
     features, targets = make_data("softmax", copies=4)
     found = fit(plan(augmentations=2), (features, targets))

@@ -117,6 +117,13 @@ def test_weights_make_rare_classes_count_as_much() -> None:
     )
 
 
+def test_weighted_rows_are_as_many_as_the_rarest_class_allows() -> None:
+    census = Census(classes=tuple(RARE), noise=1.0)
+    assert census.effective_share == pytest.approx(10 * RARE[0] / RARE.sum())
+    assert census.balanced.imbalance == 1.0 and census.imbalance > 2.0
+    assert BALANCED.effective_share == 1.0 and BALANCED.balanced == BALANCED
+
+
 @given(
     st.lists(st.floats(-1e3, 1e6), min_size=2, max_size=20),
     st.floats(1e-3, 1e4),
@@ -128,3 +135,4 @@ def test_any_counts_give_sane_facts(counts: list[float], noise: float) -> None:
         # A row may add no more than 1 to a score: the price of scores rests on this.
         assert all(0 < weight <= 1 for weight in census.weights)
         assert max(census.weights) == 1.0 or min(counts) < 2 * noise
+    assert 0 < census.effective_share <= 1.0

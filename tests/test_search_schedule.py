@@ -157,6 +157,8 @@ def test_only_methods_that_ask_for_a_census_pay_for_one(budget: Budget) -> None:
     assert paying is not None and paying.counts == 1  # classes
     assert both is not None and both.counts == 2  # and lengths of rows
     assert accounting.price(paying).mu_squared == pytest.approx(accounting.price(both).mu_squared)
+    weighed = schedule(UnitNoise(), budget, UNIT, NoisyScore(), weighs_rows=True)
+    assert weighed.census == paying and weighed.sweeps == ()  # or whoever weighs rows by class
     alone = schedule(UnitNoise(), budget, UNIT, NoisyScore())
     assert alone.census is None and alone.sweeps == ()
     assert alone.final.mu_squared == pytest.approx(budget.mu_squared(), rel=1e-11)

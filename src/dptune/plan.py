@@ -42,6 +42,8 @@ class TrainPlan:
             half of all iterates (swa).
         free_steps: steps along the momentum buffer after the last gradient; they read no rows.
         augmentations: copies of each row whose gradients are averaged before clipping.
+        class_weights: what a row's clipped gradient is multiplied by, from its class, above 0 and
+            at most 1; None is 1 for every row. `rows` is then the number of rows so weighted.
 
     """
 
@@ -59,6 +61,7 @@ class TrainPlan:
     ema_decay: float = 0.9999
     free_steps: int = 0
     augmentations: int = 1
+    class_weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         validate.one_of(OPTIMIZERS, optimizer=self.optimizer)
@@ -105,6 +108,12 @@ class TrainPlan:
             raise InvalidInput(
                 "free_steps move the last weights, which averaging does not release; use only one."
             )
+        if self.class_weights is not None:
+            weights = tuple(
+                validate.positive(class_weights=weight, at_most=1.0)
+                for weight in self.class_weights
+            )
+            validate.store(self, class_weights=weights)
         if self.optimizer == "wosm" and not self.is_private:
             raise InvalidInput(
                 "wosm scales its steps by the noise, so it needs a noise_multiplier above 0."

@@ -22,9 +22,11 @@ from dptune.accounting.guarantees import Guarantee, guarantee
 from dptune.errors import BudgetExceeded
 from dptune.privacy import NoisyCount, Price, total
 
-# Of a study's mu^2: what all scores cost unless told otherwise, and what a census costs.
+# Of a study's mu^2: what all scores cost unless told otherwise, what a census costs, and what a
+# check of the final model costs.
 DEFAULT_SCORE_SHARE = 0.005
 CENSUS_SHARE = 0.001
+CHECK_SHARE = 0.001
 # Of all mu^2: what payments, rounded up one by one, may exceed their sum by. A study pays run by
 # run and in legs; the sums of a plan are few, and a whole epsilon of 1 must still read as 1.0000.
 _ROOM_OF_A_STUDY, _ROOM_OF_A_PLAN = 1e-12, 4e-15
@@ -51,6 +53,7 @@ class PricedStages:
     census: NoisyCount | None
     sweeps: tuple[Stage, ...]
     final: Stage
+    check: NoisyCount | None
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ def price_stages(
     held_out: bool = False,
     finalists: int = 1,
     histograms: int = 0,
+    checked: bool = False,
     aside: float = 0.0,
     slack: float = 0.0,
     set_aside: float = 0.0,
@@ -90,7 +94,8 @@ def price_stages(
 
     Stages of several trials share `score_share` of all mu^2 equally for their scores; with
     `held_out`, scores count rows apart and cost what the trials do. `finalists` runs share what is
-    left, `histograms` are counted before the first trial, `aside` is mu^2 that something else needs
+    left, `histograms` are counted before the first trial, correct rows of the final model after it
+    if it is to be `checked`, `aside` is mu^2 that something else needs
     first, `slack` the failure probability of every run, `set_aside` how much of delta a ledger
     keeps for such failures at least, `room` the share of mu^2 that is kept for roundings.
 
@@ -107,9 +112,10 @@ def price_stages(
     compared = sum(sweep.trials > 1 for sweep in sweeps) + (finalists > 1)
     scoring = _Scoring(None if held_out else score_share * everything / max(compared, 1))
     priced = tuple(map(scoring.add_score, sweeps))
-    census = _census(histograms, everything)
+    census = _counts(histograms, CENSUS_SHARE * everything)
+    check = _counts(int(checked), CHECK_SHARE * everything)
     spent = [aside, *map(scoring.price, priced)]
-    spent += [pricing.price(census).mu_squared] if census else []
+    spent += [pricing.price(counts).mu_squared for counts in (census, check) if counts]
     left = everything * (1 - room) - math.fsum(spent)
     final = Stage("final run", 1, left)
     if left > 0 and finalists > 1:
@@ -125,7 +131,7 @@ def price_stages(
             f"delta {budget.delta:g} and leaves nothing for the final run; use fewer or cheaper "
             "trials, or a larger budget. Nothing was spent."
         )
-    return PricedStages(census, priced, final)
+    return PricedStages(census, priced, final, check)
 
 
 def score_counts(trials: int, mu_squared: float) -> NoisyCount | None:
@@ -142,12 +148,9 @@ def score_counts(trials: int, mu_squared: float) -> NoisyCount | None:
     return counts
 
 
-def _census(histograms: int, everything: float) -> NoisyCount | None:
-    """That many histograms for the census's share; None where there is nothing to count."""
-    if not histograms:
-        return None
-    noise = math.sqrt(histograms / (CENSUS_SHARE * everything))
-    return NoisyCount(counts=histograms, noise=noise)
+def _counts(counts: int, mu_squared: float) -> NoisyCount | None:
+    """That many counts, or histograms, for `mu_squared`; None where there is nothing to count."""
+    return NoisyCount(counts=counts, noise=math.sqrt(counts / mu_squared)) if counts else None
 
 
 @dataclass(frozen=True)

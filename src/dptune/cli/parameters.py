@@ -70,6 +70,11 @@ class Method(StrEnum):
     one_step = "one-step"
 
 
+class Balance(StrEnum):
+    none = "none"
+    classes = "classes"
+
+
 class Device(StrEnum):
     cpu = "cpu"
     cuda = "cuda"

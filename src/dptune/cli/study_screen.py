@@ -179,6 +179,7 @@ def plan_as_dict(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "mu": budget.mu},
         "slots": [slot.to_dict(budget) for slot in slots(planned)],
         "preparation": list(in_words(planned.config, planned.data)),
+        "objective": planned.objective,
         "guarantee": guarantee.to_dict(),
     }
 
@@ -188,6 +189,7 @@ def show_plan(
 ) -> None:
     """What a study of columns with these names would pay for and promise."""
     out.print(slots_table(planned.config.budget, slots(planned)))
+    out.print(Text(_objective(planned)))
     _about_trials(planned)
     if delta_chosen:
         out.print(_about_delta(planned))
@@ -215,8 +217,11 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     out.print(table)
     if words := verdict(record.picture, record.situation.history):
         out.print(Text(f"{words[0].upper()}{words[1:]}.", "yellow"))
+    if check := result.get("check"):  # older versions had none
+        out.print(Text(f"By a noisy count, {check['words']}."))
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
+    out.print(Text(_objective(record.outline)))
     _about_trials(record.outline)
     if delta_chosen:
         out.print(_about_delta(record.outline))
@@ -267,6 +272,10 @@ def _about_columns(planned: Outline, names: Sequence[str]) -> None:
                 "dim",
             )
         )
+
+
+def _objective(planned: Outline) -> str:
+    return f"{planned.objective[0].upper()}{planned.objective[1:]}."
 
 
 def _about_trials(planned: Outline) -> None:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import FLAG, AsJson, Device, Folder, Method, StudyScore, in_words
+from dptune.cli.parameters import (
+    FLAG,
+    AsJson,
+    Balance,
+    Device,
+    Folder,
+    Method,
+    StudyScore,
+    in_words,
+)
 from dptune.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -83,6 +92,14 @@ def tune(
             "--center. Not given: auto.",
         ),
     ] = None,
+    balance: Annotated[
+        Balance | None,
+        typer.Option(
+            metavar="BALANCE",
+            help="What counts alike: every row (none), or every class, however rare (classes). Not "
+            "given: none.",
+        ),
+    ] = None,
     device: Annotated[
         Device | None,
         typer.Option(metavar="DEVICE", help=f"Where to train: {in_words(Device)}. Not given: cpu."),
@@ -143,6 +160,7 @@ def tune(
             "run": {
                 "device": device and device.value,
                 "seed": seed,
+                "balance": balance and balance.value,
                 "ledger": ledger,
                 "reuse": reuse,
             },

@@ -53,6 +53,7 @@ class Engine(ABC, Generic[M]):
         prior: where its searches start from.
         takes_ids: whether rows are numbers of words, and so neither scaled nor rounded.
         linear_in_rows: whether logits are linear in a row, so that centring and whitening help.
+        weighs_rows: whether it runs plans with `class_weights`.
         outputs: how many numbers a model gives for a row; None before it is made for some data.
         loss: softmax, binary or squared.
 
@@ -63,6 +64,7 @@ class Engine(ABC, Generic[M]):
     prior: ClassVar[Prior] = Prior()
     takes_ids: ClassVar[bool] = False
     linear_in_rows: ClassVar[bool] = False
+    weighs_rows: ClassVar[bool] = False
     outputs: int | None
     loss: str
 
@@ -106,6 +108,10 @@ class Engine(ABC, Generic[M]):
         must_be_countable(rows)
         for plan in plans:
             self.check(plan)
+            if plan.class_weights is not None and not self.weighs_rows:
+                raise InvalidInput(
+                    f"the engine {self.name} does not weigh rows by class; leave class_weights out."
+                )
         return [self.fit(*one, rows=rows) for one in zip(plans, randomness, begun, strict=True)]
 
     def fit(self, plan: TrainPlan, randomness: Randomness, start: M | None, *, rows: Rows) -> M:

@@ -6,7 +6,8 @@ formed. We scale the residuals, round them to the precision of the matrix produc
 
     for every row, || rounded scaled residual || * || stored features ||  <=  clip_norm,
 
-exactly, for the numbers that are multiplied and summed, and for the sum as it is really added up:
+exactly, for the numbers that are multiplied and summed; times its weight, at most 1, where rows are
+weighted. And for the sum as it is really added up:
 
     replacing one row by an empty one moves the computed sum by at most clip_norm.
 
@@ -51,8 +52,11 @@ def as_columns(targets: Tensor, logits: Tensor) -> Tensor:
     return targets.reshape(len(targets), logits.shape[1]).T.to(logits.dtype)
 
 
-def clip_(residuals: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
-    """Scale residuals in place so that no row contributes more than its trial's clip norm.
+def clip_(
+    residuals: Tensor, chunk: Chunk, clip_norms: Tensor | None, weights: Tensor | None = None
+) -> Tensor:
+    """Scale residuals in place so that no row contributes more than its trial's clip norm, times
+    its weight, from 0 to 1, where rows have `weights` (trials, rows).
 
     `clip_norms` (trials,), or None for plain training. Where rows have augmented copies, residuals
     are (trials, outputs, rows * copies) and the copies of a row are averaged before clipping.
@@ -60,10 +64,12 @@ def clip_(residuals: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
     """
     product = chunk.features.dtype
     rows, copies, _ = chunk.features.shape
+    parts = residuals.view(*residuals.shape[:2], rows, copies)
     if clip_norms is None:
+        if weights is not None:
+            parts *= weights[:, None, :, None]
         return residuals.div_(copies).to(product)
     reach = (clip_norms * (1 - margin(residuals, product)))[:, None]
-    parts = residuals.view(*residuals.shape[:2], rows, copies)
     sizes = (parts * parts).sum(1).sqrt_()  # (trials, rows, copies)
     if copies == 1:
         smallest = sizes[..., 0]
@@ -77,6 +83,8 @@ def clip_(residuals: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
         bound = _norm_of_average(parts, sizes, chunk)
         countable = bound >= 0
     scale = reach / torch.maximum(bound, reach)
+    if weights is not None:
+        scale *= weights
     # Overflowing logits, or numbers too small to be rounded safely: the row stays out.
     stays = countable & (scale >= SMALLEST) & (scale * smallest >= SMALLEST)
     scale = torch.where(stays, scale / copies, 0.0)
@@ -86,8 +94,9 @@ def clip_(residuals: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
 
 
 def margin(residuals: Tensor, product: torch.dtype) -> float:
-    """How far below the clip norm to aim: rounding of the sum of squares, of the scale, and of
-    the scaled residual to the product's precision, and of the sum of all rows."""
+    """How far below the clip norm to aim: rounding of the sum of squares, of the scale and of its
+    product with a weight, of the scaled residual to the product's precision, and of the sum of all
+    rows."""
     terms = residuals.shape[1] + 16
     rounding = terms * 2 * _HALF_ULP[residuals.dtype] + 2 * _HALF_ULP[product]
     return rounding + sums.margin(residuals.dtype)
@@ -104,8 +113,9 @@ def _norm_of_average(parts: Tensor, sizes: Tensor, chunk: Chunk) -> Tensor:
     per_unit = 1 / chunk.norms  # (rows, copies)
     features = chunk.features.to(parts.dtype) * per_unit[..., None]
     of_features = features @ features.mT  # (rows, copies, copies)
-    if chunk.bias:
-        of_features += per_unit[:, :, None] * per_unit[:, None, :]
+    if chunk.constant:
+        constants = chunk.constant * per_unit
+        of_features += constants[:, :, None] * constants[:, None, :]
     tiny = torch.finfo(parts.dtype).tiny
     units = parts / sizes.clamp(min=tiny)[:, None]
     of_residuals = torch.einsum("tona,tonb->tnab", units, units)

@@ -6,6 +6,7 @@ full-batch gradient descent on clipped and noised sums of per-row gradients. One
     logits     W X^T                       one matrix product for every trial
     residuals  softmax(logits) - targets   each row's gradient is residual (x) features
     clip       scale each row's residual   see clipping.py: nothing per-row is materialised
+    weigh      by the row's class          where the plan has weights, none above 1
     sum        residuals X                 the second matrix product for every trial
     noise      + noise_multiplier * clip_norm * N(0, 1), fresh for every trial and step
     mean       / a public row count
@@ -45,8 +46,8 @@ INITIALIZATIONS = ("zero", "random")
 class LinearModel:
     """Weights (outputs, columns) and, where the plan had one, a bias (outputs,).
 
-    `velocity` (outputs, columns and bias) is for a run that will be continued: the momentum buffer
-    after the last step that read rows. Only sgd without averaging leaves one.
+    `velocity` (outputs, columns and constant) is for a run that will be continued: the momentum
+    buffer after the last step that read rows. Only sgd without averaging leaves one.
     """
 
     weights: Tensor
@@ -76,7 +77,9 @@ class LinearEngine(Engine[LinearModel]):
     Attributes:
         outputs: classes for softmax, 1 for binary labels, the number of targets for squared loss;
             None for what the data need.
-        bias: whether there is a weight that every row sees as 1.
+        bias: whether there is a weight that every row sees as `bias_length`.
+        bias_length: the length of that constant column. A short one leaves more of the clip norm
+            to the features, and its bias moves less.
         initialization: zero, or random weights.
 
     """
@@ -85,15 +88,23 @@ class LinearEngine(Engine[LinearModel]):
     trains: ClassVar[str] = "linear model"
     prior: ClassVar[Prior] = LINEAR
     linear_in_rows: ClassVar[bool] = True
+    weighs_rows: ClassVar[bool] = True
     outputs: int | None = None
     loss: str = "softmax"
     bias: bool = False
+    bias_length: float = 1.0
     initialization: str = "zero"
 
     def __post_init__(self) -> None:
         validate.one_of(LOSSES, loss=self.loss)
         validate.one_of(INITIALIZATIONS, initialization=self.initialization)
-        validate.store(self, bias=validate.flag(bias=self.bias))
+        length = validate.strictly_between(0.99e-3, 1.01e3, bias_length=self.bias_length)
+        validate.store(self, bias=validate.flag(bias=self.bias), bias_length=length)
+        if self.bias_length != 1.0 and not self.bias:
+            raise InvalidInput(
+                f"bias_length {self.bias_length:g} is the length of the column that a bias sees, "
+                "and this engine has no bias; add bias=True, or leave bias_length out."
+            )
         if self.outputs is not None:
             validate.store(self, outputs=validate.whole(1, outputs=self.outputs))
 
@@ -120,6 +131,11 @@ class LinearEngine(Engine[LinearModel]):
         return self._width * (facts.columns + self.bias)
 
     @property
+    def _constant(self) -> float:
+        """What the bias sees beside every row; 0 where there is none."""
+        return self.bias_length if self.bias else 0.0
+
+    @property
     def _width(self) -> int:
         if self.outputs is None:
             raise InvalidInput("give the engine its number of outputs, or make it with for_data().")
@@ -130,6 +146,13 @@ class LinearEngine(Engine[LinearModel]):
             raise InvalidInput(
                 f"at most {sums.MOST_COPIES} copies of a row can be averaged without rounding "
                 f"past its clip norm; the plan asks for {plan.augmentations}. Use fewer."
+            )
+        classes = {"softmax": self.outputs, "binary": 2 if self.outputs == 1 else 0}
+        known = classes.get(self.loss, 0)
+        if plan.class_weights is not None and len(plan.class_weights) != known:
+            raise InvalidInput(
+                f"class_weights has {len(plan.class_weights)} weights, and {self.loss} loss with "
+                f"{self.outputs} outputs has {known or 'no'} classes; give one weight a class."
             )
 
     def can_continue(self, plan: TrainPlan) -> bool:
@@ -175,7 +198,8 @@ class LinearEngine(Engine[LinearModel]):
         for index, plan in enumerate(plans):
             # A sampled trial sees rows of its own in every step, so it shares nothing.
             alone = index if plan.sampling_rate is not None else None
-            key = (plan.optimizer, plan.augmentations, plan.clip_norm is None, alone)
+            kind = (plan.optimizer, plan.augmentations)
+            key = (*kind, plan.clip_norm is None, plan.class_weights is None, alone)
             batches.setdefault(key, []).append(index)
         models: dict[int, LinearModel] = {}
         for indices in batches.values():
@@ -270,7 +294,7 @@ class LinearEngine(Engine[LinearModel]):
     ) -> list[LinearModel]:
         weights = torch.stack(
             [
-                self._initial(rows, streams) if model is None else _joined(model, rows)
+                self._initial(rows, streams) if model is None else self._joined(model, rows)
                 for streams, model in zip(randomness, start, strict=True)
             ]
         )
@@ -329,26 +353,32 @@ class LinearEngine(Engine[LinearModel]):
         total = sums.Total(trials * outputs, columns, device=weights.device)
         of_bias = sums.Total(trials * outputs, 1, device=weights.device)
         for whole in chunks:
-            chunk = whole.prepared(copies, bias)
+            chunk = whole.prepared(copies, self._constant)
             features = chunk.features.reshape(-1, columns)
             logits = _product(flat.to(features.dtype), features.T).view(trials, outputs, -1)
             if bias:
-                logits += weights[..., columns:]
-            clipped = self._clipped(logits, chunk, release.clip_norms).view(trials * outputs, -1)
+                logits += weights[..., columns:] * self.bias_length
+            clipped = self._clipped(logits, chunk, release).view(trials * outputs, -1)
             for part in sums.products(clipped, features, copies):
                 total.add(part)
             if bias:
                 for part in sums.totals(clipped):
                     of_bias.add(part)
         exact = total.value()
-        return (torch.cat([exact, of_bias.value()], 1) if bias else exact).view_as(weights)
+        if bias:
+            exact = torch.cat([exact, of_bias.value() * self.bias_length], 1)
+        return exact.view_as(weights)
 
-    def _clipped(self, logits: Tensor, chunk: Chunk, clip_norms: Tensor | None) -> Tensor:
-        if clip_norms is not None and fused.available(logits, chunk, self.loss):
+    def _clipped(self, logits: Tensor, chunk: Chunk, release: Release) -> Tensor:
+        clip_norms, weights = release.clip_norms, release.class_weights
+        # The kernel knows no weights.
+        usual = weights is None and fused.available(logits, chunk, self.loss)
+        if clip_norms is not None and usual:
             return fused.clipped_residuals(logits, chunk, clip_norms)
         targets = chunk.targets.repeat_interleave(chunk.features.shape[1], 0)
         residuals = clipping.residuals_(logits, targets, self.loss)
-        return clipping.clip_(residuals, chunk, clip_norms)
+        of_rows = None if weights is None else weights[:, chunk.targets.long()]
+        return clipping.clip_(residuals, chunk, clip_norms, of_rows)
 
     def evaluate_many(
         self,
@@ -379,8 +409,17 @@ class LinearEngine(Engine[LinearModel]):
     def _model(self, weights: Tensor, velocity: Tensor | None) -> LinearModel:
         weights = weights.clone()
         if self.bias:
-            return LinearModel(weights[:, :-1], weights[:, -1], self.loss, velocity)
+            bias = weights[:, -1] * self.bias_length
+            return LinearModel(weights[:, :-1], bias, self.loss, velocity)
         return LinearModel(weights, None, self.loss, velocity)
+
+    def _joined(self, model: LinearModel, rows: Rows) -> Tensor:
+        """A model's weights with that of the constant column, if there is one, as the last."""
+        parts = [model.weights]
+        if model.bias is not None:
+            parts.append(model.bias[:, None] / self.bias_length)
+        dtype = _accumulator(rows.dtype)
+        return torch.cat([part.to(rows.device, dtype) for part in parts], 1)
 
 
 def _fresh_share(plans: Sequence[TrainPlan], step: int, like: Tensor) -> Tensor:
@@ -394,13 +433,6 @@ def _fresh_share(plans: Sequence[TrainPlan], step: int, like: Tensor) -> Tensor:
         else:
             shares.append(1.0)
     return per_trial(shares, like)
-
-
-def _joined(model: LinearModel, rows: Rows) -> Tensor:
-    """A model's weights with its bias, if there is one, as the last column."""
-    parts = [model.weights] if model.bias is None else [model.weights, model.bias[:, None]]
-    dtype = _accumulator(rows.dtype)
-    return torch.cat([part.to(rows.device, dtype) for part in parts], 1)
 
 
 def _velocity(optimizer: Optimizer, position: int) -> Tensor | None:

@@ -16,6 +16,7 @@ class Release:
     """What turns clipped sums into something that may be seen, for every trial of a batch."""
 
     clip_norms: Tensor | None
+    class_weights: Tensor | None  # (trials, classes), never above those of the plans
     noise: Tensor
     divisor: Tensor
     dtype: torch.dtype  # of what is released
@@ -26,6 +27,7 @@ class Release:
         wide = like.new_empty(0, dtype=torch.float64)
         return Release(
             clip_norms=per_trial(clips, like)[:, 0, 0] if clips else None,
+            class_weights=_class_weights(plans, like),
             noise=per_trial([plan.noise for plan in plans], wide),
             divisor=per_trial([plan.divisor for plan in plans], wide),
             dtype=like.dtype,
@@ -36,6 +38,16 @@ class Release:
         what is released."""
         exact.addcmul_(self.noise, standard_normal)
         return torch.div(exact, self.divisor, out=torch.empty_like(exact, dtype=self.dtype))
+
+
+def _class_weights(plans: Sequence[TrainPlan], like: Tensor) -> Tensor | None:
+    given = [plan.class_weights for plan in plans if plan.class_weights is not None]
+    if not given:
+        return None
+    exact = torch.tensor(given, dtype=torch.float64, device=like.device)
+    rounded = exact.to(like.dtype)
+    down = torch.nextafter(rounded, torch.zeros_like(rounded))
+    return torch.where(rounded.double() > exact, down, rounded)
 
 
 class Noise:

@@ -50,6 +50,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epsilon: the budget of one `fit`.
         delta: the same; None for one in ten times the number of rows.
         classes: all labels there can be; by default those that occur, which are then released.
+        balance: "classes" to make every class count alike, however rare; "none" for every row.
         ledger: address of the ledger to pay from; by default nothing is kept of what was spent.
         device: cpu or cuda.
         random_state: for public choices of the search only. Noise is fresh in every `fit`, or it
@@ -83,6 +84,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         delta: float | None = 1e-5,
         *,
         classes: Sequence[Any] | None = None,
+        balance: str = "none",
         ledger: str = "",
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = 0,
@@ -91,6 +93,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.epsilon = epsilon
         self.delta = delta
         self.classes = classes
+        self.balance = balance
         self.ledger = ledger
         self.device = device
         self.random_state = random_state
@@ -115,6 +118,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         result = tune(
             data,
             budget=Budget(self.epsilon, delta),
+            balance=self.balance,
             ledger=self.ledger,
             seed=self._seed(),
             device=self.device,

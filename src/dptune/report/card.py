@@ -38,6 +38,7 @@ def _model(record: Record) -> list[str]:
     figure = "Not measured: no test rows with classes were given."
     if accuracy is not None:
         figure = f"Test accuracy: **{100 * accuracy:.2f} %** on {rows:,} rows."
+    check = record.result.get("check")  # older versions had none
     return [
         f"# {_escape(data['name'])}: a differentially private {trains}",
         "",
@@ -46,6 +47,7 @@ def _model(record: Record) -> list[str]:
         f"dptune {version}.",
         "",
         figure,
+        *(["", f"By a noisy count that was paid for, {check['words']}."] if check else []),
     ]
 
 
@@ -120,6 +122,7 @@ def _final(record: Record) -> list[str]:
         ("sampling rate", rate),
         ("optimizer", f"sgd, momentum {plan.momentum:g}" if sgd else plan.optimizer),
         ("features", preparation.in_words()),
+        ("objective", record.outline.objective),
     ]
     if ranges := record.outline.config.preparation.ranges:
         shown = ", ".join(f"{low:g} to {high:g}" for low, high in ranges[:_SHOWN])

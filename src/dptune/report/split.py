@@ -1,9 +1,9 @@
-"""How a study's budget is split, for people: one line a kind of payment, the final run last."""
+"""How a study's budget is split, for people: one line a kind of payment, in their order."""
 
 from dptune import accounting
 from dptune.accounting.split import Slot
 from dptune.privacy import Event, Price
-from dptune.study.outline import Outline
+from dptune.study.outline import CHECK, Outline
 
 
 def slots(planned: Outline) -> tuple[Slot, ...]:
@@ -37,4 +37,6 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
             listed.append(event(f"scores of {sweep.name}", sweep.score))
     if schedule.final.trials == 1:
         listed.append(slot(schedule.final.name, Price(schedule.final.mu_squared, planned.slack)))
+    if schedule.check:
+        listed.append(event(CHECK, schedule.check))
     return tuple(listed)

@@ -67,12 +67,29 @@ class Census:
 
     @property
     def weights(self) -> tuple[float, ...] | None:
-        """What a correct row of each class counts in a score, so that classes matter alike; None
-        where they are as good as balanced."""
+        """What a row of each class counts, at most 1, so that classes matter alike; None where they
+        are as good as balanced."""
         if self.imbalance == 1.0:
             return None
         least = max(min(self.classes), 2 * self.noise)
         return tuple(min(1.0, least / max(count, least)) for count in self.classes)
+
+    @property
+    def effective_share(self) -> float:
+        """What part of the rows is left once each counts by its weight."""
+        if self.weights is None:
+            return 1.0
+        counts = [max(count, 0.0) for count in self.classes]
+        kept = math.fsum(w * count for w, count in zip(self.weights, counts, strict=True))
+        return kept / math.fsum(counts)
+
+    @property
+    def balanced(self) -> "Census":
+        """The counts of rows that each count by their weight."""
+        if self.weights is None:
+            return self
+        counts = tuple(w * count for w, count in zip(self.weights, self.classes, strict=True))
+        return replace(self, classes=counts)
 
 
 @dataclass(frozen=True)
@@ -87,6 +104,7 @@ class Schedule:
     sweeps: tuple[Stage, ...]
     final: Stage
     sealed: SealedSearch | None = None
+    check: NoisyCount | None = None  # of the final model
 
     @property
     def compared(self) -> tuple[Stage, ...]:
@@ -167,15 +185,20 @@ def schedule(
     slack: float = 0.0,
     set_aside: float = 0.0,
     searched: bool = False,
+    weighs_rows: bool = False,
+    check: bool = False,
 ) -> Schedule:
     """What each part of a study costs whose search is not sealed: fixed now, whatever the trials
     will show.
 
     `aside` is mu^2 that something else needs first (to prepare rows), `slack` the failure
     probability of every run, `set_aside` how much of delta a ledger keeps for such failures at
-    least. `searched`: the search is done and paid for, only the final run is left.
+    least. `searched`: the search is done and paid for, only the final run is left. `weighs_rows`:
+    whether rows are weighted by class, for which they are counted whatever the method wants.
+    `check`: whether the final model is checked, where counts by class say what to compare it with.
     """
-    counted = method.wants_census and not searched
+    counts = method.wants_census or weighs_rows
+    counted = counts and not searched
     histograms = facts.has_classes + (not facts.unit_rows)  # of classes, and of lengths
     priced = price_stages(
         budget,
@@ -184,11 +207,12 @@ def schedule(
         held_out=score.rows == "held-out",
         finalists=method.finalists,
         histograms=histograms if counted else 0,
+        checked=check and counts and facts.has_classes,
         aside=aside,
         slack=slack,
         set_aside=set_aside,
     )
-    return Schedule(priced.census, priced.sweeps, priced.final)
+    return Schedule(priced.census, priced.sweeps, priced.final, check=priced.check)
 
 
 def draft(recipe: TrainPlan, setting: Setting) -> TrainPlan:

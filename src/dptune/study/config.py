@@ -36,11 +36,12 @@ SCORES: dict[str, Any] = {
 }
 # What version 0.1 had in plans and is the linear engine's own now.
 _ONCE_IN_RECIPES = ("bias", "initialization")
+BALANCES = ("none", "classes")
 # What a recipe may fix; the rest of a plan is searched, or follows from the data and the budget.
 RECIPE = tuple(
     field.name
     for field in fields(TrainPlan)
-    if field.name not in ("rows", "steps", "learning_rate", "noise_multiplier")
+    if field.name not in ("rows", "steps", "learning_rate", "noise_multiplier", "class_weights")
 )
 _SECTIONS = (
     "budget",
@@ -121,7 +122,9 @@ class Config:
 
     `source` says how to load the data again; empty where a program passed arrays. `ledger` is an
     address; empty for a ledger of the study's own, inside its folder. `reuse` is the folder of an
-    earlier study whose paid search serves this one too. `facts` are what is taken as public.
+    earlier study whose paid search serves this one too. `facts` are what is taken as public. With
+    `balance` "classes" every class counts alike in training and in scores, else every row. `check`:
+    whether a noisy count says in the end how the final model does.
     """
 
     study: str
@@ -135,6 +138,8 @@ class Config:
     seed: int = 0
     device: str = "cpu"
     precision: str = "float32"
+    balance: str = "none"
+    check: bool = True
     ledger: str = field(default="", repr=False)  # it may hold a password
     reuse: str = ""
     source: Mapping[str, Any]
@@ -142,6 +147,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _must_be_built_again(self.engine)
+        validate.one_of(BALANCES, balance=self.balance)
         _must_be_shared(self.recipe)
         _must_know(self.recipe, RECIPE, "the recipe")
         plan = self.plan(1)  # a senseless recipe is refused here
@@ -154,6 +160,7 @@ class Config:
         validate.store(
             self,
             seed=validate.whole(0, at_most=2**63, seed=self.seed),
+            check=validate.flag(check=self.check),
             recipe={name: getattr(plan, name) for name in self.recipe},  # as plain numbers
             ledger=_absolute(ledger=self.ledger),
             reuse=_absolute(reuse=self.reuse),
@@ -186,6 +193,8 @@ class Config:
                 "seed": self.seed,
                 "device": self.device,
                 "precision": self.precision,
+                "balance": self.balance,
+                "check": self.check,
                 "ledger": self.ledger_without_password,
                 "reuse": self.reuse,
             },
@@ -217,7 +226,7 @@ def parse(text: str, name: str) -> dict[str, Any]:
     _must_know(plain["budget"], ("epsilon", "delta"), f"[budget] in {name}")
     _must_know(plain["data"], DATA, f"[data] in {name}")
     _must_know(plain["recipe"], (*RECIPE, *_ONCE_IN_RECIPES), f"[recipe] in {name}")
-    run = ("seed", "device", "precision", "ledger", "reuse")
+    run = ("seed", "device", "precision", "balance", "check", "ledger", "reuse")
     _must_know(plain["run"], run, f"[run] in {name}")
     return plain
 
@@ -232,6 +241,9 @@ def digest(plain: Mapping[str, Any]) -> str:
         "seed": plain["run"].get("seed"),
         "reuse": plain["run"].get("reuse"),
     }
+    for name in ("balance", "check"):  # which older versions did not know
+        if name in plain["run"]:
+            decides[name] = plain["run"][name]
     if not plain["engine"]:  # as in studies of version 0.1, which knew one engine
         del decides["engine"]
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]

@@ -59,16 +59,27 @@ class Leg:
 @dataclass(frozen=True)
 class Result:
     """What a search came to. `final` is the run whose model is released: one of `trials` where the
-    best of them is taken, else that of the legs, of which none may be left."""
+    best of them is taken, else that of the legs, of which none may be left. `correct` is a noisy
+    count of rows that it gets right."""
 
     trials: tuple[Trial, ...]
     census: Census | None
     final: Trial
     is_trial: bool
+    correct: float | None = None
 
 
-Request = Count | Fit | Compare | Leg
-Answer = Census | Sequence[Trial] | bool | None
+@dataclass(frozen=True)
+class Check:
+    """Count the rows that the model of `result` gets right. Answer: the noisy count, or None where
+    it is lost."""
+
+    event: NoisyCount
+    result: Result
+
+
+Request = Count | Fit | Compare | Leg | Check
+Answer = Census | Sequence[Trial] | bool | float | None
 Loop = Generator[Request, Answer, Result]
 
 
@@ -85,7 +96,7 @@ def search(outline: Outline) -> Loop:
             Trial(
                 number=number,
                 stage=stage.name,
-                plan=outline.plan(setting, stage, outline.rows_of_a_trial),
+                plan=outline.plan(setting, stage, outline.rows_of_a_trial, census),
                 mu=stage.mu,
                 notes=setting.notes,
             )
@@ -103,14 +114,26 @@ def search(outline: Outline) -> Loop:
 def final_run(
     outline: Outline, trials: tuple[Trial, ...], census: Census | None, *, models: bool = True
 ) -> Loop:
-    """What is left of the budget: in one run, leg by leg, or in the trials of the last stage, of
-    which the best is taken. `models`: whether those of the trials are at hand."""
+    """What is left of the budget, and then the check of what came of it. `models`: whether those of
+    the trials are at hand."""
+    result = yield from _last_stage(outline, trials, census, models)
+    event = outline.schedule.check
+    if event is None or census is None:  # without counts by class nothing says what is good
+        return result
+    correct = yield Check(event, result)
+    return replace(result, correct=correct if isinstance(correct, float) else None)
+
+
+def _last_stage(
+    outline: Outline, trials: tuple[Trial, ...], census: Census | None, models: bool
+) -> Loop:
+    """One run, leg by leg, or the trials of the last stage, of which the best is taken."""
     stage = outline.schedule.final
     if stage.trials > 1:
         chosen = best_of([trial for trial in trials if trial.stage == stage.name])
         return Result(trials, census, chosen, is_trial=True)
     (setting,) = outline.suggest(stage, trials, census)
-    plans = outline.leg_plans(setting)
+    plans = outline.leg_plans(setting, census)
     done = []
     for number, plan in enumerate(plans, start=1):
         if (yield Leg(number, len(plans), plan, trials, census)):
@@ -125,7 +148,8 @@ def final_run(
         number=len(trials) + 1,
         stage=stage.name,
         plan=replace(
-            outline.plan(setting, stage), steps=sum(p.steps for p in done) or setting.steps
+            outline.plan(setting, stage, census=census),
+            steps=sum(p.steps for p in done) or setting.steps,
         ),
         mu=stage.mu * math.sqrt(len(done) / len(plans)),
         notes=tuple(notes),

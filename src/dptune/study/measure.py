@@ -16,7 +16,7 @@ from dptune.engines.evaluation import Evaluation
 from dptune.engines.randomness import Randomness
 from dptune.privacy import NoisyCount
 from dptune.search.base import Census
-from dptune.search.score import Score, release_counts
+from dptune.search.score import NoisyScore, Score, release_counts
 
 _NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
 
@@ -52,19 +52,26 @@ def compare(
 ) -> tuple[list[float], float]:
     """Scores as shares of `count` rows, and the noise on them; exact where `event` is None.
 
-    Where the census shows rare classes, every class counts alike.
+    Where rows are weighted by a `census`, every class counts alike, unless losses are compared.
     """
-    weights = census.weights if census and event and score.measure == "correct" else None
-    exact = _exact(engine, models, rows, score, weights)
+    weighing = census if score.measure == "correct" else None
+    exact = _exact(engine, models, rows, score, weighing.weights if weighing else None)
+    share = weighing.effective_share if weighing else 1.0
     if event is None:
-        return _shares(exact, rows)
-    everything = float(count)
-    if weights is not None and census is not None:
-        pairs = list(zip(weights, census.classes, strict=True))
-        share = sum(w * max(n, 0.0) for w, n in pairs) / sum(max(n, 0.0) for _, n in pairs)
-        everything = count * share
+        values, error = _shares(exact, rows)
+        return [value / share for value in values], error
+    everything = count * share
     noisy = release_counts(exact, event.noise, lambda n: fresh_normal((n,)).tolist())
     return [value / everything for value in noisy], event.noise / everything
+
+
+def count_correct(
+    engine: Engine[Any], model: Model, rows: Rows, event: NoisyCount, weighing: Census | None
+) -> float:
+    """A noisy count of the rows that a model gets right; of their weights where they have any."""
+    weights = weighing.weights if weighing else None
+    (exact,) = _exact(engine, [model], rows, NoisyScore(), weights)
+    return exact + event.noise * float(fresh_normal((1,))[0])
 
 
 def score_alone(

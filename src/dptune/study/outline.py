@@ -45,6 +45,7 @@ from dptune.study.recipe import Shares, shares
 
 LEGS = 5
 MEAN, SECOND_MOMENT = "private mean", "second moment"
+CHECK = "check of the final model"
 _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by
 
 
@@ -85,6 +86,32 @@ class Outline:
             self.data.has_classes,
             prior,
         )
+
+    @property
+    def weighs_rows(self) -> bool:
+        """Whether every class is to count alike, and not every row."""
+        return self.config.balance == "classes"
+
+    @property
+    def objective(self) -> str:
+        """What is optimised, in words."""
+        if self.weighs_rows:
+            return "every class counts alike: rows are weighted by noisy class counts"
+        return "every row counts alike"
+
+    def weighing(self, census: Census | None) -> Census | None:
+        """The counts by which rows are weighted; None where all rows count alike, because nobody
+        asked, the counts are lost, or they cannot tell the classes apart."""
+        known = census is not None and census.weights is not None
+        return census if self.weighs_rows and known else None
+
+    def _weighted(self, plan: TrainPlan, census: Census | None) -> TrainPlan:
+        """The plan with its rows weighted by class, and their number with them."""
+        counts = self.weighing(census)
+        if counts is None:
+            return plan
+        rows = max(1, round(plan.rows * counts.effective_share))
+        return replace(plan, rows=rows, class_weights=counts.weights)
 
     @property
     def rows_of_a_trial(self) -> int:
@@ -170,9 +197,16 @@ class Outline:
             slack=self.slack,
             set_aside=self.set_aside,
             searched=self.reused,
+            weighs_rows=self.weighs_rows,
+            check=self.config.check,
         )
 
     def _sealed_schedule(self, sealing: Sealing) -> Schedule:
+        if self.weighs_rows:
+            raise InvalidInput(
+                "a sealed search is priced well only where it is alone, and balance='classes' "
+                "needs noisy counts of rows beside it; leave balance out, or use another method."
+            )
         if self.preparing:
             raise InvalidInput(
                 "a sealed search is priced well only where it is alone, and a private mean or "
@@ -236,6 +270,8 @@ class Outline:
         if self.schedule.final.trials == 1:
             leg = self._longest(self._leg)
             listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
+        if self.schedule.check:
+            listed.append((CHECK, self.schedule.check))
         return tuple(listed)
 
     def _runs(self, sweep: Stage) -> list[Event]:
@@ -266,7 +302,7 @@ class Outline:
         planned, recipe, final = self.schedule, self.recipe, self.schedule.final
         assert recipe.sampling_rate is not None
         beside: list[Event] = list(self.preparing.values())
-        beside += [planned.census] if planned.census else []
+        beside += [event for event in (planned.census, planned.check) if event]
         beside += [stage.score for stage in planned.compared if stage.score]
         for sweep in planned.sweeps:
             beside += [self._longest(sweep)] * sweep.trials
@@ -296,8 +332,15 @@ class Outline:
         """Of one event, outside the study's failure probability where it needs one."""
         return accounting.price(event, slack=self.slack)
 
-    def plan(self, setting: Setting, stage: Stage, rows: int | None = None) -> TrainPlan:
-        """A run of `stage` with this setting; `rows` where it sees only a part of them."""
+    def plan(
+        self,
+        setting: Setting,
+        stage: Stage,
+        rows: int | None = None,
+        census: Census | None = None,
+    ) -> TrainPlan:
+        """A run of `stage` with this setting; `rows` where it sees only a part of them, and the
+        `census` once it is taken. No price depends on either."""
         if self.fixed:
             plan = replace(draft(self.recipe, setting), noise_multiplier=self._fixed_noise(stage))
         else:
@@ -305,7 +348,7 @@ class Outline:
             # payment is never exchanged for a dearer one.
             room = _ROOM_IF_SAMPLED if self.samples else _ROOM
             plan = self._calibrated(setting, stage.mu_squared * (1 - room))
-        return plan if rows is None else replace(plan, rows=rows)
+        return self._weighted(plan if rows is None else replace(plan, rows=rows), census)
 
     def _fixed_noise(self, stage: Stage) -> float:
         """Of every run of `stage`. Rounded up to seven digits, because another machine that
@@ -330,12 +373,12 @@ class Outline:
     def _calibrated(self, setting: Setting, mu_squared: float) -> TrainPlan:
         return calibrated(draft(self.recipe, setting), mu_squared, self.slack)
 
-    def leg_plans(self, setting: Setting) -> list[TrainPlan]:
+    def leg_plans(self, setting: Setting, census: Census | None = None) -> list[TrainPlan]:
         """The final run cut into legs of equal price; only the last takes free steps."""
         plans = []
         for leg in range(self.legs):
             start, end = (setting.steps * part // self.legs for part in (leg, leg + 1))
-            plan = self.plan(replace(setting, steps=end - start), self._leg)
+            plan = self.plan(replace(setting, steps=end - start), self._leg, census=census)
             plans.append(plan if leg == self.legs - 1 else replace(plan, free_steps=0))
         return plans
 
@@ -344,12 +387,13 @@ class Outline:
         that they are the same after a resume. The choices of a sealed search are secret."""
         words = f"{self.config.seed}/{stage.name}".encode()
         key = int.from_bytes(hashlib.sha256(words).digest(), "big")
+        weighing = self.weighing(census)
         return Situation(
             facts=self.facts,
-            recipe=self.recipe,
+            recipe=self._weighted(self.recipe, census),
             space=self.space,
             history=history,
-            census=census,
+            census=census if weighing is None else weighing.balanced,
             choices=np.random.default_rng(None if self.schedule.sealed else key),
             delta=self.config.budget.delta,
             curvature=self.curvature,
@@ -375,8 +419,8 @@ def leg_label(leg: int) -> str:
 
 
 def is_final(label: str) -> bool:
-    """Whether a payment is for a leg of the final run."""
-    return label.startswith("final run, leg ")
+    """Whether a payment is for a leg of the final run, or for its check."""
+    return label.startswith("final run, leg ") or label == CHECK
 
 
 def side_by_side(runs: Sequence[Event], scores: NoisyCount) -> Parallel:

@@ -58,7 +58,7 @@ def read_config(folder: RunFolder) -> Config:
             preparation=preparation_from(plain["preparation"]),
             engine=engine_from(engine),
             source=plain["data"],
-            **plain["run"],
+            **{"check": False} | plain["run"],  # older versions did not pay for one
         )
     except (InvalidInput, TypeError) as error:
         if as_it_was and isinstance(error, InvalidInput):
@@ -90,6 +90,13 @@ def outline(data: Data, config: Config) -> Outline:
             "values are not right or wrong, so trials are compared by their loss; use a score "
             "with measure='loss'."
         )
+    if config.balance == "classes" and not (data.classes and config.engine.weighs_rows):
+        why = (
+            f"the engine {config.engine.name} does not weigh rows by class"
+            if data.classes
+            else "values have no classes"
+        )
+        raise InvalidInput(f"balance='classes' was asked for, and {why}; leave balance out.")
     if config.reuse and (config.search.sealing or config.search.finalists > 1):
         raise InvalidInput(
             f"{config.search.name} releases one of its own runs, so there is no search that "
@@ -141,6 +148,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     searched = None
     others = must_fit(planned, data) if config.ledger else 0
     counted, scored = planned.schedule.census is not None, bool(planned.schedule.compared)
+    checked = planned.schedule.check is not None
     if config.reuse:
         earlier = Earlier.read(config, data)
         events, searched = [*earlier.events, *events], earlier.price
@@ -158,6 +166,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         whitened=planned.second_moment is not None,
         counted=counted,
         scored=scored,
+        checked=checked,
     )
 
 
@@ -218,7 +227,7 @@ class Earlier:
                 "reused where both studies pay from one ledger, named with ledger=."
             )
         # The promise for this study is also one for that search.
-        for name in ("search", "score", "preparation", "engine"):
+        for name in ("search", "score", "preparation", "engine", "balance"):
             asked, found = getattr(config, name), getattr(theirs, name)
             if asked != found:
                 raise InvalidInput(

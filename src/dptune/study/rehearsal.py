@@ -1,6 +1,7 @@
 """A study in small, on made-up rows, before anything is paid: what an engine cannot do, it says
 here."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -94,8 +95,10 @@ def _close(one: Tensor, other: Tensor) -> bool:
 
 def _fitted(planned: Outline, executor: Executor, rows: MemoryRows, start: Model | None) -> Model:
     # The noise is the same every time: these rows are nobody's.
-    streams = [Randomness(noise_seed=0)]
-    (model,) = executor.fit(planned.engine, [planned.recipe], rows, streams, [start])
+    streams, plan = [Randomness(noise_seed=0)], planned.recipe
+    if planned.weighs_rows:
+        plan = replace(plan, class_weights=(1.0,) * planned.data.outputs)
+    (model,) = executor.fit(planned.engine, [plan], rows, streams, [start])
     if model is None:
         raise InvalidInput(
             f"a process that was to train with the engine {planned.engine.name} died on a made-up "

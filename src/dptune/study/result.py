@@ -8,6 +8,7 @@ from dptune.accounting import Guarantee
 from dptune.rounding import cost
 from dptune.search.base import Census
 from dptune.search.trial import Trial
+from dptune.study.check import FinalCheck
 from dptune.study.trained_model import TrainedModel
 
 
@@ -23,6 +24,7 @@ class StudyResult:
     rows: int
     test_accuracy: float | None
     test_rows: int
+    check: FinalCheck | None
     notes: tuple[str, ...]
     folder: Path | None
     set_aside: float = 0.0  # how much of delta its ledger keeps for failures
@@ -43,6 +45,7 @@ class StudyResult:
         return {
             "test_accuracy": self.test_accuracy,
             "test_rows": self.test_rows,
+            "check": self.check and self.check.to_dict(),
             "total_step_size": plan.total_step_size,
             "learning_rate": plan.learning_rate,
             "steps": plan.steps,

@@ -25,8 +25,9 @@ from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.search.sealing import SealedSearch
 from dptune.search.trial import Trial
 from dptune.study import loop
-from dptune.study.measure import compare, take_census
+from dptune.study.measure import compare, count_correct, take_census
 from dptune.study.outline import (
+    CHECK,
     MEAN,
     SECOND_MOMENT,
     Outline,
@@ -46,7 +47,7 @@ _FIGURES = {
     MEAN: ("models/mean.safetensors", "mean"),
     SECOND_MOMENT: ("models/second_moment.safetensors", "second_moment"),
 }
-_WINNER = "models/winner.safetensors"
+_WINNER, _CHECK = "models/winner.safetensors", "check.json"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class Runner:
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse results that nobody has paid for."""
-        files = {label: file for label, (file, _) in _FIGURES.items()} | {"census": _CENSUS}
+        files = {label: file for label, (file, _) in _FIGURES.items()}
+        files |= {"census": _CENSUS, CHECK: _CHECK}
         found = [label for label, file in files.items() if (self.folder.path / file).exists()]
         for stage, numbers in self.outline.sweeps():
             found += [self._label(stage, number) for number in filter(self._has_model, numbers)]
@@ -147,6 +149,8 @@ class Runner:
                 return self._compare(request, preprocessing)
             case loop.Leg():
                 return self._leg(request, preprocessing)
+            case loop.Check():
+                return self._check(request, preprocessing)
 
     def _count(self, event: NoisyCount, preprocessing: Preprocessing) -> Census | None:
         """Paid counts of rows by class and by length; None where they are lost."""
@@ -251,7 +255,7 @@ class Runner:
                     rows,
                     self.outline.config.score,
                     stage.score,
-                    asked.census,
+                    self.outline.weighing(asked.census),
                     part.count,
                 )
                 pairs = zip(kept, values, strict=True)
@@ -304,6 +308,26 @@ class Runner:
         if asked.number in done:
             self.payments.settle(label)
         return asked.number in done
+
+    def _check(self, asked: loop.Check, preprocessing: Preprocessing) -> float | None:
+        """A noisy count of rows that the final model gets right; None where it is lost."""
+        if self.folder.read_json(_CHECK) is None:
+            receipt = self.payments.begin(CHECK, asked.event)
+            if receipt is None:
+                return None
+            found = asked.result
+            released = () if found.is_trial else (found.final,)
+            self._tell("checking the final model", (*found.trials, *released), found.census)
+            rows = self.data.open(receipt, preprocessing, **self._place)
+            weighing = self.outline.weighing(found.census)
+            model = self.model_of(found)
+            correct = count_correct(self.engine, model, rows, asked.event, weighing)
+            self.folder.write_json(_CHECK, {"correct": correct})
+        self.payments.settle(CHECK)
+        stored = self.folder.read_json(_CHECK) or {}
+        with self.folder.undamaged(_CHECK):
+            correct = float(stored["correct"])
+        return correct
 
     def sealed_run(self, sealed: SealedSearch, preprocessing: Preprocessing) -> tuple[Model, Trial]:
         """All of the budget in one search of which only the winner is kept."""

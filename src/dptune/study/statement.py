@@ -45,12 +45,13 @@ def guarantee_for(
     whitened: bool,
     counted: bool,
     scored: bool,
+    checked: bool,
 ) -> Guarantee:
     """What a study may promise for all of `events`: what was fixed before it began, never the sum
     that it `paid` in the end, which depends on outputs. `others` payments from its ledger are not
     among them. `searched` is the price of an earlier study's search that is. `centred`, `whitened`,
-    `counted`, `scored`: whether there are a mean, a second moment, counts of rows and scores to
-    release."""
+    `counted`, `scored`, `checked`: whether there are a mean, a second moment, counts of rows,
+    scores and a check to release."""
     config = planned.config
     # More than planned was paid only where another version of dptune began the study.
     price = Price(
@@ -61,6 +62,7 @@ def guarantee_for(
     releases = _releases(planned, counted=counted, scored=scored)
     releases += ["a noisy mean of the rows"] * centred
     releases += ["a noisy second moment of the rows"] * whitened
+    releases += ["a noisy count of rows the final model gets right"] * checked
     caveats = [_FLOATING_POINT]
     if config.budget.delta * planned.data.count > 1:
         caveats.append(
@@ -116,7 +118,10 @@ def _releases(planned: Outline, *, counted: bool, scored: bool) -> list[str]:
             releases.append("their noisy scores")
     if counted:
         by = ["class"] * planned.data.has_classes + ["length"] * (not planned.facts.unit_rows)
-        releases.append(f"noisy counts of rows by {' and by '.join(by)}")
+        weighed = ", by which rows are weighted so that every class counts alike"
+        releases.append(
+            f"noisy counts of rows by {' and by '.join(by)}{weighed * planned.weighs_rows}"
+        )
     return releases
 
 

@@ -34,6 +34,8 @@ from dptune.search.linear_scaling import LinearScaling
 from dptune.search.score import NoisyScore, Score
 from dptune.search.space import Space
 from dptune.search.trial import Trial
+from dptune.study import loop
+from dptune.study.check import NO_BETTER, FinalCheck, final_check
 from dptune.study.config import (
     Config,
     Preparation,
@@ -69,6 +71,8 @@ def tune(
     seed: int = 0,
     device: str = "cpu",
     precision: str = "float32",
+    balance: str = "none",
+    check: bool = True,
     reuse: str | Path = "",
     source: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
@@ -96,6 +100,10 @@ def tune(
         seed: for public choices only; noise is always fresh.
         device: cpu or cuda.
         precision: in which features are kept.
+        balance: "classes" to make every class count alike, however rare, in training and in scores;
+            "none" to make every row count alike.
+        check: whether a noisy count, for a thousandth of mu^2, says in the end how the final model
+            does, where rows are counted by class.
         reuse: folder of an earlier study whose search, paid from the same ledger, serves this one.
         source: how `dptune resume` can load the data again.
         watch: is told how things go.
@@ -120,6 +128,8 @@ def tune(
         seed=seed,
         device=device,
         precision=precision,
+        balance=balance,
+        check=check,
         ledger=ledger,
         reuse=str(reuse),
         source=dict(source or {}),
@@ -259,6 +269,7 @@ def _run(
     earlier = Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
     trials: tuple[Trial, ...] = ()
+    check: FinalCheck | None = None
     if planned.schedule.sealed:
         fitted, final = runner.sealed_run(planned.schedule.sealed, preprocessing)
     else:
@@ -266,13 +277,15 @@ def _run(
         result = runner.search(preprocessing, known)
         fitted, final = runner.model_of(result), result.final
         trials, census = result.trials, result.census
+        check = _check(planned, result)
     begun, others = payments.begun(), payments.others()
     events, spent = [payment.event for payment in begun], total(p.price for p in begun)
     if earlier is not None:
         events, others = [*earlier.events, *events], others - len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
     losses = _losses(planned, trials, census, preprocessing)
-    notes = tuple(dict.fromkeys((*told, *losses, *noise_notes(planned))))
+    checked = _about_check(planned, census, check)
+    notes = tuple(dict.fromkeys((*told, *losses, *checked, *noise_notes(planned))))
     model = TrainedModel(
         engine=planned.engine,
         model=stored_and_loaded(planned.engine, fitted),
@@ -292,6 +305,7 @@ def _run(
             whitened=preprocessing.whitening is not None,
             counted=census is not None,
             scored=any(trial.score is not None for trial in trials),
+            checked=check is not None,
         ),
         trials=trials,
         column_names=data.column_names,
@@ -309,6 +323,7 @@ def _run(
         rows=data.count,
         test_accuracy=accuracy,
         test_rows=0 if test is None else test.count,
+        check=check,
         notes=notes,
         folder=folder.path,
         set_aside=planned.set_aside,
@@ -319,6 +334,22 @@ def _run(
     # Last: a study that is not finished holds all it may need, whoever else pays from its ledger.
     payments.give_back()  # scores of trials that were lost
     return ended
+
+
+def _check(planned: Outline, result: loop.Result) -> FinalCheck | None:
+    """What the noisy count of correct rows says; None where there is none."""
+    event, census = planned.schedule.check, result.census
+    if event is None or census is None or result.correct is None:
+        return None
+    weighing = planned.weighing(census)
+    return final_check(result.correct, event.noise, census, weighing, planned.data.count)
+
+
+def _about_check(planned: Outline, census: Census | None, check: FinalCheck | None) -> list[str]:
+    if check is not None:
+        return [check.in_words] if check.verdict == NO_BETTER else []
+    lost = planned.schedule.check is not None and census is not None
+    return ["the check of the final model was cut off: paid for, and lost"] * lost
 
 
 def _losses(
@@ -335,6 +366,9 @@ def _losses(
         notes.append("the second moment was cut off: paid for, and rows are not whitened")
     if planned.schedule.census is not None and census is None:
         notes.append("the counts of rows were cut off: paid for, and lost to the search")
+    if planned.weighs_rows and planned.weighing(census) is None:
+        why = "there are no counts" if census is None else "the counts cannot tell classes apart"
+        notes.append(f"rows are not weighted by class, because {why}: every row counts alike")
     lost = sum(trial.lost for trial in trials)
     if lost:
         notes.append(f"trials that were cut off: {lost} of {len(trials)}; paid for, never rerun")

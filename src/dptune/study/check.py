@@ -1,0 +1,84 @@
+"""What a noisy count of correct rows says of the final model: whether it is better than none."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dptune.search.base import Census
+
+_TRIVIAL = "than always answering the most frequent class"
+BETTER = "better"
+NO_BETTER = f"no better {_TRIVIAL}"
+UNKNOWN = "cannot be told at this budget"
+_SURE = 3.0  # standard deviations: one model in 700 that is no better is called better
+_WORTH = 0.1  # of all there is to gain: a model that gains no more is no better
+
+
+@dataclass(frozen=True)
+class FinalCheck:
+    """Shares of the training rows, both noisy: those that the final model gets right, and those of
+    the most frequent class; with the standard deviation of the noise on each. Where rows are
+    weighted by class, so are the shares."""
+
+    accuracy: float
+    error: float
+    majority: float
+    majority_error: float
+
+    @property
+    def verdict(self) -> str:
+        """What of it is sure: better, no better, or neither."""
+        gain = self.accuracy - self.majority
+        if gain > self._unsure:
+            return BETTER
+        return NO_BETTER if gain + self._unsure <= _WORTH * max(1 - self.majority, 0.0) else UNKNOWN
+
+    @property
+    def _unsure(self) -> float:
+        """How far their difference may be off."""
+        return _SURE * math.hypot(self.error, self.majority_error)
+
+    @property
+    def in_words(self) -> str:
+        """The verdict, and the numbers behind it."""
+        unsure = 100 * self._unsure
+        if self.verdict == UNKNOWN:
+            return (
+                f"whether the final model is better {_TRIVIAL} {UNKNOWN}: on the training rows "
+                f"their difference is known up to {unsure:.0f} points"
+            )
+        said = NO_BETTER if self.verdict == NO_BETTER else f"better {_TRIVIAL}"
+        right, other = 100 * self.accuracy, 100 * self.majority
+        return (
+            f"the final model is {said}: {right:.1f} % of the training rows right, beside "
+            f"{other:.1f} %; their difference is known up to {unsure:.1f} points"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "accuracy": self.accuracy,
+            "error": self.error,
+            "majority": self.majority,
+            "majority_error": self.majority_error,
+            "verdict": self.verdict,
+            "words": self.in_words,
+        }
+
+
+def final_check(
+    correct: float, noise: float, census: Census, weighing: Census | None, rows: int
+) -> FinalCheck:
+    """From noisy counts: `correct` rows, with their weights if a census is `weighing` them, and
+    those by class, of publicly so many `rows`."""
+    share = weighing.effective_share if weighing else 1.0
+    weights = (weighing.weights if weighing else None) or (1.0,) * len(census.classes)
+    counts = [(w * count, w) for w, count in zip(weights, census.classes, strict=True)]
+    most, weight = max(counts)
+    everything = rows * share
+    return FinalCheck(
+        accuracy=correct / everything,
+        error=noise / everything,
+        majority=most / everything,
+        majority_error=weight * census.noise / everything,
+    )

@@ -1,0 +1,186 @@
+"""The check of a final model: one noisy count of the rows it gets right."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dptune import accounting
+from dptune.accounting import Budget
+from dptune.data import Data
+from dptune.ledger import Ledger
+from dptune.privacy import NoisyCount
+from dptune.report.card import model_card
+from dptune.search.base import Census
+from dptune.search.private_selection import PrivateSelection
+from dptune.search.random_search import RandomSearch
+from dptune.search.score import NoisyScore
+from dptune.search.unit_noise import UnitNoise
+from dptune.study.check import BETTER, NO_BETTER, UNKNOWN, FinalCheck, final_check
+from dptune.study.measure import count_correct
+from dptune.study.study import resume
+from support.noise import repeated_noise
+from support.rows import make_data, make_rows
+from support.spy import Spied
+from support.studies import BUDGET, stop_after, study
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+RELEASE = "a noisy count of rows the final model gets right"
+LARGE = Budget(50.0, 1e-5)
+
+
+def check_of(**changes: float) -> FinalCheck:
+    usual = {"accuracy": 0.8, "error": 0.01, "majority": 0.6, "majority_error": 0.01}
+    return FinalCheck(**usual | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, BETTER),
+        ({"accuracy": 0.6424}, UNKNOWN),  # 0.04243 is three standard deviations of the difference
+        ({"accuracy": 0.6425}, BETTER),
+        ({"accuracy": 0.597}, NO_BETTER),  # it gains at most 0.0394, and 0.4 is all there is
+        ({"accuracy": 0.598}, UNKNOWN),
+        ({"accuracy": 0.3}, NO_BETTER),
+        ({"accuracy": 0.6, "error": 0.1}, UNKNOWN),
+        ({"accuracy": 3.0, "error": 2.0}, UNKNOWN),
+        ({"accuracy": 0.991, "majority": 0.99, "error": 1e-5, "majority_error": 1e-5}, BETTER),
+        ({"accuracy": 0.99, "majority": 0.99}, UNKNOWN),
+        ({"accuracy": 0.2, "majority": 1.2, "majority_error": 0.2}, NO_BETTER),
+    ],
+)
+def test_a_verdict_says_no_more_than_is_sure(changes: dict[str, float], verdict: str) -> None:
+    check = check_of(**changes)
+    assert check.verdict == verdict
+    assert check.to_dict()["words"] == check.in_words
+    assert ("cannot be told" in check.in_words) == (verdict == UNKNOWN)
+    assert ("no better" in check.in_words) == (verdict == NO_BETTER)
+
+
+def test_shares_are_of_public_numbers_and_of_weights_where_there_are_any() -> None:
+    census = Census((900.0, 100.0), 3.0)
+    plain = final_check(800.0, 4.0, census, None, 1000)
+    assert plain == FinalCheck(0.8, 0.004, 0.9, 0.003)
+    weighted = final_check(150.0, 4.0, census, census, 1000)  # of 100 and 900 / 9
+    assert weighted.accuracy == pytest.approx(150 / 200)
+    assert weighted.error == pytest.approx(4 / 200)
+    assert weighted.majority == pytest.approx(0.5)
+    assert weighted.majority_error <= 3 / 200
+
+
+def test_a_study_says_how_its_final_model_does(tmp_path: Path, spied: Spied) -> None:
+    out = tmp_path / "run"
+    result = study(out, budget=LARGE)
+    check = result.check
+    assert check is not None and check.verdict == BETTER
+    # Five standard deviations and more around what the model really gets right.
+    features, labels = make_rows()
+    right = float((result.model.predict(features) == labels).mean())
+    assert abs(check.accuracy - right) < 6 * check.error
+    assert check.majority == pytest.approx(max(labels.mean(), 1 - labels.mean()), abs=0.1)
+    stored = json.loads((out / "result.json").read_text())
+    assert stored["check"] == check.to_dict()
+    assert RELEASE in result.guarantee.releases
+    assert check.in_words in model_card(out).replace("\\", "")
+    assert not any("no better" in note for note in result.notes)
+    assert resume(out, make_data()).check == check
+
+
+def test_the_check_is_paid_a_thousandth_and_its_noise_is_what_was_paid(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    result = study(out)
+    paid = Ledger.open(str(out / "ledger.db")).state().counted
+    (check,) = [p for p in paid if p.label == "check of the final model"]
+    assert check.state == "committed"
+    event = check.event
+    assert isinstance(event, NoisyCount) and event.counts == 1 and not event.centered
+    # One row moves one count by at most 1: mu is 1 / noise. And by the price list.
+    assert event.noise**-2 == pytest.approx(0.001 * BUDGET.mu_squared(), rel=1e-12)
+    assert accounting.price(event).mu_squared == pytest.approx(event.noise**-2, rel=1e-12)
+    assert math.fsum(p.price.mu_squared for p in paid) <= BUDGET.mu_squared()
+    assert result.check is not None
+    assert result.check.error == event.noise / 400
+
+
+def test_the_count_has_fresh_noise_of_the_size_that_was_paid_for(spied: Spied) -> None:
+    result = study(None, budget=LARGE)
+    rows, _ = spied.evaluations[0]
+    engine, model = result.model.engine, result.model.model
+    exact = engine.evaluate_many([model], rows)[0].correct
+    event = NoisyCount(counts=1, noise=7.0)
+    with repeated_noise():
+        drawn = [count_correct(engine, model, rows, event, None) for _ in range(2000)]
+    assert np.std(drawn) == pytest.approx(7.0, rel=0.1)
+    assert np.mean(drawn) == pytest.approx(exact, abs=1.0)
+
+
+@pytest.mark.usefixtures("same_noise")
+@pytest.mark.parametrize("balance", ["none", "classes"])
+def test_a_model_of_rows_that_are_all_alike_is_told_to_be_no_better(balance: str) -> None:
+    data = Data(np.ones((20_000, 4)), (np.arange(20_000) % 5 == 0).astype(int))
+    result = study(None, data, budget=LARGE, balance=balance)
+    assert result.check is not None and result.check.verdict == NO_BETTER
+    assert result.check.majority == pytest.approx(0.8 if balance == "none" else 0.5, abs=0.01)
+    assert result.check.in_words in result.notes
+    assert result.check.in_words in result.guarantee.caveats
+
+
+def test_a_check_that_was_cut_off_is_lost_and_never_run_again(tmp_path: Path, spied: Spied) -> None:
+    out, data = tmp_path / "run", make_data()
+    stop_after(out, data, "checking the final model")
+    spied.evaluations.clear()
+    result = resume(out, data)
+    assert [rows.count for rows, _ in spied.evaluations] == [50]  # test rows only
+    assert result.check is None and RELEASE not in result.guarantee.releases
+    assert "the check of the final model was cut off: paid for, and lost" in result.notes
+    payments = Ledger.open(str(out / "ledger.db")).state().counted
+    (check,) = [p for p in payments if p.label == "check of the final model"]
+    assert check.state == "started"  # and so it stays paid
+    assert resume(out, data).notes == result.notes
+    assert json.loads((out / "result.json").read_text())["check"] is None
+
+
+def test_a_check_on_disk_that_nobody_settled_is_settled(tmp_path: Path, spied: Spied) -> None:
+    """Killed after the result was written and before the payment was committed."""
+    out, data = tmp_path / "run", make_data()
+    stop_after(out, data, "done")
+    spied.evaluations.clear()
+    found = json.loads((out / "check.json").read_text())["correct"]
+    result = resume(out, data)
+    assert [rows.count for rows, _ in spied.evaluations] == [50]
+    assert result.check is not None and result.check.accuracy == found / 400
+
+
+def test_without_counts_by_class_nothing_is_checked(tmp_path: Path) -> None:
+    out, data = tmp_path / "run", make_data()
+    stop_after(out, data, "counting rows")
+    result = resume(out, data)
+    assert result.check is None and not any("check" in note for note in result.notes)
+    payments = Ledger.open(str(out / "ledger.db")).state().counted
+    assert not [p for p in payments if p.label == "check of the final model"]  # given back
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"search": UnitNoise()},  # counts nothing
+        {"search": RandomSearch(trials=2)},
+        {"search": PrivateSelection()},  # alone
+        {"check": False},
+        {
+            "data": Data([[1.0], [2.0]] * 50, [0.5, 0.1] * 50, task="values", target_range=(0, 1)),
+            "score": NoisyScore(measure="loss"),
+        },
+    ],
+)
+def test_only_what_can_be_judged_is_checked(tmp_path: Path, asked: dict[str, Any]) -> None:
+    out = tmp_path / "run"
+    result = study(out, **asked)
+    assert result.check is None and RELEASE not in result.guarantee.releases
+    payments = Ledger.open(str(out / "ledger.db")).state().payments
+    assert not [p for p in payments if p.label == "check of the final model"]
