@@ -22,7 +22,6 @@ Array = NDArray[np.float64]
 
 PRECISIONS = ("float64", "float32", "bfloat16")
 KINDS = ("ordinary", "huge", "tiny", "denormal", "equal", "one-hot", "zero", "mixture")
-CONSTANTS = (0.0, 0.25, 0.5, 1.0, 3.0)  # lengths of the column that a bias sees
 # Decimal exponents of what each precision can hold, denormal numbers included.
 EXPONENTS = {"float64": (-322, 307), "float32": (-44, 38), "bfloat16": (-40, 38)}
 
@@ -48,12 +47,10 @@ def numbers(rng: np.random.Generator, kind: str, precision: str, *shape: int) ->
     return ordinary
 
 
-def chunk_of(
-    features: Array, targets: NDArray[Any], precision: str, constant: float = 0.0
-) -> Chunk:
-    """As the engine gets it, `constant` beside every row."""
+def chunk_of(features: Array, targets: NDArray[Any], precision: str, bias: bool = False) -> Chunk:
+    """As the engine gets it."""
     rows = MemoryRows(features, targets, precision=precision)
-    return next(rows.chunks()).prepared(rows.copies, constant)
+    return next(rows.chunks()).prepared(rows.copies, bias)
 
 
 def clipped(
@@ -81,9 +78,8 @@ def contributions(residuals: Tensor, chunk: Chunk) -> Array:
     """Norm of what each row adds to each trial's sum, in float64: (trials, rows)."""
     rows, copies, _ = chunk.features.shape
     features = chunk.features.double().numpy()
-    if chunk.constant:
-        constant = np.full((rows, copies, 1), chunk.constant)
-        features = np.concatenate([features, constant], 2)
+    if chunk.bias:
+        features = np.concatenate([features, np.ones((rows, copies, 1))], 2)
     parts = residuals.double().numpy().reshape(*residuals.shape[:2], rows, copies)
     return exact_norms(
         parts.transpose(0, 2, 1, 3), np.broadcast_to(features, (len(parts), *features.shape))
@@ -102,8 +98,8 @@ def logits_of(weights: Array, biases: Array, chunk: Chunk) -> Tensor:
     features = chunk.features.reshape(-1, chunk.features.shape[2]).to(wide)
     narrow = torch.as_tensor(weights).to(chunk.features.dtype)
     logits = narrow.to(wide) @ features.T
-    if chunk.constant:
-        logits += chunk.constant * torch.as_tensor(biases).to(wide)[..., None]
+    if chunk.bias:
+        logits += torch.as_tensor(biases).to(wide)[..., None]
     return logits
 
 
@@ -116,7 +112,7 @@ def logits_of(weights: Array, biases: Array, chunk: Chunk) -> Tensor:
     outputs=st.integers(2, 200),
     columns=st.integers(1, 20),
     copies=st.integers(1, 4),
-    constant=st.sampled_from(CONSTANTS),
+    bias=st.booleans(),
     weight_kind=st.sampled_from(KINDS),
     target_kind=st.sampled_from(KINDS),
     clip_norm=st.sampled_from([1.0, 0.1, 1e-3, 37.0]),
@@ -129,7 +125,7 @@ def test_no_row_adds_more_than_the_clip_norm(
     outputs: int,
     columns: int,
     copies: int,
-    constant: float,
+    bias: bool,
     weight_kind: str,
     target_kind: str,
     clip_norm: float,
@@ -144,7 +140,7 @@ def test_no_row_adds_more_than_the_clip_norm(
         outputs, targets = 1, rng.integers(2, size=len(kinds))
     else:
         targets = numbers(rng, target_kind, precision, len(kinds), outputs)
-    chunk = chunk_of(features, targets, precision, constant)
+    chunk = chunk_of(features, targets, precision, bias)
     weights = numbers(rng, weight_kind, precision, 2, outputs, columns)
     logits = logits_of(weights, numbers(rng, weight_kind, precision, 2, outputs), chunk)
     residuals = clipping.residuals_(logits, chunk.targets.repeat_interleave(copies, 0), loss)
@@ -157,7 +153,7 @@ def test_no_row_adds_more_than_the_clip_norm(
     precision=st.sampled_from(PRECISIONS),
     outputs=st.integers(1, 200),
     copies=st.integers(1, 4),
-    constant=st.sampled_from(CONSTANTS),
+    bias=st.booleans(),
     # Near -0.5 the squares of numbers underflow though the numbers do not.
     sizes=st.tuples(*[st.floats(-1, 1) | st.floats(-0.53, -0.47) | st.floats(0.4, 0.6)] * 2),
     spreads=st.tuples(*[st.sampled_from([0.0, 1.0, 3.0, 12.0])] * 2),
@@ -169,7 +165,7 @@ def test_no_residuals_at_all_pass_the_clip_norm(
     precision: str,
     outputs: int,
     copies: int,
-    constant: float,
+    bias: bool,
     sizes: tuple[float, float],
     spreads: tuple[float, float],
     clip_norm: float,
@@ -185,8 +181,7 @@ def test_no_residuals_at_all_pass_the_clip_norm(
         return np.sign(rng.normal(size=shape)) * 10.0**exponents
 
     rows = 8
-    features = around(sizes[0], spreads[0], rows, copies, 5)
-    chunk = chunk_of(features, np.zeros(rows), precision, constant)
+    chunk = chunk_of(around(sizes[0], spreads[0], rows, copies, 5), np.zeros(rows), precision, bias)
     residuals = around(sizes[1], spreads[1], 1, outputs, rows * copies)
     if broken is not None:
         residuals[0, rng.integers(outputs), rng.integers(rows * copies)] = broken
@@ -289,42 +284,35 @@ def test_copies_whose_inner_products_underflow_are_counted(
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("clip_norm", [0.1, 0.3, 0.7, 1.0, 3.3])
-@pytest.mark.parametrize("constant", CONSTANTS)
+@pytest.mark.parametrize("bias", [True, False])
 def test_a_lone_row_moves_trained_weights_by_at_most_its_clip_norm(
-    precision: str, clip_norm: float, constant: float
+    precision: str, clip_norm: float, bias: bool
 ) -> None:
     """The whole engine: no noise, rate 1 and divisor 1, so the weights are the contribution."""
     rng = np.random.default_rng(0)
     plan = LinearPlan(
-        rows=1,
-        steps=1,
-        learning_rate=1.0,
-        noise_multiplier=0.0,
-        clip_norm=clip_norm,
-        bias=constant > 0,
-        bias_length=constant or 1.0,
+        rows=1, steps=1, learning_rate=1.0, noise_multiplier=0.0, clip_norm=clip_norm, bias=bias
     )
     for size in (10.0, 1e3, 1e15):
         rows = MemoryRows(size * rng.normal(size=(1, 30)), np.array([2]), precision=precision)
         (model,) = plan.engine(7).fit_many([plan], rows, [Randomness()])
         weights = model.weights.double().numpy()
-        if model.bias is not None:  # the weight of the constant column times its length
-            moved = model.bias.double().numpy()[:, None] / constant
-            weights = np.concatenate([weights, moved], 1)
+        if model.bias is not None:
+            weights = np.concatenate([weights, model.bias.double().numpy()[:, None]], 1)
         norm = np.sqrt(np.square(weights).sum())
         assert 0.98 * clip_norm <= norm <= clip_norm
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("copies", [1, 3])
-@pytest.mark.parametrize("constant", CONSTANTS)
-def test_clipping_is_not_vacuous(precision: str, copies: int, constant: float) -> None:
+@pytest.mark.parametrize("bias", [True, False])
+def test_clipping_is_not_vacuous(precision: str, copies: int, bias: bool) -> None:
     """Large gradients come out at the clip norm, not far below it. (Copies of a row that cancel
     are bounded from above in bfloat16; copies that resemble each other, as here, hardly.)"""
     rng = np.random.default_rng(1)
     rows, outputs = 50, 10
     features = rng.normal(size=(rows, 1, 16)) + 0.1 * rng.normal(size=(rows, copies, 16))
-    chunk = chunk_of(features, np.zeros(rows), precision, constant)
+    chunk = chunk_of(features, np.zeros(rows), precision, bias)
     residuals = np.repeat(10 * rng.normal(size=(2, outputs, rows)), copies, 2)
     found = contributions(clipped(residuals, chunk, 1.0, 0.2), chunk)
     least = 0.98 if copies == 1 or precision != "bfloat16" else 0.97
@@ -333,16 +321,16 @@ def test_clipping_is_not_vacuous(precision: str, copies: int, constant: float) -
 
 
 @pytest.mark.parametrize("copies", [1, 2, 4])
-@pytest.mark.parametrize("constant", CONSTANTS)
+@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(
     ("precision", "tolerance"), [("float64", 1e-6), ("float32", 1e-6), ("bfloat16", 2.0**-8)]
 )
 def test_small_gradients_are_left_as_they_are(
-    copies: int, constant: float, precision: str, tolerance: float
+    copies: int, bias: bool, precision: str, tolerance: float
 ) -> None:
     rng = np.random.default_rng(2)
     rows, outputs = 40, 5
-    chunk = chunk_of(rng.normal(size=(rows, copies, 8)), np.zeros(rows), precision, constant)
+    chunk = chunk_of(rng.normal(size=(rows, copies, 8)), np.zeros(rows), precision, bias)
     residuals = torch.as_tensor(rng.normal(size=(1, outputs, rows * copies)))
     raw = contributions(residuals / copies, chunk)
     limit = float(raw.max()) / 0.89
@@ -385,8 +373,8 @@ def test_a_row_is_clipped_without_regard_to_the_others(precision: str, copies: i
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_row_of_zeros_adds_nothing_and_a_bias_sees_it(precision: str) -> None:
     residuals = np.array([[[3.0], [4.0]]])
-    for constant, expected in ((0.0, 0.0), (0.125, 0.625), (1.0, 1.0)):
-        chunk = chunk_of(np.zeros((1, 4)), np.zeros(1), precision, constant)
+    for bias, expected in ((False, 0.0), (True, 1.0)):
+        chunk = chunk_of(np.zeros((1, 4)), np.zeros(1), precision, bias)
         found = clipped(residuals, chunk, 1.0)
         assert_bounded(found, chunk, 1.0)
         assert contributions(found, chunk)[0, 0] == pytest.approx(expected, rel=0.02)

@@ -67,7 +67,7 @@ ASKED: list[dict[str, Any]] = [
         "score": HeldOutScore(every=3, share=1e-3),
     },
     {"recipe": {"sampling_rate": 0.1, "optimizer": "adam", "clip_norm": 1e-3}},
-    {"engine": LinearEngine(bias=True, bias_length=0.25, initialization="random")},
+    {"engine": LinearEngine(bias=True, initialization="random")},
     {"recipe": {"sampling_rate": None, "momentum": np.float32(0.5), "free_steps": np.int64(2)}},
     {"preparation": Preparation(unit_rows=False, standardize=True, center_share=0.1)},
     {"preparation": Preparation(ranges=((18, 90), (-1 / 3, 1e300)))},

@@ -220,36 +220,6 @@ def test_weights_of_no_rows_and_of_other_classes_are_refused() -> None:
     LinearEngine(outputs=1, loss="binary").check(plan(class_weights=(1.0, 0.5)))
 
 
-@pytest.mark.parametrize("length", [0.25, 0.3, 1.0, 3.0])
-@pytest.mark.parametrize("copies", [1, 3])
-@pytest.mark.parametrize("clip_norm", [0.5, None])
-def test_a_bias_is_a_column_of_its_length(
-    length: float, copies: int, clip_norm: float | None
-) -> None:
-    """The same run without a bias on rows that hold the column themselves."""
-    features, targets = make_data("softmax", copies)
-    options: dict[str, Any] = {"steps": 4, "augmentations": copies, "clip_norm": clip_norm}
-    found = fit(plan(**options, bias=True, bias_length=length), (features, targets))
-    column = torch.full_like(features[..., :1], length)
-    wide = fit(plan(**options), (torch.cat([features, column], -1), targets))
-    assert found.bias is not None and bool(found.bias.any())
-    torch.testing.assert_close(found.weights, wide.weights[:, :-1], rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(found.bias, wide.weights[:, -1] * length, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(found.velocity, wide.velocity, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("length", [0.0, -1.0, float("nan"), 1e6])
-def test_a_length_of_the_bias_that_cannot_be_is_refused(length: float) -> None:
-    with pytest.raises(InvalidInput, match="bias_length"):
-        LinearEngine(bias=True, bias_length=length)
-
-
-def test_a_length_of_a_bias_that_is_not_there_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="this engine has no bias; add bias=True"):
-        LinearEngine(bias_length=0.25)
-    assert LinearEngine(bias_length=1.0) == LinearEngine()
-
-
 def test_only_the_copies_the_plan_names_are_used() -> None:
     features, targets = make_data("softmax", copies=4)
     found = fit(plan(augmentations=2), (features, targets))

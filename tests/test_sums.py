@@ -64,7 +64,7 @@ def added(
     *clip_norms: float,
     loss: str = "squared",
     outputs: int = 1,
-    constant: float = 0.0,
+    bias: bool = False,
     **plan: Any,
 ) -> Tensor:
     """What the engine makes of all rows in a first step, before there is noise on it: for each clip
@@ -73,12 +73,10 @@ def added(
         TrainPlan(rows=10, steps=1, learning_rate=1.0, noise_multiplier=1.0, clip_norm=norm, **plan)
         for norm in clip_norms
     ]
-    shape = (len(plans), outputs, rows.columns + bool(constant))
+    shape = (len(plans), outputs, rows.columns + bias)
     wide = torch.promote_types(rows.dtype, torch.float32)
     weights = torch.zeros(shape, dtype=wide, device=rows.device)
-    engine = LinearEngine(
-        outputs=outputs, loss=loss, bias=constant > 0, bias_length=constant or 1.0
-    )
+    engine = LinearEngine(outputs=outputs, loss=loss, bias=bias)
     release = Release.of(plans, weights)
     found = engine._sums(weights, plans[0], release, rows.chunks()).double()
     return found.flatten(1) / torch.tensor(clip_norms, device=rows.device).double()[:, None]
@@ -163,7 +161,7 @@ def rows_of_a_kind(rng: np.random.Generator, kind: str, count: int, *shape: int)
     columns=st.sampled_from([1, 2, 7, 40]),
     outputs=st.sampled_from([1, 3, 30]),
     copies=st.sampled_from([1, 1, 2, 5]),
-    constant=st.sampled_from([0.0, 0.25, 0.5, 1.0, 3.0]),
+    bias=st.booleans(),
     clip_norm=st.sampled_from([1.0, 1e-6, 0.3, 1e6]),
     size=st.sampled_from([1.0, 1e-4, 1e7]),
 )
@@ -176,7 +174,7 @@ def test_no_row_moves_a_sum_of_any_rows_by_more_than_its_clip_norm(
     columns: int,
     outputs: int,
     copies: int,
-    constant: float,
+    bias: bool,
     clip_norm: float,
     size: float,
 ) -> None:
@@ -184,7 +182,7 @@ def test_no_row_moves_a_sum_of_any_rows_by_more_than_its_clip_norm(
     features = rows_of_a_kind(rng, kind, count, copies, columns)
     targets = size * clip_norm * rows_of_a_kind(rng, kind, count, outputs)
     rows = MemoryRows(features, targets, precision=precision, chunk_rows=chunk_rows)
-    plan: dict[str, Any] = {"outputs": outputs, "constant": constant, "augmentations": copies}
+    plan: dict[str, Any] = {"outputs": outputs, "bias": bias, "augmentations": copies}
     whole = added(rows, clip_norm, **plan)
     row = int(rng.integers(count))
     rows.features[row], rows.norms[row] = 0, torch.inf

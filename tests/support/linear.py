@@ -9,14 +9,9 @@ from dptune.plan import TrainPlan
 @dataclass(frozen=True, kw_only=True)
 class LinearPlan(TrainPlan):
     bias: bool = False
-    bias_length: float = 1.0
     initialization: str = "zero"
 
     def engine(self, outputs: int, loss: str = "softmax") -> LinearEngine:
         return LinearEngine(
-            outputs=outputs,
-            loss=loss,
-            bias=self.bias,
-            bias_length=self.bias_length,
-            initialization=self.initialization,
+            outputs=outputs, loss=loss, bias=self.bias, initialization=self.initialization
         )

@@ -29,28 +29,27 @@ IDS = "int64"  # for rows that are no measurements but numbers of words
 @dataclass(frozen=True)
 class Chunk:
     """Some rows on the engine's device: features (n, copies, *shape of a row), targets (n, ...),
-    and the norm of each copy (n, copies), with the constant column that a bias sees, of length
-    `constant`, included; 0 without a bias."""
+    and the norm of each copy (n, copies), the column of ones that a bias sees included if
+    `bias`."""
 
     features: Tensor
     targets: Tensor
     norms: Tensor
-    constant: float = 0.0
+    bias: bool = False
 
-    def prepared(self, copies: int, constant: float) -> "Chunk":
-        """The first `copies` copies, for a model whose bias sees `constant` beside every row; 0 for
-        one without."""
-        if copies == self.features.shape[1] and not constant:
+    def prepared(self, copies: int, bias: bool) -> "Chunk":
+        """The first `copies` copies, for a model with or without bias."""
+        if copies == self.features.shape[1] and not bias:
             return self
         norms = self.norms[:, :copies]
-        if constant:  # rounded to the norms' precision, which `up` covers too
+        if bias:
             up = 1 + (1e-12 if norms.dtype == torch.float64 else 1e-6)
-            norms = torch.hypot(norms, torch.full((), constant, dtype=norms.dtype)).mul_(up)
-        return Chunk(self.features[:, :copies], self.targets, norms, constant)
+            norms = torch.hypot(norms, torch.ones((), dtype=norms.dtype)).mul_(up)
+        return Chunk(self.features[:, :copies], self.targets, norms, bias)
 
     def taken(self, which: Tensor) -> "Chunk":
         """Some of its rows, by number or by mask."""
-        return Chunk(self.features[which], self.targets[which], self.norms[which], self.constant)
+        return Chunk(self.features[which], self.targets[which], self.norms[which], self.bias)
 
 
 @dataclass(frozen=True)

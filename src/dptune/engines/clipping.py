@@ -113,9 +113,8 @@ def _norm_of_average(parts: Tensor, sizes: Tensor, chunk: Chunk) -> Tensor:
     per_unit = 1 / chunk.norms  # (rows, copies)
     features = chunk.features.to(parts.dtype) * per_unit[..., None]
     of_features = features @ features.mT  # (rows, copies, copies)
-    if chunk.constant:
-        constants = chunk.constant * per_unit
-        of_features += constants[:, :, None] * constants[:, None, :]
+    if chunk.bias:
+        of_features += per_unit[:, :, None] * per_unit[:, None, :]
     tiny = torch.finfo(parts.dtype).tiny
     units = parts / sizes.clamp(min=tiny)[:, None]
     of_residuals = torch.einsum("tona,tonb->tnab", units, units)

@@ -46,8 +46,8 @@ INITIALIZATIONS = ("zero", "random")
 class LinearModel:
     """Weights (outputs, columns) and, where the plan had one, a bias (outputs,).
 
-    `velocity` (outputs, columns and constant) is for a run that will be continued: the momentum
-    buffer after the last step that read rows. Only sgd without averaging leaves one.
+    `velocity` (outputs, columns and bias) is for a run that will be continued: the momentum buffer
+    after the last step that read rows. Only sgd without averaging leaves one.
     """
 
     weights: Tensor
@@ -77,9 +77,7 @@ class LinearEngine(Engine[LinearModel]):
     Attributes:
         outputs: classes for softmax, 1 for binary labels, the number of targets for squared loss;
             None for what the data need.
-        bias: whether there is a weight that every row sees as `bias_length`.
-        bias_length: the length of that constant column. A short one leaves more of the clip norm
-            to the features, and its bias moves less.
+        bias: whether there is a weight that every row sees as 1.
         initialization: zero, or random weights.
 
     """
@@ -92,19 +90,12 @@ class LinearEngine(Engine[LinearModel]):
     outputs: int | None = None
     loss: str = "softmax"
     bias: bool = False
-    bias_length: float = 1.0
     initialization: str = "zero"
 
     def __post_init__(self) -> None:
         validate.one_of(LOSSES, loss=self.loss)
         validate.one_of(INITIALIZATIONS, initialization=self.initialization)
-        length = validate.strictly_between(0.99e-3, 1.01e3, bias_length=self.bias_length)
-        validate.store(self, bias=validate.flag(bias=self.bias), bias_length=length)
-        if self.bias_length != 1.0 and not self.bias:
-            raise InvalidInput(
-                f"bias_length {self.bias_length:g} is the length of the column that a bias sees, "
-                "and this engine has no bias; add bias=True, or leave bias_length out."
-            )
+        validate.store(self, bias=validate.flag(bias=self.bias))
         if self.outputs is not None:
             validate.store(self, outputs=validate.whole(1, outputs=self.outputs))
 
@@ -129,11 +120,6 @@ class LinearEngine(Engine[LinearModel]):
 
     def parameters(self, facts: DataFacts) -> int:
         return self._width * (facts.columns + self.bias)
-
-    @property
-    def _constant(self) -> float:
-        """What the bias sees beside every row; 0 where there is none."""
-        return self.bias_length if self.bias else 0.0
 
     @property
     def _width(self) -> int:
@@ -294,7 +280,7 @@ class LinearEngine(Engine[LinearModel]):
     ) -> list[LinearModel]:
         weights = torch.stack(
             [
-                self._initial(rows, streams) if model is None else self._joined(model, rows)
+                self._initial(rows, streams) if model is None else _joined(model, rows)
                 for streams, model in zip(randomness, start, strict=True)
             ]
         )
@@ -353,11 +339,11 @@ class LinearEngine(Engine[LinearModel]):
         total = sums.Total(trials * outputs, columns, device=weights.device)
         of_bias = sums.Total(trials * outputs, 1, device=weights.device)
         for whole in chunks:
-            chunk = whole.prepared(copies, self._constant)
+            chunk = whole.prepared(copies, bias)
             features = chunk.features.reshape(-1, columns)
             logits = _product(flat.to(features.dtype), features.T).view(trials, outputs, -1)
             if bias:
-                logits += weights[..., columns:] * self.bias_length
+                logits += weights[..., columns:]
             clipped = self._clipped(logits, chunk, release).view(trials * outputs, -1)
             for part in sums.products(clipped, features, copies):
                 total.add(part)
@@ -365,9 +351,7 @@ class LinearEngine(Engine[LinearModel]):
                 for part in sums.totals(clipped):
                     of_bias.add(part)
         exact = total.value()
-        if bias:
-            exact = torch.cat([exact, of_bias.value() * self.bias_length], 1)
-        return exact.view_as(weights)
+        return (torch.cat([exact, of_bias.value()], 1) if bias else exact).view_as(weights)
 
     def _clipped(self, logits: Tensor, chunk: Chunk, release: Release) -> Tensor:
         clip_norms, weights = release.clip_norms, release.class_weights
@@ -409,17 +393,8 @@ class LinearEngine(Engine[LinearModel]):
     def _model(self, weights: Tensor, velocity: Tensor | None) -> LinearModel:
         weights = weights.clone()
         if self.bias:
-            bias = weights[:, -1] * self.bias_length
-            return LinearModel(weights[:, :-1], bias, self.loss, velocity)
+            return LinearModel(weights[:, :-1], weights[:, -1], self.loss, velocity)
         return LinearModel(weights, None, self.loss, velocity)
-
-    def _joined(self, model: LinearModel, rows: Rows) -> Tensor:
-        """A model's weights with that of the constant column, if there is one, as the last."""
-        parts = [model.weights]
-        if model.bias is not None:
-            parts.append(model.bias[:, None] / self.bias_length)
-        dtype = _accumulator(rows.dtype)
-        return torch.cat([part.to(rows.device, dtype) for part in parts], 1)
 
 
 def _fresh_share(plans: Sequence[TrainPlan], step: int, like: Tensor) -> Tensor:
@@ -433,6 +408,13 @@ def _fresh_share(plans: Sequence[TrainPlan], step: int, like: Tensor) -> Tensor:
         else:
             shares.append(1.0)
     return per_trial(shares, like)
+
+
+def _joined(model: LinearModel, rows: Rows) -> Tensor:
+    """A model's weights with its bias, if there is one, as the last column."""
+    parts = [model.weights] if model.bias is None else [model.weights, model.bias[:, None]]
+    dtype = _accumulator(rows.dtype)
+    return torch.cat([part.to(rows.device, dtype) for part in parts], 1)
 
 
 def _velocity(optimizer: Optimizer, position: int) -> Tensor | None:

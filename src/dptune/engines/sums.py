@@ -79,7 +79,7 @@ def products(left: Tensor, right: Tensor, copies: int) -> Iterator[Tensor]:
 
 
 def totals(left: Tensor) -> Iterator[Tensor]:
-    """The same for a column of ones, as a bias sees it: parts of the sums of each line."""
+    """The same for the column of ones that a bias sees: parts of the sums of each line."""
     for part in torch.split(left, _IN_ANY_ORDER, 1):
         yield part.sum(1, keepdim=True, dtype=torch.float64)
 
