@@ -195,7 +195,7 @@ def test_no_residuals_at_all_pass_the_clip_norm(
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=6),
     outputs=st.integers(2, 50),
     copies=st.integers(1, 3),
-    constant=st.sampled_from(CONSTANTS),
+    bias=st.booleans(),
     clip_norm=st.sampled_from([1.0, 0.1, 1e-6, 37.0]),
     weights=st.lists(st.floats(0, 1, exclude_min=True), min_size=50, max_size=50),
 )
@@ -205,7 +205,7 @@ def test_no_row_adds_more_than_the_clip_norm_times_its_weight(
     kinds: list[str],
     outputs: int,
     copies: int,
-    constant: float,
+    bias: bool,
     clip_norm: float,
     weights: list[float],
 ) -> None:
@@ -213,7 +213,7 @@ def test_no_row_adds_more_than_the_clip_norm_times_its_weight(
     rng = np.random.default_rng(seed)
     features = np.stack([numbers(rng, kind, precision, copies, 5) for kind in kinds])
     targets = rng.integers(outputs, size=len(kinds))
-    chunk = chunk_of(features, targets, precision, constant)
+    chunk = chunk_of(features, targets, precision, bias)
     logits = logits_of(rng.normal(size=(1, outputs, 5)), rng.normal(size=(1, outputs)), chunk)
     plan = LinearPlan(
         rows=9,

@@ -88,6 +88,39 @@ def assert_same(one: LinearModel, other: LinearModel, tolerance: float = 1e-6) -
     close(one.velocity, other.velocity)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("legs", [[3, 3, 3, 3], [5, 4, 3], [1, 11], [12]])
+def test_the_mean_of_a_tail_goes_over_legs(bias: bool, legs: list[int]) -> None:
+    """Of the second half of all steps, each leg takes what lies in it; stored between them."""
+    rows = make_rows("softmax")
+    chosen = plan(bias=bias, momentum=0.9, averaging="swa")
+    (whole,) = fit([chosen], rows)
+    engine, model, start = chosen.engine(OUTPUTS["softmax"], "softmax"), None, 0
+    for steps in legs:
+        tail = max(0, start + steps - max(start, chosen.steps // 2))
+        (model,) = fit([replace(chosen, steps=steps, tail=tail)], rows, start=[model])
+        model, start = engine.unpack(engine.pack(model)), start + steps
+    assert model is not None
+    assert_same(model, whole)
+    assert model.averaged == whole.averaged == 6
+    assert model.last is not None and whole.last is not None
+    torch.testing.assert_close(model.last, whole.last, rtol=1e-6, atol=1e-6)
+    (last,) = fit([replace(chosen, averaging="none")], rows)
+    assert not torch.allclose(whole.weights, last.weights)
+    torch.testing.assert_close(whole.last[:, : whole.weights.shape[1]], last.weights)
+
+
+def test_a_tail_that_begins_later_forgets_an_earlier_average() -> None:
+    rows = make_rows("softmax")
+    chosen = plan(averaging="swa")
+    (begun,) = fit([chosen], rows)
+    (on,) = fit([replace(chosen, steps=4, tail=2)], rows, start=[begun])
+    (plain,) = fit([replace(chosen, averaging="none")], rows)
+    (same,) = fit([replace(chosen, steps=4, tail=2)], rows, start=[plain])
+    assert on.averaged == 2
+    assert_same(on, same)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -176,7 +209,7 @@ def test_sampled_runs_continue_with_noise_and_samples_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"optimizer": "adam"}, {"optimizer": "lamb"}, {"averaging": "ema"}, {"averaging": "swa"}],
+    [{"optimizer": "adam"}, {"optimizer": "lamb"}, {"averaging": "ema"}],
 )
 def test_other_plans_leave_no_velocity(changes: dict[str, Any]) -> None:
     (model,) = fit([plan(**changes)], make_rows())

@@ -38,8 +38,10 @@ class TrainPlan:
         sampling_rate: probability of each row in each step (Poisson); None is every row.
         optimizer: sgd (with momentum), adam, lamb, or wosm (Adam whose second moment is the known
             variance of the noise; Mohapatra et al. 2022).
-        averaging: release the last iterate, its moving average (ema), or the mean of the second
-            half of all iterates (swa).
+        averaging: release the last iterate, its moving average (ema), or the mean of the last
+            iterates (swa).
+        tail: how many of the last iterates swa takes the mean of, those of a run that this one
+            continues included; None is the second half.
         free_steps: steps along the momentum buffer after the last gradient; they read no rows.
         augmentations: copies of each row whose gradients are averaged before clipping.
         class_weights: what a row's clipped gradient is multiplied by, from its class, above 0 and
@@ -58,6 +60,7 @@ class TrainPlan:
     weight_decay: float = 0.0
     schedule: str = "constant"
     averaging: str = "none"
+    tail: int | None = None
     ema_decay: float = 0.9999
     free_steps: int = 0
     augmentations: int = 1
@@ -108,6 +111,13 @@ class TrainPlan:
             raise InvalidInput(
                 "free_steps move the last weights, which averaging does not release; use only one."
             )
+        if self.tail is not None:
+            validate.store(self, tail=validate.whole(0, tail=self.tail))
+            if self.averaging != "swa":
+                raise InvalidInput(
+                    f"only swa takes the mean of a tail; got tail {self.tail} with averaging "
+                    f"{self.averaging}. Leave tail out."
+                )
         if self.class_weights is not None:
             weights = tuple(
                 validate.positive(class_weights=weight, at_most=1.0)

@@ -319,7 +319,7 @@ def fit(
         begun = None if start is None else [start[index] for index in batch]
         fitted = engine.fit_many(chosen, task.train, [Randomness() for _ in batch], begun)
         if not continued:
-            fitted = [replace(model, velocity=None) for model in fitted]
+            fitted = [model.released() for model in fitted]
         models |= zip(batch, fitted, strict=True)
     return [models[index] for index in range(len(plans))]
 

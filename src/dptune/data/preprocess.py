@@ -26,15 +26,21 @@ _GRID_BITS = 26  # two such factors, summed up to the product of their lengths, 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
     """In this order: (x - shift) / scale with public numbers, each row divided by its norm, a
-    private mean subtracted, each row multiplied by a whitening matrix from a private second moment.
-    `rescale`: rows are divided by their norm again after each of the last two, which older models
-    did not do. A row of zeros has no direction and stays zero when scaled."""
+    private mean subtracted, each row multiplied by a whitening matrix from a private second moment,
+    a column added that holds `constant` in every row. `rescale`: rows are divided by their norm
+    again before they are whitened and at the end, which older models did not do. A row of zeros has
+    no direction and stays zero when scaled.
+
+    With a constant, scaling at the end loses nothing that a linear model could tell: which of its
+    outputs is largest is the same for a row and for any multiple of it.
+    """
 
     shift: NDArray[Any] | None = None
     scale: NDArray[Any] | None = None
     unit_rows: bool = True
     center: NDArray[Any] | None = None
     whitening: NDArray[Any] | None = None
+    constant: float = 0.0
     rescale: bool = False
 
     def __post_init__(self) -> None:
@@ -56,12 +62,13 @@ class Preprocessing:
         validate.store(
             self,
             unit_rows=validate.flag(unit_rows=self.unit_rows),
+            constant=validate.non_negative(constant=self.constant, at_most=1e3),
             rescale=validate.flag(rescale=self.rescale),
         )
-        if self.whitening is not None and not self.rescale:
+        if (self.whitening is not None or self.constant) and not self.rescale:
             raise InvalidInput(
-                "a whitening matrix needs rows that are scaled to unit length again, before and "
-                "after it; set rescale=True."
+                "a whitening matrix and a constant need rows that are scaled to unit length again "
+                "around them; set rescale=True."
             )
 
     def apply(self, features: NDArray[Any]) -> NDArray[np.float32]:
@@ -73,7 +80,8 @@ class Preprocessing:
                     f"the features have {features.shape[1]} columns, {name} has {len(array)}; they "
                     "must come from the same columns."
                 )
-        done = np.empty(features.shape, dtype=np.float32)
+        columns = self.columns(features.shape[1])
+        done = np.empty((len(features), columns), dtype=np.float32)
         start = 0
         for chunk in wide_chunks(features):
             done[start : start + len(chunk)] = self._applied(chunk)
@@ -91,29 +99,37 @@ class Preprocessing:
             if self.rescale and (self.center is not None or self.whitening is not None):
                 rows, _ = directions(rows)
             if self.whitening is not None:
-                rows, _ = directions(_whitened(rows, self.whitening))
+                rows = _whitened(rows, self.whitening)
+            if self.constant:
+                rows = np.concatenate([rows, np.full((len(rows), 1), self.constant)], 1)
+            if self.whitening is not None or self.constant:
+                rows, _ = directions(rows)
         return rows.clip(-LARGEST, LARGEST)
+
+    def columns(self, given: int) -> int:
+        """How many come out where so many go in."""
+        return given + bool(self.constant)
 
     @property
     def changes_nothing(self) -> bool:
-        return not self.unit_rows and not self.arrays()
+        return not self.unit_rows and not self.arrays() and not self.constant
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What to store, together with `unit_rows` and `rescale`, so that `from_arrays` gives the
-        same again."""
+        """What to store, together with `unit_rows`, `rescale` and `constant`, so that `from_arrays`
+        gives the same again."""
         found = {name: getattr(self, name) for name in _ARRAYS}
         return {name: array for name, array in found.items() if array is not None}
 
     @staticmethod
     def from_arrays(
-        arrays: Mapping[str, NDArray[Any]], *, unit_rows: bool, rescale: bool
+        arrays: Mapping[str, NDArray[Any]], *, unit_rows: bool, rescale: bool, constant: float
     ) -> "Preprocessing":
         unknown = sorted(set(arrays) - set(_ARRAYS))
         if unknown:
             raise InvalidInput(
                 f"preprocessing is made of {', '.join(_ARRAYS)}; found also {', '.join(unknown)}."
             )
-        return Preprocessing(unit_rows=unit_rows, rescale=rescale, **arrays)
+        return Preprocessing(unit_rows=unit_rows, rescale=rescale, constant=constant, **arrays)
 
     def in_words(self) -> str:
         """One phrase for statements and model cards."""
@@ -122,11 +138,14 @@ class Preprocessing:
             steps.append("columns shifted and scaled by public numbers")
         if self.unit_rows:
             steps.append("rows scaled to unit length")
-        again = " and rows scaled to unit length again" if self.rescale else ""
         if self.center is not None:
-            steps.append(f"a private mean subtracted{again}")
+            steps.append("a private mean subtracted")
         if self.whitening is not None:
-            steps.append(f"directions evened out by a private second moment{again}")
+            steps.append("directions evened out by a private second moment")
+        if self.constant:
+            steps.append(f"a column of {self.constant:g} put beside them")
+        if self.rescale and len(steps) > 1:
+            steps.append("rows scaled to unit length again")
         return ", ".join(steps) or "features as given"
 
 
@@ -150,15 +169,18 @@ def from_ranges(ranges: Sequence[tuple[float, float]]) -> Preprocessing:
 
 
 def _whitened(rows: NDArray[np.float64], whitening: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows of unit length times the matrix, but for a factor that scaling them takes away again.
+    """Rows of unit length times the matrix.
 
     Both are rounded to whole numbers whose products add up exactly, so that a row becomes the same
     in whatever order they are added, and whoever its neighbours in a table are.
     """
-    inside = whitening / (np.abs(whitening).max() or 1.0)
+    largest = np.abs(whitening).max() or 1.0
+    inside = whitening / largest
     _, longest = np.frexp(np.linalg.norm(inside, axis=0).max())  # below 2^longest
-    whole: NDArray[np.float64] = np.rint(np.ldexp(inside, _GRID_BITS - int(longest)))
-    return np.rint(np.ldexp(rows, _GRID_BITS)) @ whole
+    bits = _GRID_BITS - int(longest)
+    whole: NDArray[np.float64] = np.rint(np.ldexp(inside, bits))
+    exact = np.rint(np.ldexp(rows, _GRID_BITS)) @ whole
+    return np.ldexp(exact, -_GRID_BITS - bits) * largest
 
 
 def _matrix(values: Any) -> NDArray[np.float64]:

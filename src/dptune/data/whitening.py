@@ -22,12 +22,14 @@ def whitening_of(
     second_moment: NDArray[Any], noise_multiplier: float, rows: int
 ) -> NDArray[np.float64]:
     """V diag(1 / sqrt(eigenvalue + level)) V' of a second moment that `private_second_moment`
-    released with this noise over this PUBLIC number of rows: symmetric, to multiply rows with."""
+    released with this noise over this PUBLIC number of rows: symmetric, to multiply rows with, and
+    divided by what makes them about as long as they were, on average."""
     moment = _moment(second_moment)
     level = _level(len(moment), noise_multiplier, rows)
     eigenvalues, vectors = np.linalg.eigh(moment)
+    left = _left(eigenvalues, level)
     made = (vectors / np.sqrt(np.maximum(eigenvalues, 0) + level)) @ vectors.T
-    whitening: NDArray[np.float64] = (made + made.T) / 2
+    whitening: NDArray[np.float64] = (made + made.T) / (2 * math.sqrt(left.sum() or 1.0))
     return whitening
 
 
@@ -36,11 +38,17 @@ def curvature_of(second_moment: NDArray[Any], noise_multiplier: float, rows: int
     `whitening_of` the same numbers and then scaled to unit length: from 1/columns to 1."""
     moment = _moment(second_moment)
     level = _level(len(moment), noise_multiplier, rows)
-    eigenvalues = np.maximum(np.linalg.eigvalsh(moment), 0)
-    left = eigenvalues / (eigenvalues + level)
+    left = _left(np.linalg.eigvalsh(moment), level)
     if not left.any():
         return 1.0  # nothing is known, and no rows of unit length have more
     return float(np.clip(left.max() / left.sum(), 1 / len(left), 1.0))
+
+
+def _left(eigenvalues: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+    """What whitening makes of them."""
+    real = np.maximum(eigenvalues, 0)
+    left: NDArray[np.float64] = real / (real + level)
+    return left
 
 
 def _level(columns: int, noise_multiplier: float, rows: int) -> float:

@@ -46,14 +46,21 @@ INITIALIZATIONS = ("zero", "random")
 class LinearModel:
     """Weights (outputs, columns) and, where the plan had one, a bias (outputs,).
 
-    `velocity` (outputs, columns and bias) is for a run that will be continued: the momentum buffer
-    after the last step that read rows. Only sgd without averaging leaves one.
+    The rest is for a run that will be continued, which only sgd's can be, without averaging or with
+    swa: `velocity` (outputs, columns and bias), the momentum buffer after the last step that read
+    rows; where `weights` are the mean of `averaged` iterates, the `last` of them.
     """
 
     weights: Tensor
     bias: Tensor | None
     loss: str
     velocity: Tensor | None = None
+    last: Tensor | None = None
+    averaged: int = 0
+
+    def released(self) -> "LinearModel":
+        """What is left once nothing goes on from it."""
+        return LinearModel(self.weights, self.bias, self.loss)
 
     def logits(self, features: Tensor) -> Tensor:
         """(rows, outputs)"""
@@ -142,15 +149,19 @@ class LinearEngine(Engine[LinearModel]):
             )
 
     def can_continue(self, plan: TrainPlan) -> bool:
-        return (plan.optimizer, plan.schedule, plan.averaging) == ("sgd", "constant", "none")
+        steady = (plan.optimizer, plan.schedule) == ("sgd", "constant")
+        return steady and plan.averaging in ("none", "swa")
 
     def pack(self, model: LinearModel) -> dict[str, Tensor]:
         tensors = {"weights": model.weights, "bias": model.bias, "velocity": model.velocity}
+        if model.last is not None:
+            tensors |= {"last": model.last, "averaged": torch.tensor(model.averaged)}
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     def unpack(self, tensors: Mapping[str, Tensor]) -> LinearModel:
         bias, velocity = tensors.get("bias"), tensors.get("velocity")
-        return LinearModel(tensors["weights"], bias, self.loss, velocity)
+        last, averaged = tensors.get("last"), int(tensors.get("averaged", 0))
+        return LinearModel(tensors["weights"], bias, self.loss, velocity, last, averaged)
 
     def fit_many(
         self,
@@ -227,14 +238,14 @@ class LinearEngine(Engine[LinearModel]):
                 continue
             if not self.can_continue(plan):
                 raise InvalidInput(
-                    "only sgd at a constant rate and without averaging can continue a run; this "
-                    "plan has (optimizer, schedule, averaging) = "
+                    "only sgd at a constant rate, without averaging or with swa, can continue a "
+                    "run; this plan has (optimizer, schedule, averaging) = "
                     f"({plan.optimizer}, {plan.schedule}, {plan.averaging}): train it in one piece."
                 )
             if model.velocity is None:
                 raise InvalidInput(
                     "the model to start from has no velocity, so its run cannot be continued; "
-                    "start from what fit_many made of an sgd plan without averaging."
+                    "start from what fit_many made of an sgd plan without averaging or with swa."
                 )
             bias = (self._width,) if self.bias else None
             wanted = (self.loss, (self._width, rows.columns), bias)
@@ -280,12 +291,20 @@ class LinearEngine(Engine[LinearModel]):
     ) -> list[LinearModel]:
         weights = torch.stack(
             [
-                self._initial(rows, streams) if model is None else _joined(model, rows)
+                self._initial(rows, streams) if model is None else _newest(model, rows)
                 for streams, model in zip(randomness, start, strict=True)
             ]
         )
         averaged = any(plan.averaging != "none" for plan in plans)
-        average = weights.clone() if averaged else weights
+        average = weights
+        if averaged:  # that of a run which goes on goes on, too
+            average = torch.stack(
+                [
+                    own if model is None else _joined(model, rows)
+                    for own, model in zip(weights, start, strict=True)
+                ]
+            )
+        before = [_averaged_before(*pair) for pair in zip(plans, start, strict=True)]
         optimizer = KINDS[plans[0].optimizer](plans, weights)
         for trial, model in enumerate(start):
             if model is not None and model.velocity is not None:
@@ -299,12 +318,16 @@ class LinearEngine(Engine[LinearModel]):
             exact = self._sums(weights, optimizer.plans[0], release, chunks())
             optimizer.update_(weights, release.private_mean(exact, noise.draw()), step)
             if averaged:
-                average.lerp_(weights, _fresh_share(optimizer.plans, step, weights))
+                known = [before[trial] for trial in trials]
+                average.lerp_(weights, _fresh_share(optimizer.plans, known, step, weights))
             ended = [i for i, plan in enumerate(optimizer.plans) if plan.steps == step + 1]
             for position in ended:
+                plan, trial = optimizer.plans[position], trials[position]
                 velocity = _velocity(optimizer, position)  # free steps are no part of it
+                newest = weights[position].clone() if plan.averaging == "swa" else None
                 final = _finish(optimizer, weights[position], average[position], position, step)
-                models[trials[position]] = self._model(final, velocity)
+                taken = before[trial] + _tail(plan) if newest is not None else 0
+                models[trial] = replace(self._model(final, velocity), last=newest, averaged=taken)
             if ended:
                 kept = [i for i in range(len(trials)) if i not in ended]
                 index = torch.tensor(kept, dtype=torch.long, device=rows.device)
@@ -397,17 +420,39 @@ class LinearEngine(Engine[LinearModel]):
         return LinearModel(weights, None, self.loss, velocity)
 
 
-def _fresh_share(plans: Sequence[TrainPlan], step: int, like: Tensor) -> Tensor:
-    """How much of the newest weights enters each trial's average."""
+def _fresh_share(
+    plans: Sequence[TrainPlan], before: Sequence[int], step: int, like: Tensor
+) -> Tensor:
+    """How much of the newest weights enters each trial's average, which has `before` iterates of
+    the run that it continues in it."""
     shares = []
-    for plan in plans:
+    for plan, known in zip(plans, before, strict=True):
         if plan.averaging == "ema":  # warmed up, so that the start is forgotten
             shares.append(1 - min(plan.ema_decay, (1 + step) / (10 + step)))
         elif plan.averaging == "swa":
-            shares.append(1 / max(1, step + 1 - plan.steps // 2))
+            of_tail = step + 1 - (plan.steps - _tail(plan))
+            shares.append(1 / max(1, known + of_tail))
         else:
             shares.append(1.0)
     return per_trial(shares, like)
+
+
+def _tail(plan: TrainPlan) -> int:
+    """How many of the plan's own iterates swa takes."""
+    return plan.steps - plan.steps // 2 if plan.tail is None else min(plan.tail, plan.steps)
+
+
+def _averaged_before(plan: TrainPlan, start: LinearModel | None) -> int:
+    """How many iterates of the run that this one continues are in its average: none where the tail
+    begins later than the plan."""
+    return 0 if start is None or _tail(plan) < plan.steps else start.averaged
+
+
+def _newest(model: LinearModel, rows: Rows) -> Tensor:
+    """The weights from which the model's run goes on."""
+    if model.last is None:
+        return _joined(model, rows)
+    return model.last.to(rows.device, _accumulator(rows.dtype))
 
 
 def _joined(model: LinearModel, rows: Rows) -> Tensor:
@@ -419,7 +464,7 @@ def _joined(model: LinearModel, rows: Rows) -> Tensor:
 
 def _velocity(optimizer: Optimizer, position: int) -> Tensor | None:
     """What a continued run needs to know beside the weights."""
-    if not isinstance(optimizer, Sgd) or optimizer.plans[position].averaging != "none":
+    if not isinstance(optimizer, Sgd) or optimizer.plans[position].averaging == "ema":
         return None
     return optimizer.first[position].clone()
 

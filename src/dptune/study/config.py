@@ -38,10 +38,14 @@ SCORES: dict[str, Any] = {
 _ONCE_IN_RECIPES = ("bias", "initialization")
 BALANCES = ("none", "classes")
 # What a recipe may fix; the rest of a plan is searched, or follows from the data and the budget.
+_NOT_OF_A_RECIPE = (
+    *("rows", "steps", "learning_rate", "noise_multiplier", "class_weights"),
+    "tail",  # of a leg
+)
 RECIPE = tuple(
     field.name
     for field in fields(TrainPlan)
-    if field.name not in ("rows", "steps", "learning_rate", "noise_multiplier", "class_weights")
+    if field.name not in _NOT_OF_A_RECIPE
 )
 _SECTIONS = (
     "budget",

@@ -374,11 +374,14 @@ class Outline:
         return calibrated(draft(self.recipe, setting), mu_squared, self.slack)
 
     def leg_plans(self, setting: Setting, census: Census | None = None) -> list[TrainPlan]:
-        """The final run cut into legs of equal price; only the last takes free steps."""
+        """The final run cut into legs of equal price; only the last takes free steps. Where the
+        mean of its second half is released, legs take of that what lies in them."""
         plans = []
         for leg in range(self.legs):
             start, end = (setting.steps * part // self.legs for part in (leg, leg + 1))
             plan = self.plan(replace(setting, steps=end - start), self._leg, census=census)
+            if plan.averaging == "swa":
+                plan = replace(plan, tail=max(0, end - max(start, setting.steps // 2)))
             plans.append(plan if leg == self.legs - 1 else replace(plan, free_steps=0))
         return plans
 

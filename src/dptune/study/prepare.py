@@ -53,6 +53,8 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     def of(made: Preprocessing, figure: Callable[..., Figure], noise: float) -> Take:
         return lambda tables: figure(map(made.apply, tables), columns, noise, rows, fresh_normal)
 
+    if outline.constant:
+        curvature = _with_constant(curvature, outline.constant)
     if outline.mean:
         mean = measure(MEAN, of(made, private_mean, outline.mean.noise_multiplier))
         made = replace(made, center=mean)
