@@ -280,15 +280,23 @@ def test_a_card_tells_data_trials_settings_and_promise(folders: dict[str, Path])
 
 
 def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_path: Path) -> None:
-    assert "| features | rows scaled to unit length |" in model_card(folders["unit-noise"])
+    again = "and rows scaled to unit length again"
+    usual = model_card(folders["unit-noise"])
+    assert (
+        f"| features | rows scaled to unit length, a private mean subtracted {again}, directions "
+        f"evened out by a private second moment {again} |"
+    ) in usual
+    bought = "centred by a private mean: 1 % of the budget; whitened by a private second moment"
+    assert f"| rows are | {bought}: 2 % of the budget |" in usual
+    assert "a noisy mean of the rows; a noisy second moment of the rows" in usual
     data = Data(*rows(0, 400), public=rows(2, 100))
-    asked = Preparation(standardize=True, center_share=0.1)
+    asked = Preparation(standardize=True, center_share=0.1, whiten_share=0)
     out = tmp_path / "run"
     dptune.tune(data, budget=Budget(2.0, 1e-4), search=UnitNoise(), preparation=asked, out=out)
     card = model_card(out)
     assert (
         "| features | columns shifted and scaled by public numbers, rows scaled to unit length, a "
-        "private mean subtracted |"
+        f"private mean subtracted {again} |"
     ) in card
     assert "- the rows that standardise the columns" in card and "as declared |" not in card
 
@@ -342,7 +350,11 @@ def test_elsewhere_progress_is_one_line_a_change(
             watch(progress)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == len(seen)
-    assert lines[1].startswith("sweep: training 3 trials (")
+    bought = "rows are centred by a private mean: 1 % of the budget; whitened by "
+    assert lines[0].startswith(bought) and "(0.0 % of the budget is used, " in lines[0]
+    assert [line.split(" (")[0] for line in lines[1:5]] == [
+        "private mean", "second moment", "counting rows by class", "sweep: training 3 trials",
+    ]  # fmt: skip
     assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d min \d+ s\)", lines[-1])
 
 

@@ -321,7 +321,8 @@ def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
     data, planned = make_data(), outline(make_data(), make_config(budget=Budget(0.5, 1e-5)))
     spent = Price(BUDGET.mu_squared())
     event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
-    told = {"searched": None, "centred": False, "counted": True, "scored": True}
+    told: dict[str, Any] = {"searched": None, "centred": False, "whitened": False}
+    told |= {"counted": True, "scored": True}
     assert guarantee_for(planned, data, [event], spent, 0, (), **told).epsilon == pytest.approx(2.0)
     assert guarantee_for(planned, data, [event], planned.price, 0, (), **told).epsilon == 0.5
 
@@ -337,7 +338,7 @@ EDITS: dict[str, Callable[[str], str]] = {
     "another search": lambda text: text.replace("linear-scaling", "unit-noise"),
     "another seed": lambda text: text.replace("seed = 0", "seed = 1"),
     "another number of rows": lambda text: text.replace("rows (400)", "rows (4)"),
-    "another clipping norm": lambda text: text.replace("[recipe]", "[recipe]\nclip_norm = 2.0"),
+    "another clipping norm": lambda text: text.replace("clip_norm = 0.1", "clip_norm = 2.0"),
     "a private mean": lambda text: text.replace("center_share = 0.0", "center_share = 0.4"),
     "longer runs": lambda text: text.replace("    20,", "    2000,"),
     "another study": lambda text: re.sub(r'study = "(.)(.*)-', r'study = "\2\1-', text),

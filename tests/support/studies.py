@@ -21,11 +21,11 @@ PLAIN = Preparation(center_share=0, whiten_share=0)
 
 
 def study(out: Path | None, data: Data | None = None, **asked: Any) -> StudyResult:
+    data = make_data() if data is None else data
     usual: dict[str, Any] = {"budget": BUDGET, "space": SPACE}
-    if "engine" not in asked:  # some take rows that cannot be prepared
+    if "engine" not in asked and data.facts.is_table:  # others are not prepared
         usual["preparation"] = PLAIN
-    asked = usual | asked
-    return tune(make_data() if data is None else data, out=out, **asked)
+    return tune(data, out=out, **usual | asked)
 
 
 def stop_after(out: Path, data: Data, doing: str, **asked: Any) -> bool:

@@ -105,11 +105,6 @@ def mention_unused_test_rows(source: str) -> None:
     )
 
 
-def mention_preparation(sentences: Sequence[str]) -> None:
-    """One line on standard error, before anything is paid."""
-    _about_preparation(sentences, Console(stderr=True, highlight=False))
-
-
 def _line(progress: Progress, clock: _Clock) -> Text:
     used = f"{100 * progress.spent:.1f} % of the budget is used"
     facts = filter(None, (used, clock.elapsed(), clock.left(progress.doing)))
@@ -194,7 +189,7 @@ def show_plan(
     if delta_chosen:
         out.print(_about_delta(planned))
     _about_columns(planned, names)
-    _about_preparation(in_words(planned.config, planned.data), out)
+    _about_preparation(in_words(planned.config, planned.data))
     statement(guarantee)
     out.print(Text("Nothing was spent and nothing was written."))
 
@@ -226,7 +221,7 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     if delta_chosen:
         out.print(_about_delta(record.outline))
     _about_columns(record.outline, record.model.column_names)
-    _about_preparation(result.get("preparation", ()), out)  # older runs have none
+    _about_preparation(result.get("preparation", ()))  # older runs have none
     for note in result["notes"]:
         out.print(Text(f"Note: {note}.", "yellow"))
     statement(record.model.guarantee)
@@ -254,10 +249,10 @@ def _files(record: Record, picture: Path) -> None:
     out.print(grid)
 
 
-def _about_preparation(sentences: Sequence[str], console: Console) -> None:
+def _about_preparation(sentences: Sequence[str]) -> None:
     """What is bought to prepare rows, and why not more."""
     if sentences:
-        console.print(Text(f"Rows are {'; '.join(sentences)}."), soft_wrap=console is not out)
+        out.print(Text(f"Rows are {'; '.join(sentences)}."))
 
 
 def _about_columns(planned: Outline, names: Sequence[str]) -> None:

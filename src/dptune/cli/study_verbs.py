@@ -144,7 +144,7 @@ def tune(
     """
     from dptune.cli import study_screen
     from dptune.cli.options import read_options, share
-    from dptune.study import planning, recipe, study
+    from dptune.study import planning, study
 
     asked = read_options(
         config,
@@ -180,7 +180,6 @@ def tune(
             ),
         )
         return
-    study_screen.mention_preparation(recipe.in_words(asked.config, asked.data.facts))
     folder = out if out is not None else _free_folder(asked.data.name)
     with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
         result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)

@@ -35,7 +35,8 @@ def whitening_of(
 
 def curvature_of(second_moment: NDArray[Any], noise_multiplier: float, rows: int) -> float:
     """About the largest eigenvalue of the second moment of rows that were multiplied by
-    `whitening_of` the same numbers and then scaled to unit length: from 1/columns to 1."""
+    `whitening_of` the same numbers and then scaled to unit length: from 1/columns to 1. Noise that
+    drowns most directions also counts as theirs, so then it may be as little as half of it."""
     moment = _moment(second_moment)
     level = _level(len(moment), noise_multiplier, rows)
     left = _left(np.linalg.eigvalsh(moment), level)

@@ -38,6 +38,7 @@ from dptune.study.outline import (
 )
 from dptune.study.payments import Payments
 from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
+from dptune.study.recipe import in_words
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
 
@@ -100,6 +101,8 @@ class Runner:
 
     def prepare(self) -> Prepared:
         """How features are prepared: by public numbers, and by private ones where they are paid."""
+        if said := in_words(self.outline.config, self.outline.data):  # before anything is paid
+            self._tell(f"rows are {'; '.join(said)}", [])
         plain = public_steps(self.outline.config.preparation, self.data.public_features)
         return prepare(self.outline, plain, self._measured)
 
