@@ -74,7 +74,7 @@ ASKED: list[dict[str, Any]] = [
     {"space": Space(learning_rate=(1e-7, 1 / 3), steps=(1, 10**6)), "precision": "bfloat16"},
     {"ledger": "postgresql://somebody@/x?host=/tmp", "reuse": "/a b/ü", "device": "cuda:1"},
     {"source": {"source": 'a "b".csv', "label": "y", "classes": ["a", "b"], "rows": 3}},
-    {"balance": "classes"},
+    {"balance": "classes", "check": False},
     {"facts": ("the number of rows (3), taken from the data", "x = [1, 2]")},
 ]
 
@@ -117,13 +117,16 @@ def test_a_study_has_a_name_of_its_own_that_seals_what_was_asked() -> None:
         assert make_config(**free).study.split("-")[1] == first.study.split("-")[1]
 
 
-def test_a_run_of_an_older_version_counts_every_row_alike(tmp_path: Path) -> None:
+def test_a_run_of_an_older_version_counts_every_row_alike_and_pays_for_no_check(
+    tmp_path: Path,
+) -> None:
     plain = parse(make_config().to_toml(), "run.toml")
-    del plain["run"]["balance"]
+    del plain["run"]["balance"], plain["run"]["check"]
     plain["study"] = f"old-{digest(plain)}"
     folder = RunFolder.create(tmp_path / "run")
     folder.write("run.toml", tomli_w.dumps(plain))
-    assert read_config(folder).balance == "none"
+    found = read_config(folder)
+    assert found.balance == "none" and found.check is False
     del plain["run"]["seed"]  # what decides a study is sealed as it was
     assert digest(plain) != plain["study"].removeprefix("old-")
 

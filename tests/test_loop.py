@@ -65,6 +65,8 @@ class Desk:
                 return [self.score(trial) for trial in request.trials]
             case loop.Leg():
                 return self.leg(request.number)
+            case loop.Check():
+                return 250.0
 
 
 def run(planned: Outline, desk: Desk) -> loop.Result:
@@ -76,7 +78,8 @@ def test_it_asks_for_what_is_paid_for_in_the_order_of_the_payments() -> None:
     planned, desk = outline(LinearScaling()), Desk()
     result = run(planned, desk)
     kinds = [type(request).__name__ for request in desk.asked]
-    assert kinds == ["Count", "Fit", "Compare", *["Leg"] * planned.legs]
+    assert kinds == ["Count", "Fit", "Compare", *["Leg"] * planned.legs, "Check"]
+    assert result.correct == 250.0
     events = [t.plan.event for r in desk.asked if isinstance(r, loop.Fit) for t in r.trials]
     events += [r.plan.event for r in desk.asked if isinstance(r, loop.Leg)]
     reserved = [event for label, event in planned.payments if label not in _BESIDES]
@@ -89,7 +92,7 @@ def test_it_asks_for_what_is_paid_for_in_the_order_of_the_payments() -> None:
     assert [trial.score for trial in result.trials] == [0.1, 0.2, 0.3]
 
 
-_BESIDES = ("census", "scores of sweep")
+_BESIDES = ("census", "scores of sweep", "check of the final model")
 
 
 def test_lost_trials_are_not_compared_and_lost_scores_leave_the_prior() -> None:

@@ -182,14 +182,14 @@ class Watched:
         self.models |= {
             name: content
             for name, content in contents(self.out).items()
-            if name.startswith("models/trial-") or name == "census.json"
+            if name.startswith("models/trial-") or name in ("census.json", "check.json")
         }
         if (self.out / "trials.jsonl").exists():
             for line in (self.out / "trials.jsonl").read_text().splitlines():
                 record = json.loads(line)
                 self.records[record["number"]] = record
         states = Counter(payment.state for payment in self.payments())
-        if states.total() < LEGS_AND_TRIALS + 2:
+        if states.total() < LEGS_AND_TRIALS + 3:
             return "reservation"
         if states["reserved"] == 0:
             return "end"
@@ -214,7 +214,7 @@ class Watched:
         labels = Counter(payment.purpose for payment in state.counted)
         # Scores are given back where the trials that they would compare were lost.
         needed = sum(not record["lost"] for record in map(json.loads, self._trials())) > 1
-        assert len(labels) == LEGS_AND_TRIALS + 1 + needed and set(labels.values()) == {1}
+        assert len(labels) == LEGS_AND_TRIALS + 2 + needed and set(labels.values()) == {1}
         assert_nothing_moved_twice(address)
         # What was there stays, to the byte; only scores are added, and only once.
         now = contents(self.out)
@@ -399,7 +399,7 @@ def test_studies_that_begin_at_the_same_moment_never_overspend_together(tmp_path
     assert ended.count(0) <= 1  # both do not fit, so one at most came through
     for folder, status in zip(folders, ended, strict=True):
         assert folder.exists() == (status == 0)
-    assert len(state.counted) == (LEGS_AND_TRIALS + 2) * ended.count(0)
+    assert len(state.counted) == (LEGS_AND_TRIALS + 3) * ended.count(0)
 
 
 def accounted(state: Any) -> float:
@@ -492,7 +492,7 @@ def test_a_reservation_of_which_nobody_knows_whether_it_was_written_stays_resuma
         study(out, data, ledger=address)
     monkeypatch.undo()
     held = Ledger.open(address).state().counted
-    assert len(held) == LEGS_AND_TRIALS + 2
+    assert len(held) == LEGS_AND_TRIALS + 3
     resume(out, data)
     assert len(Ledger.open(address).state().counted) == len(held)
 

@@ -101,6 +101,12 @@ def test_epsilon_has_independent_derivations_from_what_really_ran(
         Fraction(plan.steps) / Fraction(plan.noise_multiplier) ** 2 for plan, _ in spied.runs
     )
     mu_squared += 1 / Fraction(result.census.noise) ** 2
+    # The noise on the check, in the same way: one count, of 400 rows.
+    assert result.check is not None
+    correct = spied.exact[3].correct
+    check_noise = (400 * result.check.accuracy - correct) / float(counted["census"][-1][0])
+    assert check_noise == pytest.approx(400 * result.check.error, rel=1e-6)
+    mu_squared += 1 / Fraction(400 * result.check.error) ** 2
     # Three centred counts: a row that one or two of three get right moves them by sqrt(2/3).
     assert trials == 3
     mu_squared += Fraction(2, 3) / Fraction(score_noise) ** 2
@@ -115,6 +121,7 @@ def test_epsilon_has_independent_derivations_from_what_really_ran(
         for plan, _ in spied.runs
     ]
     events.append(dp_event.GaussianDpEvent(result.census.noise))
+    events.append(dp_event.GaussianDpEvent(check_noise))
     events.append(dp_event.GaussianDpEvent(score_noise / math.sqrt(2 / 3)))
     composed = dp_event.ComposedDpEvent(events)
     by_losses = pld.PLDAccountant(value_discretization_interval=1e-3).compose(composed)
@@ -322,7 +329,7 @@ def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
     spent = Price(BUDGET.mu_squared())
     event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
     told: dict[str, Any] = {"searched": None, "centred": False, "whitened": False}
-    told |= {"counted": True, "scored": True}
+    told |= {"counted": True, "scored": True, "checked": True}
     assert guarantee_for(planned, data, [event], spent, 0, (), **told).epsilon == pytest.approx(2.0)
     assert guarantee_for(planned, data, [event], planned.price, 0, (), **told).epsilon == 0.5
 
@@ -544,7 +551,7 @@ def test_a_study_does_not_promise_for_others_in_the_same_ledger(tmp_path: Path) 
         space=SPACE,
         ledger=address,
     )
-    assert any("10 other payments" in caveat for caveat in result.guarantee.caveats)
+    assert any("11 other payments" in caveat for caveat in result.guarantee.caveats)
     assert result.guarantee.epsilon <= 1.0
 
 

@@ -3,11 +3,16 @@
 The law that the searches of linear models start from (docs/law.md) is calibrated for linear models:
 a run of price mu that leaves noise of standard deviation c on every weight is best near
 
-    c = noise * signal^signal_power * (outputs / 10)^outputs_power,    signal = mu * rows / columns.
+    1 / c = 1 / near + 1 / far,
+    near  = noise * columns^columns_power * (outputs / 10)^outputs_power,
+    far   = reach * (rows / columns)^reach_power / mu:
 
-Another engine states its own numbers, with an error as large as its ignorance.
+training stops where more of it would add more noise than signal or, if noise is not what limits it,
+where it would fit the rows too closely. Another engine states its own numbers, with an error as
+large as its ignorance.
 """
 
+import math
 from dataclasses import dataclass
 
 
@@ -16,25 +21,34 @@ class Prior:
     """The law's numbers for one engine. The defaults are those of an engine about which nothing was
     measured: unit noise, give or take a factor of ten.
 
-    `error` is how far the best c may lie from the law, one standard deviation of log c;
-    `error_off_unit_rows` the same where rows are not scaled to length 1. `by_row_length`: whether c
-    is inversely proportional to the length of rows.
+    `averaged` is what c is multiplied by where the mean of the last iterates is released,
+    `unclipped` where gradients are seldom clipped. `error` is how far the best c may lie from the
+    law, one standard deviation of log c; `error_off_unit_rows` the same where rows are not scaled
+    to length 1. `by_row_length`: whether c is inversely proportional to the length of rows.
     """
 
     noise: float = 1.0
-    signal_power: float = 0.0
+    columns_power: float = 0.0
     outputs_power: float = 0.0
+    reach: float = math.inf
+    reach_power: float = 0.0
+    averaged: float = 1.0
+    unclipped: float = 1.0
     error: float = 2.3
     error_off_unit_rows: float = 2.3
     by_row_length: bool = False
 
 
-# Measured over many sets of features: docs/law.md.
+# Measured over many sets of features and tables: docs/law.md.
 LINEAR = Prior(
-    noise=0.5,
-    signal_power=0.15,
-    outputs_power=1 / 16,
-    error=0.45,
-    error_off_unit_rows=0.7,
+    noise=18.0,
+    columns_power=-0.5,
+    outputs_power=-0.1,
+    reach=0.55,
+    reach_power=0.66,
+    averaged=2.5,
+    unclipped=2 / 3,
+    error=0.6,
+    error_off_unit_rows=0.8,
     by_row_length=True,
 )

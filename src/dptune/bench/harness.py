@@ -41,7 +41,7 @@ from dptune.study.sealed_run import SealedRun
 SPACE = Space(learning_rate=(0.1, 100.0), steps=(5, 200))
 _LOGITS_A_ROW = {"cpu": 500, "cuda": 6400}
 _GRID_RATES, _GRID_STEPS, _GRID_RUNS = 25, (10, 25, 50, 100, 200), 5
-_GRID_NOISES = (0.1, 10.0)
+_GRID_NOISES, _GRID_STEPS_OF_NOISES = (0.1, 20.0), (50, 200, 500)
 
 Report = Callable[[str], None]
 Ended = tuple[Any, TrainPlan]
@@ -249,7 +249,7 @@ def _grid(planned: Outline, mu: float) -> list[Setting]:
         rates = np.geomspace(*planned.space.learning_rate, _GRID_RATES)
         return [Setting(float(rate), steps) for steps in _GRID_STEPS for rate in rates]
     settings = []
-    for steps in _GRID_STEPS:
+    for steps in _GRID_STEPS_OF_NOISES:
         reach = replace(recipe, learning_rate=1.0, steps=steps).displacement
         for noise in np.geomspace(*_GRID_NOISES, _GRID_RATES):
             settings.append(Setting(displacement(float(noise), mu, recipe) / reach, steps))
@@ -287,10 +287,9 @@ def outline_of(
     config = settled(asked, facts)
     if space is None:  # where all gradients are clipped, a rate moves weights by rate * norm
         clip_norm = config.plan(1).clip_norm or 1.0
-        low, high = SPACE.learning_rate
-        config = replace(
-            config, space=replace(SPACE, learning_rate=(low / clip_norm, high / clip_norm))
-        )
+        low, high = (rate / clip_norm for rate in SPACE.learning_rate)
+        steps = (SPACE.steps[0], method.usual_space.steps[1])
+        config = replace(config, space=Space(learning_rate=(low, high), steps=steps))
     return Outline(config=config, data=facts, reused=False)
 
 

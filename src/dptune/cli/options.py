@@ -1,7 +1,7 @@
 """What `dptune tune` was asked: options over a file over defaults."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,12 @@ def read_options(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> 
     engine = engine_from(plain["engine"])
     usual = {"unit_rows": usual_preparation(data.facts, engine).unit_rows}
     prepared = (plain["preparation"] or usual) | given["preparation"]
+    search = search_from(_merge(plain["search"], given["search"], "method"))
     settings = {
         "budget": build(Budget, budget, "[budget]"),
-        "search": search_from(_merge(plain["search"], given["search"], "method")),
+        "search": search,
         "score": score_from(score),
-        "space": build(Space, plain["space"], "[space]"),
+        "space": build(Space, asdict(search.usual_space) | plain["space"], "[space]"),
         "recipe": plain["recipe"],
         "preparation": build(Preparation, prepared, "[preparation]"),
         "engine": engine,

@@ -45,7 +45,7 @@ def curvature_of(second_moment: NDArray[Any], noise_multiplier: float, rows: int
     return float(np.clip(left.max() / left.sum(), 1 / len(left), 1.0))
 
 
-def _left(eigenvalues: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+def _left(eigenvalues: NDArray[Any], level: float) -> NDArray[np.float64]:
     """What whitening makes of them."""
     real = np.maximum(eigenvalues, 0)
     left: NDArray[np.float64] = real / (real + level)

@@ -76,10 +76,15 @@ class Engine(ABC, Generic[M]):
         """Refuse a plan that cannot be run, before anything is paid. The rehearsal runs the recipe,
         so only what it does not show need be refused here."""
 
-    def usual_recipe(self, facts: DataFacts, *, unit_rows: bool) -> Mapping[str, Any]:
-        """Fields of every plan for such data, scaled to unit length or not, where nobody asks for
-        others; the plan's own defaults for all that is left out."""
+    def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
+        """Fields of every plan for such data, scaled to unit length or not, and a budget of `mu`,
+        where nobody asks for others; the plan's own defaults for all that is left out."""
         return {}
+
+    @property
+    def wants_constant(self) -> bool:
+        """Whether rows that were centred should have a constant column beside them."""
+        return False
 
     @abstractmethod
     def parameters(self, facts: DataFacts) -> int:

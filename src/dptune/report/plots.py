@@ -17,7 +17,7 @@ from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.words import readable, verdict
 from dptune.rounding import cost
-from dptune.search.linear_scaling import law_range, r_at, r_of, space_of
+from dptune.search.linear_scaling import law_range, r_at, r_of
 from dptune.search.picture import CurvePicture, LinePicture
 from dptune.search.trial import scored_trials
 
@@ -252,7 +252,7 @@ def _set_r_axis(
     if not with_noise or not _is_descent(record):
         return
     mu = record.outline.schedule.final.mu
-    least, most = space_of(record.situation).total_step_size
+    least, most = record.situation.space.total_step_size
     # Outside the space r stays at its end, and the noise above it would be any.
     inside = max(ends[0], least * 1.001), min(ends[1], most / 1.001)
     places = _round_values(lambda noise: r_of(noise, mu, record.situation), ends, inside)

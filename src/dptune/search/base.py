@@ -35,6 +35,11 @@ class Facts:
     unit_rows: bool  # every row has length 1, by construction, or lengths do not matter
     has_classes: bool = True
     prior: Prior = LINEAR  # where a search starts from; the engine's
+    rows: int = 1
+
+    def signal(self, mu: float) -> float:
+        """How much rows and a price tell about every weight."""
+        return mu * self.rows / (self.columns * self.outputs)
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ class SearchMethod:
     name: ClassVar[str]
     wants_census: ClassVar[bool] = False
     fixes: ClassVar[Mapping[str, Any]] = {}  # fields of every plan that the method itself decides
+    usual_space: ClassVar[Space] = Space()  # where it looks unless told
 
     @property
     def finalists(self) -> int:

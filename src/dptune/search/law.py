@@ -12,6 +12,8 @@ measurements behind the refinement below, which knows only public and paid facts
 from dptune.plan import TrainPlan
 from dptune.search.base import Census, Facts
 
+_SELDOM_CLIPPED = 0.5  # of the length of a row, which no gradient of a classifier exceeds by much
+
 
 def displacement(noise: float, mu: float, recipe: TrainPlan) -> float:
     """How far a run of price `mu` may move the weights to leave this noise on them."""
@@ -19,12 +21,15 @@ def displacement(noise: float, mu: float, recipe: TrainPlan) -> float:
 
 
 def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None) -> float:
-    """The c to aim at: one half, raised a little where there is more signal (rows and budget per
-    column) or more classes, and more where some classes are rare."""
-    signal = mu * recipe.rows / facts.columns
+    """The c to aim at: less with more columns and outputs, and no more than the rows bear where the
+    budget is large."""
     prior = facts.prior
     by_outputs = (facts.outputs / 10) ** prior.outputs_power
-    noise: float = prior.noise * signal**prior.signal_power * by_outputs
-    if census is not None:
-        noise *= census.imbalance / census.row_norm
-    return noise
+    near: float = prior.noise * facts.columns**prior.columns_power * by_outputs
+    far: float = prior.reach * (recipe.rows / facts.columns) ** prior.reach_power / mu
+    noise = 1 / (1 / near + 1 / far)
+    if recipe.averaging == "swa":
+        noise *= prior.averaged
+    if facts.unit_rows and (recipe.clip_norm is None or recipe.clip_norm > _SELDOM_CLIPPED):
+        noise *= prior.unclipped
+    return noise if census is None else noise / census.row_norm

@@ -1,13 +1,13 @@
-"""The default search: the unit-noise law, corrected by a few very cheap trials.
+"""The default search: the unit-noise law, corrected by a few cheap trials.
 
 The linear scaling paper locates the best total step size with cheap trials and scales it up with
-the budget. Here the law already says where it is up to a factor of two or so, so three trials at
-half a percent of the budget each, spread around it, suffice to notice where the law is off; one
-curve through their paid scores moves the final run. Numbers and choices: docs/law.md.
+the budget. Here the law already says where it is up to a factor of two or so, so three trials,
+spread around it, suffice to notice where the law is off; one curve through their paid scores moves
+the final run. Numbers and choices: docs/law.md.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,12 +17,15 @@ from dptune.search import curve
 from dptune.search.base import Facts, SearchMethod, Situation, Stage
 from dptune.search.law import best_noise, displacement
 from dptune.search.picture import CurvePicture, Point
-from dptune.search.space import Setting, Space
+from dptune.search.space import MANY_STEPS, Setting, Space
 from dptune.search.trial import Trial, scored_trials
 
 OFFSETS = (-1.4, 0.0, 1.4)  # of log c from the law
-TRIAL_SHARE = 0.005  # of mu^2, each
-# How far, in log c, the law is off: rows of unknown length are clipped, which moves the best c.
+# Of mu^2, each trial: little where signal is dear, more where there is plenty of it.
+_LEAST_SHARE, _MOST_SHARE, _SIGNAL_OF_LEAST = 0.005, 0.05, 5.0
+# How far the law is off for a cheap trial tells less about a dearer run: over a hundredfold price
+# half of it, by measurement.
+_TOLD_BY_PRICE = 0.14
 
 
 @dataclass(frozen=True)
@@ -31,23 +34,25 @@ class LinearScaling(SearchMethod):
 
     name: ClassVar[str] = "linear-scaling"
     wants_census: ClassVar[bool] = True
+    usual_space: ClassVar[Space] = MANY_STEPS
 
     def fixed_steps(self, space: Space) -> int:
-        """The most: a total step size is looked for, and fewer steps seldom help."""
-        return space.steps[1]
+        return space.usual_steps
 
     def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
-        return (Stage("sweep", len(OFFSETS), TRIAL_SHARE * budget.mu_squared()),)
+        plenty = math.sqrt(facts.signal(budget.mu) / _SIGNAL_OF_LEAST)
+        share = min(max(_LEAST_SHARE * plenty, _LEAST_SHARE), _MOST_SHARE)
+        return (Stage("sweep", len(OFFSETS), share * budget.mu_squared()),)
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         if stage.trials > 1:
             noises = [noise_at(offset, stage.mu, situation) for offset in OFFSETS]
         else:
-            noises = [noise_at(fit_scores(situation).top, stage.mu, situation)]
+            noises = [noise_at(top_for(stage.mu, situation), stage.mu, situation)]
         return [setting_at(noise, stage.mu, situation) for noise in noises]
 
     def picture(self, situation: Situation, mu: float) -> CurvePicture:
-        fit = fit_scores(situation)
+        fit, told = fit_scores(situation), told_about(mu, situation)
         trials = scored_trials(situation.history)
         offsets = [offset_of(trial, situation) for trial in trials]
         points = tuple(
@@ -64,12 +69,12 @@ class LinearScaling(SearchMethod):
         return CurvePicture(
             points=points,
             curve=tuple((r_at(x, mu, situation), fit.at(x)) for x in map(float, drawn)),
-            top=r_at(fit.top, mu, situation),
+            top=r_at(told * fit.top, mu, situation),
             law=r_at(0.0, mu, situation),
             prior=law_range(mu, situation),
             posterior=(
-                r_at(fit.top - fit.top_error, mu, situation),
-                r_at(fit.top + fit.top_error, mu, situation),
+                r_at(told * (fit.top - fit.top_error), mu, situation),
+                r_at(told * (fit.top + fit.top_error), mu, situation),
             ),
         )
 
@@ -81,6 +86,17 @@ def fit_scores(situation: Situation) -> curve.Curve:
     points = [100 * (trial.score or 0.0) for trial in trials]
     noise = max((score_error(trial, situation) for trial in trials), default=1.0)
     return curve.fit(offsets, points, noise, law_error(situation.facts))
+
+
+def top_for(mu: float, situation: Situation) -> float:
+    """How far from the law a run of price `mu` is best, in log c, as far as trials tell."""
+    return told_about(mu, situation) * fit_scores(situation).top
+
+
+def told_about(mu: float, situation: Situation) -> float:
+    """What part of that which trials were off by a run of price `mu` will be off by, too."""
+    dearest = max((trial.mu for trial in scored_trials(situation.history)), default=mu)
+    return float(min(1.0, (dearest / mu) ** (2 * _TOLD_BY_PRICE)))
 
 
 def law_error(facts: Facts) -> float:
@@ -109,7 +125,7 @@ def score_error(trial: Trial, situation: Situation) -> float:
 def setting_at(noise: float, mu: float, situation: Situation) -> Setting:
     """The run of price `mu` that leaves this noise on its weights."""
     moved = displacement(noise, mu, situation.recipe)
-    return space_of(situation).spread(moved, situation.recipe)
+    return situation.space.steady(moved, situation.recipe, situation.curvature)
 
 
 def r_at(offset: float, mu: float, situation: Situation) -> float:
@@ -126,13 +142,3 @@ def law_range(mu: float, situation: Situation) -> tuple[float, float]:
     """Where the law expects the best r of a run of price `mu`, by one standard deviation."""
     error = law_error(situation.facts)
     return r_at(-error, mu, situation), r_at(error, mu, situation)
-
-
-def space_of(situation: Situation) -> Space:
-    """The part of the space that the search uses: a third of the steps when classes are rare."""
-    space = situation.space
-    if situation.census is None or situation.census.imbalance == 1.0:
-        return space
-    # Measured: fewer, larger steps learn rare classes better, at no cost for the others.
-    least, most = space.steps
-    return replace(space, steps=(least, max(least, most // 3)))

@@ -10,6 +10,11 @@ from dptune import validate
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 
+_USUAL_STEPS = 200  # more seldom help, unless the rate would be too large to be stable
+# Gradient descent on logistic loss, whose curvature is at most half that of the rows, is stable up
+# to a rate of 4 (1 + momentum) over the largest eigenvalue of their second moment.
+_STABLE = 4.0
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -56,6 +61,12 @@ class Space:
             self.learning_rate[1] * self.steps[1],
         )
 
+    @property
+    def usual_steps(self) -> int:
+        """How many are taken where nothing asks for more or fewer."""
+        least, most = self.steps
+        return min(max(_USUAL_STEPS, least), most)
+
     def draw(self, choices: np.random.Generator) -> Setting:
         """One setting at random: the rate log-uniformly, the steps uniformly."""
         (rate,) = log_uniform(self.learning_rate, choices, 1)
@@ -75,17 +86,16 @@ class Space:
         allows, since many small steps are the best conditioned. Clamped where the space ends."""
         low, high = self.learning_rate
 
-        def reach(steps: int) -> float:  # by a rate of 1
-            return replace(recipe, learning_rate=1.0, steps=steps).displacement
-
         least, most = self.steps
         while least < most:  # the most steps that do not move too far at the least rate
             middle = (least + most + 1) // 2
-            if low * reach(middle) <= displacement * (1 + 1e-12):  # not one less by a rounding
+            if low * _reach(recipe, middle) <= displacement * (
+                1 + 1e-12
+            ):  # not one less by a rounding
                 least = middle
             else:
                 most = middle - 1
-        rate = displacement / reach(least)
+        rate = displacement / _reach(recipe, least)
         clamped = min(max(rate, low), high)
         if math.isclose(clamped, rate, rel_tol=1e-12):  # a rounding is nothing to tell
             return Setting(clamped, least)
@@ -94,6 +104,24 @@ class Space:
         )
         return Setting(clamped, least, notes=(note,))
 
+    def steady(self, displacement: float, recipe: TrainPlan, curvature: float) -> Setting:
+        """The same at a rate that is stable for rows of such a `curvature`: in the usual number of
+        steps, in more where their rate would be too large, or not as far where the space ends."""
+        clip_norm = 1.0 if recipe.clip_norm is None else min(recipe.clip_norm, 1.0)
+        stable = _STABLE * (1 + recipe.momentum) / (curvature * clip_norm)
+        least, most = self.steps
+        steps = self.usual_steps
+        while steps < most and displacement / _reach(recipe, steps) > stable:
+            steps = min(most, max(steps + 1, int(1.1 * steps)))
+        usual = replace(self, steps=(least, steps))
+        setting = usual.spread(displacement, recipe)
+        if setting.learning_rate <= stable:
+            return setting
+        rate = max(stable, self.learning_rate[0])
+        return Setting(
+            rate, steps, notes=(f"learning rate {rate:.3g} is the largest that is stable",)
+        )
+
     def clamp(self, total_step_size: float) -> tuple[float, tuple[str, ...]]:
         """The nearest r inside the space, and a note where it is another."""
         low, high = self.total_step_size
@@ -101,6 +129,15 @@ class Space:
         if math.isclose(inside, total_step_size, rel_tol=1e-12):
             return inside, ()
         return inside, (f"r {total_step_size:.4g} is outside the space and became {inside:.4g}",)
+
+
+# For methods that take more steps only where fewer would not be stable.
+MANY_STEPS = Space(steps=(5, 1000))
+
+
+def _reach(recipe: TrainPlan, steps: int) -> float:
+    """How far so many steps at a rate of 1 move weights."""
+    return replace(recipe, learning_rate=1.0, steps=steps).displacement
 
 
 def log_uniform(

@@ -6,7 +6,7 @@ from typing import ClassVar
 from dptune import validate
 from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.law import displacement
-from dptune.search.space import Setting, Space
+from dptune.search.space import MANY_STEPS, Setting, Space
 
 
 @dataclass(frozen=True)
@@ -14,15 +14,15 @@ class UnitNoise(SearchMethod):
     """The whole budget in one run that ends at weight noise `noise`."""
 
     name: ClassVar[str] = "unit-noise"
+    usual_space: ClassVar[Space] = MANY_STEPS
     noise: float = 1.0
 
     def __post_init__(self) -> None:
         validate.store(self, noise=validate.positive(noise=self.noise))
 
     def fixed_steps(self, space: Space) -> int:
-        """The most: a total step size is given, and fewer steps seldom help."""
-        return space.steps[1]
+        return space.usual_steps
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         moved = displacement(self.noise, stage.mu, situation.recipe)
-        return [situation.space.spread(moved, situation.recipe)]
+        return [situation.space.steady(moved, situation.recipe, situation.curvature)]

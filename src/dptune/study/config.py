@@ -42,11 +42,7 @@ _NOT_OF_A_RECIPE = (
     *("rows", "steps", "learning_rate", "noise_multiplier", "class_weights"),
     "tail",  # of a leg
 )
-RECIPE = tuple(
-    field.name
-    for field in fields(TrainPlan)
-    if field.name not in _NOT_OF_A_RECIPE
-)
+RECIPE = tuple(field.name for field in fields(TrainPlan) if field.name not in _NOT_OF_A_RECIPE)
 _SECTIONS = (
     "budget",
     "data",

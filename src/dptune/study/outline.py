@@ -41,7 +41,7 @@ from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study.config import Config
-from dptune.study.recipe import Shares, shares
+from dptune.study.recipe import CONSTANT, Shares, shares
 
 LEGS = 5
 MEAN, SECOND_MOMENT = "private mean", "second moment"
@@ -85,6 +85,7 @@ class Outline:
             unit_rows or not prior.by_row_length,
             self.data.has_classes,
             prior,
+            self.data.count,
         )
 
     @property
@@ -138,6 +139,14 @@ class Outline:
     def second_moment(self) -> PrivateSecondMoment | None:
         share = self.shares.whiten * self.config.budget.mu_squared()
         return PrivateSecondMoment(noise_multiplier=1 / math.sqrt(share)) if share else None
+
+    @property
+    def constant(self) -> float:
+        """What a column beside centred rows holds: their mean, which could tell classes of unlike
+        size apart, is gone. None where the engine has a bias, or rows keep their length."""
+        asked = self.config.preparation
+        scaled = asked.unit_rows and asked.rescale
+        return CONSTANT if self.mean and scaled and self.engine.wants_constant else 0.0
 
     @property
     def preparing(self) -> dict[str, PrivateMean | PrivateSecondMoment]:

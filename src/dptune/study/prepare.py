@@ -53,8 +53,6 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     def of(made: Preprocessing, figure: Callable[..., Figure], noise: float) -> Take:
         return lambda tables: figure(map(made.apply, tables), columns, noise, rows, fresh_normal)
 
-    if outline.constant:
-        curvature = _with_constant(curvature, outline.constant)
     if outline.mean:
         mean = measure(MEAN, of(made, private_mean, outline.mean.noise_multiplier))
         made = replace(made, center=mean)
@@ -64,4 +62,8 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
         if moment is not None:
             made = replace(made, whitening=whitening_of(moment, noise, rows))
             curvature = curvature_of(moment, noise, rows)
+    if outline.constant:
+        made = replace(made, constant=outline.constant)
+        of_constant = outline.constant**2
+        curvature = max(curvature, of_constant) / (1 + of_constant)
     return Prepared(made, curvature)

@@ -13,6 +13,8 @@ from dptune.study.config import AUTO, Config
 
 # Of mu^2, where nobody names a share.
 CENTER_SHARE, WHITEN_SHARE = 0.01, 0.02
+# How long a column is that centred rows of unit length get beside them.
+CONSTANT = 0.25
 # A noisy mean may be off by this part of a row's length.
 _MEAN_ERROR = 0.25
 # The noise on a second moment may be so many times its mean eigenvalue.
@@ -44,8 +46,11 @@ def settled(config: Config, facts: DataFacts) -> Config:
     preparation = replace(
         config.preparation, center_share=bought.center, whiten_share=bought.whiten
     )
-    usual = config.engine.usual_recipe(facts, unit_rows=preparation.unit_rows)
-    free = {name: value for name, value in usual.items() if name not in config.search.fixes}
+    usual = config.engine.usual_recipe(facts, unit_rows=preparation.unit_rows, mu=config.budget.mu)
+    named = {**config.recipe, **config.search.fixes}
+    free = {name: value for name, value in usual.items() if name not in named}
+    if set(named) & {"optimizer", "schedule", "free_steps"}:  # averages are measured without
+        free.pop("averaging", None)
     return replace(config, preparation=preparation, recipe={**free, **config.recipe})
 
 
@@ -53,8 +58,8 @@ def in_words(config: Config, facts: DataFacts) -> tuple[str, ...]:
     """What is bought, and why not the rest; nothing where rows are no table of numbers."""
     if not facts.is_table or config.engine.takes_ids:
         return ()
-    bought = shares(config, facts)
-    return (
+    bought, plan = shares(config, facts), config.plan(facts.count)
+    said = [
         _said("centred", "by a private mean", bought.center, _against_centring(config, facts)),
         _said(
             "whitened",
@@ -62,7 +67,12 @@ def in_words(config: Config, facts: DataFacts) -> tuple[str, ...]:
             bought.whiten,
             _against_whitening(config, facts),
         ),
-    )
+    ]
+    if plan.clip_norm is not None and plan.clip_norm < 1:
+        said.append(f"clipped at norm {plan.clip_norm:g}, so that all push alike: free")
+    if plan.averaging == "swa":
+        said.append("trained on to the mean of the last half of all steps: free")
+    return tuple(said)
 
 
 def _said(done: str, how: str, share: float, against: str) -> str:

@@ -34,7 +34,6 @@ from dptune.search.linear_scaling import LinearScaling
 from dptune.search.score import NoisyScore, Score
 from dptune.search.space import Space
 from dptune.search.trial import Trial
-from dptune.study import loop
 from dptune.study.check import NO_BETTER, FinalCheck, final_check
 from dptune.study.config import (
     Config,
@@ -115,13 +114,14 @@ def tune(
         )
     engine = LinearEngine() if engine is None else engine
     must_be_registered(engine)
+    search = search or LinearScaling()
     asked = Config(
         study="",
         facts=data.public_facts,
         budget=budget,
-        search=search or LinearScaling(),
+        search=search,
         score=score or NoisyScore(measure="correct" if data.classes else "loss"),
-        space=space or Space(),
+        space=space or search.usual_space,
         recipe=dict(recipe or {}),
         preparation=preparation or usual_preparation(data.facts, engine),
         engine=engine,
@@ -269,7 +269,7 @@ def _run(
     earlier = Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
     trials: tuple[Trial, ...] = ()
-    check: FinalCheck | None = None
+    correct: float | None = None
     if planned.schedule.sealed:
         fitted, final = runner.sealed_run(planned.schedule.sealed, preprocessing)
     else:
@@ -277,14 +277,15 @@ def _run(
         result = runner.search(preprocessing, known)
         fitted, final = runner.model_of(result), result.final
         trials, census = result.trials, result.census
-        check = _check(planned, result)
+        correct = result.correct
+    check = _check(planned, census, correct)
     begun, others = payments.begun(), payments.others()
     events, spent = [payment.event for payment in begun], total(p.price for p in begun)
     if earlier is not None:
         events, others = [*earlier.events, *events], others - len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
     losses = _losses(planned, trials, census, preprocessing)
-    checked = _about_check(planned, census, check)
+    checked = _about_check(planned, correct, check)
     notes = tuple(dict.fromkeys((*told, *losses, *checked, *noise_notes(planned))))
     model = TrainedModel(
         engine=planned.engine,
@@ -305,7 +306,7 @@ def _run(
             whitened=preprocessing.whitening is not None,
             counted=census is not None,
             scored=any(trial.score is not None for trial in trials),
-            checked=check is not None,
+            checked=correct is not None,
         ),
         trials=trials,
         column_names=data.column_names,
@@ -336,19 +337,19 @@ def _run(
     return ended
 
 
-def _check(planned: Outline, result: loop.Result) -> FinalCheck | None:
-    """What the noisy count of correct rows says; None where there is none."""
-    event, census = planned.schedule.check, result.census
-    if event is None or census is None or result.correct is None:
+def _check(planned: Outline, census: Census | None, correct: float | None) -> FinalCheck | None:
+    """What the noisy count of `correct` rows says; None where there is nothing to compare."""
+    event = planned.schedule.check
+    if event is None or census is None or correct is None:
         return None
     weighing = planned.weighing(census)
-    return final_check(result.correct, event.noise, census, weighing, planned.data.count)
+    return final_check(correct, event.noise, census, weighing, planned.data.count)
 
 
-def _about_check(planned: Outline, census: Census | None, check: FinalCheck | None) -> list[str]:
+def _about_check(planned: Outline, correct: float | None, check: FinalCheck | None) -> list[str]:
     if check is not None:
         return [check.in_words] if check.verdict == NO_BETTER else []
-    lost = planned.schedule.check is not None and census is not None
+    lost = planned.schedule.check is not None and correct is None
     return ["the check of the final model was cut off: paid for, and lost"] * lost
 
 

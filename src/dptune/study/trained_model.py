@@ -113,6 +113,7 @@ class TrainedModel:
             "shape": self.shape,
             "unit_rows": self.preprocessing.unit_rows,
             "rescale": self.preprocessing.rescale,
+            "constant": self.preprocessing.constant,
             "classes": self.classes,
             "target_range": self.target_range,
             "column_names": self.column_names,
@@ -156,6 +157,7 @@ def load(path: str | Path) -> TrainedModel:
                 prepare,
                 unit_rows=facts["unit_rows"],
                 rescale=facts.get("rescale", False),  # older models do not
+                constant=facts.get("constant", 0.0),  # nor have they one
             ),
             classes=tuple(facts["classes"]),
             target_range=None if span is None else (span[0], span[1]),
