@@ -113,10 +113,8 @@ def _prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
 
 
 def _applied(preprocessing: Preprocessing, rows: MemoryRows) -> MemoryRows:
-    given = _on_cpu(rows)
-    done = preprocessing.apply(given.reshape(-1, rows.columns)).reshape(given.shape)
     return MemoryRows(
-        done,
+        preprocessing.apply_to_all(_on_cpu(rows)),
         rows.targets,
         device=str(rows.device),
         precision=str(rows.dtype).removeprefix("torch."),

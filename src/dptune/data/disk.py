@@ -129,6 +129,9 @@ class DiskRows:
         rows = copy.copy(self)
         rows.device, rows.dtype = find_device(device), find_precision(precision)
         rows._preprocessing, rows._scaled = preprocessing, scaled
+        if preprocessing is not None:
+            rows.columns = preprocessing.columns(self.columns)
+            rows.shape = (rows.columns,)
         rows._stream = _copy_stream(rows.device)
         return rows
 
@@ -214,8 +217,7 @@ class DiskRows:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As the engine takes them; stored norms hold only for features as they are stored."""
         if self._preprocessing is not None:
-            flat = _as_array(features.reshape(-1, self.columns))
-            features = torch.from_numpy(self._preprocessing.apply(flat)).view(features.shape)
+            features = torch.from_numpy(self._preprocessing.apply_to_all(_as_array(features)))
         if self._preprocessing is not None or self.dtype != self._stored:
             if self.dtype.is_floating_point:  # so that none becomes infinite after it was paid for
                 features = features.clamp(-LARGEST, LARGEST)

@@ -88,6 +88,11 @@ class Preprocessing:
             start += len(chunk)
         return done
 
+    def apply_to_all(self, features: NDArray[Any]) -> NDArray[np.float32]:
+        """The same where rows have copies: (rows, copies, columns), or just (rows, columns)."""
+        done = self.apply(features.reshape(-1, features.shape[-1]))
+        return done.reshape(*features.shape[:-1], -1)
+
     def _applied(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):
             if self.shift is not None and self.scale is not None:

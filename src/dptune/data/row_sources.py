@@ -84,8 +84,7 @@ class ArraySource:
     def rows(self, preprocessing: Preprocessing | None, *, device: str, precision: str) -> Rows:
         features = self.features
         if preprocessing is not None:
-            table = features.reshape(-1, features.shape[-1])
-            features = preprocessing.apply(table).reshape(features.shape)
+            features = preprocessing.apply_to_all(features)
         return MemoryRows(
             features, self.targets, device=device, precision=precision, augmented=self.augmented
         )

@@ -89,9 +89,8 @@ class Space:
         least, most = self.steps
         while least < most:  # the most steps that do not move too far at the least rate
             middle = (least + most + 1) // 2
-            if low * _reach(recipe, middle) <= displacement * (
-                1 + 1e-12
-            ):  # not one less by a rounding
+            # Not one less by a rounding.
+            if low * _reach(recipe, middle) <= displacement * (1 + 1e-12):
                 least = middle
             else:
                 most = middle - 1
@@ -131,10 +130,6 @@ class Space:
         return inside, (f"r {total_step_size:.4g} is outside the space and became {inside:.4g}",)
 
 
-# For methods that take more steps only where fewer would not be stable.
-MANY_STEPS = Space(steps=(5, 1000))
-
-
 def _reach(recipe: TrainPlan, steps: int) -> float:
     """How far so many steps at a rate of 1 move weights."""
     return replace(recipe, learning_rate=1.0, steps=steps).displacement
@@ -165,3 +160,7 @@ def _ends(name: str, given: object) -> tuple[object, object]:
     if isinstance(given, tuple | list) and len(given) == 2:
         return given[0], given[1]
     raise InvalidInput(f"{name} is a range (least, most); got {given!r}.")
+
+
+# For methods that know which rates are stable, and take more steps only where fewer are not.
+MANY_STEPS = Space(learning_rate=(0.01, 10_000.0), steps=(5, 1000))
