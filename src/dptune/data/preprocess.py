@@ -104,7 +104,7 @@ class Preprocessing:
             if self.rescale and (self.center is not None or self.whitening is not None):
                 rows, _ = directions(rows)
             if self.whitening is not None:
-                rows = _whitened(rows, self.whitening)
+                rows = np.nan_to_num(_whitened(rows, self.whitening))
             if self.constant:
                 rows = np.concatenate([rows, np.full((len(rows), 1), self.constant)], 1)
             if self.whitening is not None or self.constant:
