@@ -30,6 +30,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "_GRID_RATES", 4)
     monkeypatch.setattr(harness, "_GRID_STEPS", (5, 10))
+    monkeypatch.setattr(harness, "_GRID_STEPS_OF_NOISES", (5, 10))
 
 
 def run(file: Path, out: Path, **changed: object) -> list[dict[str, object]]:
@@ -142,7 +143,10 @@ def test_a_plain_task_buys_nothing_and_clips_at_one(file: Path) -> None:
     )
     assert list(usual.preparing) == ["private mean", "second moment"] and not plain.preparing
     assert (usual.recipe.clip_norm, plain.recipe.clip_norm) == (0.1, 1.0)
-    assert plain.space == harness.SPACE  # the same movements of weights in both
+    assert (usual.recipe.averaging, plain.recipe.averaging) == ("swa", "none")
+    assert plain.space.steps == usual.space.steps == (5, 1000)
+    # The same movements of weights in both.
+    assert plain.space.learning_rate == harness.SPACE.learning_rate
     assert usual.space.learning_rate == pytest.approx((1.0, 1000.0))
 
 
@@ -201,7 +205,7 @@ def test_the_oracle_has_the_recipe_of_the_methods(
         assert {plan.learning_rate for plan in plans} == {*np.geomspace(0.1, 100, 4).tolist()}
     else:
         noises = sorted({round(plan.weight_noise, 6) for plan in plans})
-        assert noises == pytest.approx(np.geomspace(0.1, 10, 4).tolist(), rel=1e-3)
+        assert noises == pytest.approx(np.geomspace(0.1, 20, 4).tolist(), rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def test_what_prepares_rows_is_said_before_it_is_paid(run: Run) -> None:
     code, out, _ = run(*QUICK, "--dry-run", "--epsilon", "4", "--delta", "1e-5")
     assert code == 0 and said in one_line(out)
     code, _, err = run(*QUICK, "--epsilon", "4", "--out", "r", "--whiten", "no")
-    assert code == 0 and "; not whitened, as asked (" in err
+    assert code == 0 and "; not whitened, as asked; " in err
     assert err.index("not whitened") < err.index("private mean (")  # before the first payment
     planned = as_json(run(*QUICK, "--dry-run", "--center", "no", "--whiten", "0.05", "--json"))
     assert planned["slots"][0]["purpose"] == "second moment"

@@ -225,7 +225,6 @@ def test_other_plans_leave_no_velocity(changes: dict[str, Any]) -> None:
         {"optimizer": "lamb"},
         {"optimizer": "wosm", "noise_multiplier": 1.0, "clip_norm": 1.0},
         {"averaging": "ema"},
-        {"averaging": "swa"},
         {"schedule": "linear"},
         {"schedule": "cosine"},
     ],

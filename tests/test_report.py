@@ -35,7 +35,7 @@ from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.words import readable, verdict
 from dptune.search.base import Situation
-from dptune.search.linear_scaling import r_at
+from dptune.search.linear_scaling import r_at, told_about
 from dptune.search.picture import CurvePicture, LinePicture, Point
 from dptune.search.trial import scored_trials
 from dptune.study.runner import Progress
@@ -202,17 +202,20 @@ def test_labels_of_ticks_do_not_run_together(search: Any, space: Space, tmp_path
             assert one.x1 < next_one.x0
 
 
-def test_the_top_of_the_landscape_is_where_the_final_run_went(folders: dict[str, Path]) -> None:
-    record = Record.read(folders["linear-scaling"])
+@pytest.mark.usefixtures("same_noise")
+def test_the_top_of_the_landscape_is_where_the_final_run_went(tmp_path: Path) -> None:
+    dptune.tune(Data(*rows(0, 400)), budget=Budget(2.0, 1e-4), out=tmp_path / "run")
+    record = Record.read(tmp_path / "run")
     seen = record.picture
     assert isinstance(seen, CurvePicture)
     assert seen.top == pytest.approx(record.final.plan.total_step_size)
     assert seen.posterior[0] < seen.top < seen.posterior[1]
     assert max(seen.curve, key=lambda place: place[1])[0] == pytest.approx(seen.top, rel=0.05)
-    # What a trial would be at the final price moves as far from the law as the trial itself.
-    ratios = [point.r / trial.plan.total_step_size
-              for point, trial in zip(seen.points, record.model.trials, strict=True)]  # fmt: skip
-    assert ratios == pytest.approx([ratios[0]] * 3, rel=0.05) and ratios[0] > 1
+    # At the final price a trial is as far from the law as it tells about such a run.
+    told = told_about(record.outline.schedule.final.mu, record.situation)
+    apart = np.diff(np.log([point.r for point in seen.points]))
+    tried = np.diff(np.log([trial.plan.total_step_size for trial in record.model.trials]))
+    assert apart == pytest.approx(told * tried, rel=0.1) and 0.4 < told < 0.8
 
 
 def rare_rows(count: int) -> Data:
@@ -225,7 +228,6 @@ def test_with_rare_classes_the_landscape_has_the_r_of_the_runs(tmp_path: Path) -
     dptune.tune(rare_rows(4000), budget=Budget(2.0, 1e-4), out=tmp_path / "run")
     record = Record.read(tmp_path / "run")
     assert record.situation.census is not None and record.situation.census.imbalance > 1.0
-    assert record.final.plan.steps == 200 // 3
     seen = record.picture
     assert isinstance(seen, CurvePicture)
     assert seen.top == pytest.approx(record.final.plan.total_step_size, rel=1e-9)
@@ -237,16 +239,16 @@ def test_with_rare_classes_the_landscape_has_the_r_of_the_runs(tmp_path: Path) -
 
 
 def test_with_rare_classes_no_two_noises_stand_at_the_end_of_the_space(tmp_path: Path) -> None:
-    space, out = Space(learning_rate=(0.01, 1.0)), tmp_path / "run"
+    space, out = Space(learning_rate=(0.01, 100.0)), tmp_path / "run"
     dptune.tune(rare_rows(4000), budget=Budget(2.0, 1e-4), space=space, out=out)
     left = draw(Record.read(out)).axes[0]
     (above,) = left.child_axes
     places = list(above.get_xticks())
     assert len(places) == len(set(places)) > 1
-    assert max(places) < 1.0 * (200 // 3)
+    assert max(places) < 100.0 * 200
 
 
-@pytest.mark.parametrize(("unit_rows", "error"), [(True, 0.45), (False, 0.7)])
+@pytest.mark.parametrize(("unit_rows", "error"), [(True, 0.6), (False, 0.8)])
 def test_without_trials_the_picture_trusts_the_law_as_far_as_the_search_does(
     unit_rows: bool, error: float, tmp_path: Path
 ) -> None:
@@ -280,14 +282,14 @@ def test_a_card_tells_data_trials_settings_and_promise(folders: dict[str, Path])
 
 
 def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_path: Path) -> None:
-    again = "and rows scaled to unit length again"
     usual = model_card(folders["unit-noise"])
     assert (
-        f"| features | rows scaled to unit length, a private mean subtracted {again}, directions "
-        f"evened out by a private second moment {again} |"
+        "| features | rows scaled to unit length, a private mean subtracted, directions evened out "
+        "by a private second moment, a column of 0.25 put beside them, rows scaled to unit length "
+        "again |"
     ) in usual
     bought = "centred by a private mean: 1 % of the budget; whitened by a private second moment"
-    assert f"| rows are | {bought}: 2 % of the budget |" in usual
+    assert f"| rows are | {bought}: 2 % of the budget; clipped at norm 0.1, so" in usual
     assert "a noisy mean of the rows; a noisy second moment of the rows" in usual
     data = Data(*rows(0, 400), public=rows(2, 100))
     asked = Preparation(standardize=True, center_share=0.1, whiten_share=0)
@@ -296,7 +298,8 @@ def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_pa
     card = model_card(out)
     assert (
         "| features | columns shifted and scaled by public numbers, rows scaled to unit length, a "
-        f"private mean subtracted {again} |"
+        "private mean subtracted, a column of 0.25 put beside them, rows scaled to unit length "
+        "again |"
     ) in card
     assert "- the rows that standardise the columns" in card and "as declared |" not in card
 

@@ -404,7 +404,8 @@ def test_whoever_watches_is_told_only_what_was_paid_for(tmp_path: Path) -> None:
     assert [progress.doing for progress in told][-1] == "done"
     assert any(progress.doing.startswith("sweep: comparing 3") for progress in told)
     shares = [progress.spent for progress in told]
-    assert shares == sorted(shares) and shares[0] > 0 and shares[-1] <= 1
+    assert told[0].doing.startswith("rows are not centred, as asked; ") and shares[0] == 0
+    assert shares == sorted(shares) and shares[1] > 0 and shares[-1] <= 1
     assert all(math.isfinite(share) for share in shares)
 
 
@@ -587,7 +588,6 @@ def test_a_damaged_model_file_is_named(tmp_path: Path) -> None:
     assert load(out).guarantee == first.guarantee
 
 
-@pytest.mark.usefixtures("same_noise")  # else, once in 3e6 times, classes seem rare: fewer steps
 def test_legs_that_were_cut_off_are_told_even_after_several_crashes(tmp_path: Path) -> None:
     out, data = tmp_path / "run", make_data()
     stop_after(out, data, "final run: leg 2")
@@ -602,7 +602,10 @@ def test_legs_that_were_cut_off_are_told_even_after_several_crashes(tmp_path: Pa
     (note,) = (note for note in result.notes if "cut off" in note)
     assert note.startswith("legs of the final run that were cut off: 2 of 5")
     assert result.final.plan.steps == 12  # of 20
-    assert math.isclose(result.final.mu**2, 0.6 * 0.978 * BUDGET.mu_squared(), rel_tol=1e-6)
+    # Of mu^2, three trials, and 0.7 % for scores, counts and the check.
+    trials = 3 * 0.005 * math.sqrt(BUDGET.mu * 400 / (4 * 2) / 5)
+    left = (1 - trials - 0.007) * BUDGET.mu_squared()
+    assert math.isclose(result.final.mu**2, 0.6 * left, rel_tol=1e-6)
     state = Ledger.open(str(out / "ledger.db")).state()
     left = [p.purpose.split(" (")[0] for p in state.counted if p.state == "started"]
     assert left == ["final run, leg 2", "final run, leg 4"]  # what is lost is not called done

@@ -65,9 +65,10 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: labels, sorted, in the order of the columns of `predict_proba`.
         n_features_in_: the number of columns.
         feature_names_in_: their names, where `X` had any.
-        coef_: weights of prepared rows (`result_.model.preprocessing`): one row a class; for two
-            classes one row, of the second against the first.
-        intercept_: one number for each row of `coef_`, to be added; 0 in this model.
+        coef_: weights of prepared rows (`result_.model.preprocessing`), before a constant is put
+            beside them: one row a class; for two classes one row, of the second against the first.
+        intercept_: one number for each row of `coef_`, to be added: what the constant adds. 0
+            where there is none, as without a private mean.
 
     """
 
@@ -129,11 +130,11 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted.classes_ = np.asarray(data.classes)
         model = result.model.model
         assert isinstance(model, LinearModel)
-        fitted.coef_ = _of_two(model.weights.numpy().T).T
-        bias = (
-            np.zeros(len(model.weights), np.float32) if model.bias is None else model.bias.numpy()
-        )
-        fitted.intercept_ = _of_two(bias)
+        weights, constant = model.weights.numpy(), result.model.preprocessing.constant
+        intercept = np.zeros(len(weights), np.float32)
+        if constant:
+            weights, intercept = weights[:, :-1], weights[:, -1] * np.float32(constant)
+        fitted.coef_, fitted.intercept_ = _of_two(weights.T).T, _of_two(intercept)
         self.__dict__ = fitted.__dict__
         return self
 

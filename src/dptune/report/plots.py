@@ -252,8 +252,8 @@ def _set_r_axis(
     if not with_noise or not _is_descent(record):
         return
     mu = record.outline.schedule.final.mu
-    least, most = record.situation.space.total_step_size
-    # Outside the space r stays at its end, and the noise above it would be any.
+    # Where the space or what is stable ends, r stays there, and the noise above it would be any.
+    least, most = (r_of(noise, mu, record.situation) for noise in (1e-99, 1e99))
     inside = max(ends[0], least * 1.001), min(ends[1], most / 1.001)
     places = _round_values(lambda noise: r_of(noise, mu, record.situation), ends, inside)
     if not places:  # one r is all of the space

@@ -53,12 +53,17 @@ class LinearScaling(SearchMethod):
 
     def picture(self, situation: Situation, mu: float) -> CurvePicture:
         fit, told = fit_scores(situation), told_about(mu, situation)
+
+        def r_from(offset: float) -> float:
+            """Of a run of price `mu`, where trials were best so far from the law."""
+            return r_at(told * offset, mu, situation)
+
         trials = scored_trials(situation.history)
         offsets = [offset_of(trial, situation) for trial in trials]
         points = tuple(
             Point(
                 trial.number,
-                r_at(offset, mu, situation),
+                r_from(offset),
                 100 * (trial.score or 0.0),
                 score_error(trial, situation),
             )
@@ -68,14 +73,11 @@ class LinearScaling(SearchMethod):
         drawn = np.linspace(min(ends) - 0.3, max(ends) + 0.3, 121)
         return CurvePicture(
             points=points,
-            curve=tuple((r_at(x, mu, situation), fit.at(x)) for x in map(float, drawn)),
-            top=r_at(told * fit.top, mu, situation),
+            curve=tuple((r_from(x), fit.at(x)) for x in map(float, drawn)),
+            top=r_from(fit.top),
             law=r_at(0.0, mu, situation),
             prior=law_range(mu, situation),
-            posterior=(
-                r_at(told * (fit.top - fit.top_error), mu, situation),
-                r_at(told * (fit.top + fit.top_error), mu, situation),
-            ),
+            posterior=(r_from(fit.top - fit.top_error), r_from(fit.top + fit.top_error)),
         )
 
 
