@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dptune.accounting import Budget
 from dptune.data.rows import DataFacts
@@ -13,7 +15,7 @@ from dptune.search.base import SearchMethod
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.random_search import RandomSearch
 from dptune.search.score import HeldOutScore, NoisyScore, Score
-from dptune.search.space import Space
+from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study import loop
 from dptune.study.config import Config
@@ -145,3 +147,21 @@ def test_searches_in_lockstep_are_what_each_is_alone() -> None:
     together = loop.drive([loop.search(one) for one in planned], Desk().answer)
     assert together == [run(one, Desk()) for one in planned]
     assert len({result.final.plan.learning_rate for result in together}) == 4
+
+
+@pytest.mark.parametrize("averaging", ["none", "swa"])
+@given(steps=st.integers(5, 300))
+def test_legs_take_all_steps_and_the_mean_of_the_last_half(averaging: str, steps: int) -> None:
+    planned = outline(LinearScaling())
+    planned = replace(planned, config=replace(planned.config, recipe={"averaging": averaging}))
+    plans = planned.leg_plans(Setting(1.0, steps))
+    assert len(plans) == 5 and sum(plan.steps for plan in plans) == steps
+    if averaging == "none":
+        assert {plan.tail for plan in plans} == {None}
+        return
+    tails = [plan.tail or 0 for plan in plans]
+    assert sum(tails) == steps - steps // 2
+    # All that follows the first of them is in the mean.
+    first = next(number for number, tail in enumerate(tails) if tail)
+    assert tails[:first] == [0] * first and tails[first] <= plans[first].steps
+    assert tails[first + 1 :] == [plan.steps for plan in plans[first + 1 :]]

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -586,6 +587,39 @@ def test_a_damaged_model_file_is_named(tmp_path: Path) -> None:
         resume(out, data)
         assert file.read_bytes() == whole
     assert load(out).guarantee == first.guarantee
+
+
+@pytest.mark.parametrize(
+    ("lost", "averaged"),
+    [  # of 20 steps in legs of 4, the last 10
+        ((), 10),
+        ((1,), 10),
+        ((3,), 8),  # in which the last half begins
+        ((4,), 6),
+        ((5,), 6),
+        ((2, 4), 6),
+        ((3, 4, 5), 0),  # the run ends before: its last weights
+    ],
+)
+def test_the_mean_of_the_last_half_is_of_what_legs_were_not_cut_off(
+    lost: tuple[int, ...], averaged: int, tmp_path: Path
+) -> None:
+    out, data = tmp_path / "run", make_data()
+
+    def stopping(progress: Progress) -> None:
+        if progress.doing.startswith(f"final run: leg {stops[0]}"):
+            raise KeyboardInterrupt
+
+    stops = [*lost, 9]
+    for begin in (study, *[resume] * len(lost)):
+        with suppress(KeyboardInterrupt):
+            begin(out, data, watch=stopping)
+        stops.pop(0)
+    model = load(out).model
+    assert isinstance(model, LinearModel) and model.last is not None
+    assert model.averaged == averaged
+    assert torch.isfinite(model.weights).all()
+    assert torch.equal(model.weights, model.last) == (averaged == 0)
 
 
 def test_legs_that_were_cut_off_are_told_even_after_several_crashes(tmp_path: Path) -> None:
