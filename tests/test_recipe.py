@@ -149,6 +149,7 @@ def test_the_decision_is_the_same_whatever_the_rows_hold() -> None:
     plans = [Outline(config=settled(asked(), d.facts), data=d.facts, reused=False)
              for d in (Data(features, labels), others)]  # fmt: skip
     assert plans[0].payments == plans[1].payments
+    assert plans[0].recipe == plans[1].recipe and plans[0].constant == plans[1].constant
 
 
 def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> None:
