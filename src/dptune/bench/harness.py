@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from dptune.accounting import Budget
 from dptune.bench.outcome import ORACLE, Outcome
-from dptune.bench.tasks import Task
+from dptune.bench.tasks import Task, scaled_rows
 from dptune.data.preprocess import Preprocessing
-from dptune.data.rows import DataFacts, MemoryRows
+from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine
 from dptune.engines.executors import SerialExecutor
 from dptune.engines.randomness import Randomness
@@ -105,27 +105,19 @@ def _one_by_one(
 
 def _prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
     """The rows of one repeat, prepared with noise of its own, and what its study knows then."""
-    first_copies = _on_cpu(task.train)[:, 0]
-    scaled = Preprocessing(unit_rows=task.preparation.unit_rows)
-    made = prepare(outline, scaled, lambda _, take: take([first_copies]))
-    train, test = (_applied(made.preprocessing, rows) for rows in (task.train, task.test))
-    return replace(task, train=train, test=test), replace(outline, curvature=made.curvature)
-
-
-def _applied(preprocessing: Preprocessing, rows: MemoryRows) -> MemoryRows:
-    return MemoryRows(
-        preprocessing.apply_to_all(_on_cpu(rows)),
-        rows.targets,
-        device=str(rows.device),
-        precision=str(rows.dtype).removeprefix("torch."),
-        augmented=True,
+    train, test = task.given
+    first_copies = train.features[:, 0].numpy()
+    plain = Preprocessing(unit_rows=task.preparation.unit_rows)
+    made = prepare(outline, plain, lambda _, take, __: take([first_copies]))
+    device, precision = str(task.train.device), str(task.train.dtype).removeprefix("torch.")
+    return (
+        replace(
+            task,
+            train=scaled_rows(made.preprocessing, train, device, precision),
+            test=scaled_rows(made.preprocessing, test, device, precision),
+        ),
+        replace(outline, curvature=made.curvature),
     )
-
-
-def _on_cpu(rows: MemoryRows) -> NDArray[np.float32]:
-    """(rows, copies, columns)"""
-    features: NDArray[np.float32] = rows.features.float().cpu().numpy()
-    return features
 
 
 def _open(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:

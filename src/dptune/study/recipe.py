@@ -12,7 +12,7 @@ from dptune.data.rows import DataFacts
 from dptune.study.config import AUTO, Config
 
 # Of mu^2, where nobody names a share.
-CENTER_SHARE, WHITEN_SHARE = 0.01, 0.02
+CENTER_SHARE, WHITEN_SHARE, LENGTH_SHARE = 0.01, 0.02, 0.001
 # How long a column is that centred rows of unit length get beside them.
 CONSTANT = 0.25
 # A noisy mean may be off by this part of a row's length.
