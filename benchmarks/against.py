@@ -149,6 +149,7 @@ def measure(sets: Path, methods: dict[str, Method], again: bool) -> None:
                     figures[str(epsilon)] = found
                     print(table, name, epsilon, np.round(found, 2), file=sys.stderr, flush=True)
                     write_figures(known)
+    write_figures(known)  # the page's words may be newer than its figures
 
 
 def write_figures(known: dict[str, Any]) -> None:
@@ -174,8 +175,8 @@ others; **kept**: out of every choice.
   trains one model a class and splits epsilon among them.
 - **Opacus**: DP-SGD of a logistic regression, one guess and nothing tuned: learning rate
   {GUESS:g}, clipping norm {CLIP:g}, batches of {BATCH}, {EPOCHS} epochs.
-- **Opacus, hindsight**: the same with learning rate {HINDSIGHT:g}, the best (and largest) of 0.3, 1, 3
-  and 10 in one run each on diamonds at epsilon 1; nobody paid for finding it.
+- **Opacus, hindsight**: the same with learning rate {HINDSIGHT:g}, the best and largest of 0.3, 1,
+  3 and 10, one run each on diamonds at epsilon 1; nobody paid for finding it.
 - **dptune**: `tune(data, budget=Budget(epsilon, {DELTA:g}))`, everything paid, the search too.
 - **no privacy**: scikit-learn's `LogisticRegression(C=100)`.
 
