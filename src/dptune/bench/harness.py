@@ -23,7 +23,7 @@ from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.search.base import Census, SearchMethod, calibrated, draft
-from dptune.search.score import NoisyScore
+from dptune.search.score import NoisyScore, Score
 from dptune.search.space import Setting, Space
 from dptune.study import loop
 from dptune.study.config import Config
@@ -47,11 +47,17 @@ def run_method(
     report: Report,
     name: str | None = None,
     space: Space = SPACE,
+    recipe: Mapping[str, Any] | None = None,
+    score: Score | None = None,
 ) -> Outcome:
-    """`repeats` independent studies; `name` where the method's own would not say its options."""
+    """`repeats` independent studies; `name` where the method's own would not say its options.
+    `recipe` fixes fields of every plan, and trials are compared by noisy counts where no `score` is
+    given."""
     name = name or method.name
     began, worked = perf_counter(), process_time()
-    outlines = [outline_of(task, method, budget, seed, space) for seed in range(repeats)]
+    outlines = [
+        outline_of(task, method, budget, seed, space, recipe, score) for seed in range(repeats)
+    ]
     engine = LinearEngine(outputs=task.outputs)
 
     def tell(doing: str) -> None:
@@ -156,16 +162,27 @@ def _sealed(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended
     return ended
 
 
-def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outcome:
+def run_oracle(
+    task: Task,
+    budget: Budget,
+    repeats: int,
+    report: Report,
+    space: Space = SPACE,
+    recipe: Mapping[str, Any] | None = None,
+) -> Outcome:
     """The best single setting of a fine grid at the whole budget, which nobody paid for: an upper
     bound, not a method. Each cell is a mean of several runs; the best one is then run again
     `repeats` times, since the best of many means flatters itself."""
     began, worked = perf_counter(), process_time()
     engine = LinearEngine(outputs=task.outputs)
-    rates = np.geomspace(*SPACE.learning_rate, _GRID_RATES)
-    cells = [Setting(float(rate), steps) for steps in _GRID_STEPS for rate in rates]
-    recipe = TrainPlan(rows=task.train.count, steps=1, learning_rate=1.0, noise_multiplier=1.0)
-    grid = [calibrated(draft(recipe, cell), budget.mu_squared(), 0.0) for cell in cells]
+    rates = np.geomspace(*space.learning_rate, _GRID_RATES)
+    fewest, most = space.steps
+    counts = [steps for steps in _GRID_STEPS if fewest <= steps <= most]
+    cells = [Setting(float(rate), steps) for steps in counts for rate in rates]
+    start = TrainPlan(
+        rows=task.train.count, steps=1, learning_rate=1.0, noise_multiplier=1.0, **(recipe or {})
+    )
+    grid = [calibrated(draft(start, cell), budget.mu_squared(), 0.0) for cell in cells]
     report(f"{task.name}, oracle, epsilon {budget.epsilon:g}: {len(grid)} settings")
     runs = accuracies(engine, task, [plan for plan in grid for _ in range(_GRID_RUNS)])
     means = np.reshape(runs, (len(grid), _GRID_RUNS)).mean(1)
@@ -188,16 +205,22 @@ def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outc
 
 
 def outline_of(
-    task: Task, method: SearchMethod, budget: Budget, seed: int, space: Space = SPACE
+    task: Task,
+    method: SearchMethod,
+    budget: Budget,
+    seed: int,
+    space: Space = SPACE,
+    recipe: Mapping[str, Any] | None = None,
+    score: Score | None = None,
 ) -> Outline:
     """What one study will do and pay for."""
     config = Config(
         study="bench",
         budget=budget,
         search=method,
-        score=NoisyScore(),
+        score=score or NoisyScore(),
         space=space,
-        recipe={},
+        recipe=recipe or {},
         preparation=task.preparation,
         seed=seed,
         source={},
