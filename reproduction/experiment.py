@@ -9,6 +9,7 @@ from reproduction.charts import Picture
 from reproduction.lab import Lab
 
 NOT_PRINTED = "not printed"
+WITHOUT_PRIVACY = "infinity"  # as an epsilon: JSON has no number for it
 
 
 @dataclass(frozen=True)

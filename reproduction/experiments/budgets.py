@@ -14,7 +14,7 @@ from dptune.search.linear_scaling import LinearScaling
 from dptune.search.random_search import RandomSearch
 from dptune.search.space import Setting, Space
 from reproduction.charts import Picture, Plot, Series
-from reproduction.experiment import Experiment, Result
+from reproduction.experiment import WITHOUT_PRIVACY, Experiment, Result
 from reproduction.experiments.own_setting import bounds, search
 from reproduction.lab import DELTA, PLAIN, Lab
 from reproduction.setting import LINES, RECIPE, SAID, natural, space_as_said
@@ -45,7 +45,7 @@ def _pareto(lab: Lab) -> Result:
         for total, runs, best in zip(totals, all_runs, found["oracle (unpaid)"], strict=True)
     ]
     plain = lab.without_noise(natural(lab.source)).mean
-    rows.append(["without noise", float("inf"), plain, None, None, None])
+    rows.append(["without noise", WITHOUT_PRIVACY, plain, None, None, None])
     return Result(
         Table(
             {

@@ -12,7 +12,13 @@ from dptune.search.paper_line import PaperLine
 from dptune.search.random_search import RandomSearch
 from reproduction import paper
 from reproduction.charts import Dots, Picture, Plot, Series
-from reproduction.experiment import NOT_PRINTED, Experiment, Result, data_set
+from reproduction.experiment import (
+    NOT_PRINTED,
+    WITHOUT_PRIVACY,
+    Experiment,
+    Result,
+    data_set,
+)
 from reproduction.experiments import own_setting
 from reproduction.lab import DELTA, Lab
 from reproduction.setting import LINES, SAID
@@ -208,7 +214,7 @@ def _architectures(lab: Lab) -> Result:
             spreads.append(runs.spread)
             rows.append([*facts, total, runs.mean, runs.spread, _printed(source, total)])
         plain = lab.without_noise(source).mean
-        rows.append([*facts, math.inf, plain, None, _printed(source, math.inf)])
+        rows.append([*facts, WITHOUT_PRIVACY, plain, None, _printed(source, math.inf)])
         series.append(Series(task.name, _TOTALS, means, spreads))
     return Result(
         Table(

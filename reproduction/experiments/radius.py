@@ -43,7 +43,7 @@ class Curvature:
     def of(task: Task, decay: float) -> "Curvature":
         """Of softmax regression with weight decay: half the greatest eigenvalue of X'X / N, and no
         curvature at all where all logits are moved alike."""
-        features = task.train.features.double()
+        features = task.train.features[:, 0].double()
         moment = features.T @ features / task.train.count
         return Curvature(decay, float(torch.linalg.eigvalsh(moment)[-1]) / 2 + decay)
 
