@@ -16,9 +16,11 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from reproduction.charts import Dots, Heat, Panel, Picture, Plot
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; marks differ as well.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKS = "os^DvPX"
+# Okabe and Ito's colours, which the colour-blind can tell apart, and grey; marks differ as well.
+COLORS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F"
+)  # fmt: skip
+_MARKS = "os^DvPX*"
 _INK, _FAINT = "#222222", "#777777"
 _DOTS_PER_INCH = 130
 _LETTERS_AN_INCH = 10  # of a title

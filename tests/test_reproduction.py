@@ -439,7 +439,7 @@ def test_features_without_copies_are_not_augmented(file: Path, tmp_path: Path) -
     )
     assert not (tmp_path / "augmult.png").exists()
     run("augmult", Path("demo?rows=100"), tmp_path)
-    assert rows_of(tmp_path, "augmult")[0]["accuracy"] is None
+    assert rows_of(tmp_path, "augmult")[0]["re-tuned"] is None
 
 
 def test_copies_are_averaged_and_must_fit_the_rows(everything: Path, tmp_path: Path) -> None:

@@ -72,6 +72,11 @@ class Ablation:
     best: TrainPlan
 
     @property
+    def name(self) -> str:
+        """What titles call the data."""
+        return self.lab.task(self.lab.source).name
+
+    @property
     def task(self) -> Task:
         return self.lab.task(self.source)
 

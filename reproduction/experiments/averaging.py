@@ -41,7 +41,7 @@ def _averaging(lab: Lab) -> Result:
     return Result(
         Table({"average": "", **COLUMNS}, [[name, *one.cells] for name, one in found.items()]),
         Picture(
-            f"{whole.task.name}: averages of the iterates, epsilon {EPSILON:g}",
+            f"{whole.name}: averages of the iterates, epsilon {EPSILON:g}",
             [
                 dots(list(found), list(found.values())),
                 Plot(
@@ -49,8 +49,8 @@ def _averaging(lab: Lab) -> Result:
                     "step",
                     "norm of the weights",
                     [
-                        Series("with noise", steps, noisy),
-                        Series("the same without noise", steps, without),
+                        Series("with noise", steps, noisy, color=2),
+                        Series("the same without noise", steps, without, color=3),
                     ],
                 ),
             ],

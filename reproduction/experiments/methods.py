@@ -58,7 +58,8 @@ def _methods(lab: Lab) -> Result:
     found = contenders(lab, lab.source, budget)
     rows: list[list[object]] = []
     said, closed = _as_said(lab)
-    rows.append([_SAID, said.mean, said.spread, len(said.accuracies), closed, said.spent_epsilon])
+    rerr = None if closed is None else closed[0]
+    rows.append([_SAID, said.mean, said.spread, len(said.accuracies), rerr, said.spent_epsilon])
     rows[0] += [f"{paper.METHODS[_LINE]:g}", "the paper's space, rows of natural length"]
     for name, runs in found.items():
         printed = paper.METHODS.get(name) if name != _LINE else None
@@ -156,16 +157,21 @@ def _rerr(lab: Lab) -> Result:
             )
         said, closed = _as_said(lab.only(source))
         beside = paper.RERR.get(data_set(source))
-        rows.append([lab.task(source).name, _SAID, said.mean, said.spread, closed, None])
+        task, (share, error) = lab.task(source), closed or (math.nan, 0.0)
+        rows.append([task.name, _SAID, said.mean, said.spread, *(closed or (None, None))])
         rows[-1] += [NOT_PRINTED if beside is None else beside[3], ""]
-        values.setdefault(_SAID, []).append(math.nan if closed is None else closed)
-        errors.setdefault(_SAID, []).append(0.0)
+        values.setdefault(_SAID, []).append(share)
+        errors.setdefault(_SAID, []).append(error)
     for name in ("CIFAR-10 without public data", "ImageNet", "SQuAD"):
         absent = "not run: no such data here"
         rows.append([name, _SAID, None, None, None, None, paper.RERR[name][3], absent])
     # Parameter-free recipes are so far below that beside them nothing else could be told apart.
     left_out = {ORACLE, RANDOM} | {name for name in METHODS if METHODS[name].fixes}
-    drawn = [(name, values[name], errors[name]) for name in values if name not in left_out]
+    drawn = [
+        (_OURS if name == _LINE else name, values[name], errors[name])
+        for name in values
+        if name not in left_out
+    ]
     return Result(
         Table(
             {
@@ -245,10 +251,10 @@ def _architectures(lab: Lab) -> Result:
     )
 
 
-def _as_said(lab: Lab) -> tuple[Outcome, float | None]:
+def _as_said(lab: Lab) -> tuple[Outcome, tuple[float, float] | None]:
     """The paper's search in its own setting, paid scores, and the RERR it has there."""
     runs = own_setting.search(lab, LINES[SAID])
-    return runs, own_setting.reduction(runs, own_setting.bounds(lab))
+    return runs, reduction({_SAID: runs, **own_setting.bounds(lab)}, _SAID)
 
 
 def _printed(source: str, epsilon: float) -> str:

@@ -92,7 +92,7 @@ def _recipe(lab: Lab) -> Result:
             rows,
         ),
         Picture(
-            f"{whole.task.name}: what each part of the recipe adds, epsilon {EPSILON:g}",
+            f"{whole.name}: what each part of the recipe adds, epsilon {EPSILON:g}",
             [
                 Dots(
                     "difference of means and its standard error",
@@ -136,7 +136,7 @@ def _momentum(lab: Lab) -> Result:
             [[*which, *one.cells] for which, one in found.items()],
         ),
         Picture(
-            f"{whole.task.name}: momentum and a free step, epsilon {EPSILON:g}",
+            f"{whole.name}: momentum and a free step, epsilon {EPSILON:g}",
             [dots(labels, list(found.values()))],
         ),
         notes=(
@@ -152,7 +152,7 @@ def _clipping(lab: Lab) -> Result:
     return Result(
         Table({"clipping norm": "g", **COLUMNS}, [[n, *one.cells] for n, one in found.items()]),
         Picture(
-            f"{whole.task.name}: clipping norms, epsilon {EPSILON:g}",
+            f"{whole.name}: clipping norms, epsilon {EPSILON:g}",
             [dots([f"norm {norm:g}" for norm in found], list(found.values()))],
         ),
         notes=(
@@ -168,7 +168,7 @@ def _weight_decay(lab: Lab) -> Result:
     return Result(
         Table({"weight decay": "g", **COLUMNS}, [[d, *one.cells] for d, one in found.items()]),
         Picture(
-            f"{whole.task.name}: weight decay, epsilon {EPSILON:g}",
+            f"{whole.name}: weight decay, epsilon {EPSILON:g}",
             [dots([f"decay {decay:g}" for decay in found], list(found.values()))],
         ),
     )

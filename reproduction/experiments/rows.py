@@ -53,7 +53,7 @@ def _batch_size(lab: Lab) -> Result:
     return Result(
         Table({"batch": "", "epsilon": "g", **COLUMNS, "paper": ""}, rows),
         Picture(
-            f"{whole.task.name}: batches drawn by Poisson sampling, epsilon {EPSILON:g}",
+            f"{whole.name}: batches drawn by Poisson sampling, epsilon {EPSILON:g}",
             [dots(list(found), list(found.values()))],
         ),
         notes=(
@@ -114,7 +114,7 @@ def _subset_noise(lab: Lab) -> Result:
     return Result(
         Table({**columns, "paper: subset": "", "paper: more noise": ""}, rows),
         Picture(
-            f"{whole.task.name}: two ways to a smaller epsilon",
+            f"{whole.name}: two ways to a smaller epsilon",
             [
                 Plot(
                     "mean over repeats",
