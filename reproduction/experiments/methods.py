@@ -58,9 +58,18 @@ def _methods(lab: Lab) -> Result:
     found = contenders(lab, lab.source, budget)
     rows: list[list[object]] = []
     said, closed = _as_said(lab)
-    rerr = None if closed is None else closed[0]
-    rows.append([_SAID, said.mean, said.spread, len(said.accuracies), rerr, said.spent_epsilon])
-    rows[0] += [f"{paper.METHODS[_LINE]:g}", "the paper's space, rows of natural length"]
+    rows.append(
+        [
+            _SAID,
+            said.mean,
+            said.spread,
+            len(said.accuracies),
+            None if closed is None else closed[0],
+            said.spent_epsilon,
+            f"{paper.METHODS[_LINE]:g}",
+            "the paper's space, rows of natural length",
+        ]
+    )
     for name, runs in found.items():
         printed = paper.METHODS.get(name) if name != _LINE else None
         beside = None if printed is None else f"{printed:g}"
@@ -157,9 +166,18 @@ def _rerr(lab: Lab) -> Result:
             )
         said, closed = _as_said(lab.only(source))
         beside = paper.RERR.get(data_set(source))
-        task, (share, error) = lab.task(source), closed or (math.nan, 0.0)
-        rows.append([task.name, _SAID, said.mean, said.spread, *(closed or (None, None))])
-        rows[-1] += [NOT_PRINTED if beside is None else beside[3], ""]
+        share, error = closed or (math.nan, 0.0)
+        rows.append(
+            [
+                lab.task(source).name,
+                _SAID,
+                said.mean,
+                said.spread,
+                *(closed or (None, None)),
+                NOT_PRINTED if beside is None else beside[3],
+                "",
+            ]
+        )
         values.setdefault(_SAID, []).append(share)
         errors.setdefault(_SAID, []).append(error)
     for name in ("CIFAR-10 without public data", "ImageNet", "SQuAD"):

@@ -1,10 +1,8 @@
 """The paper's search in the paper's own setting: natural rows, its space, its split."""
 
-from collections.abc import Mapping
-
 from dptune.accounting import Budget
 from dptune.bench.compare import DRAWS
-from dptune.bench.outcome import ORACLE, Outcome, Runs, error_reduction
+from dptune.bench.outcome import ORACLE, Outcome, error_reduction
 from dptune.bench.tables import Table
 from dptune.search.base import SearchMethod
 from dptune.search.linear_scaling import LinearScaling
@@ -53,10 +51,6 @@ def bounds(lab: Lab, budget: Budget = ONE) -> dict[str, Outcome]:
     }
 
 
-def reduction(own: Runs, between: Mapping[str, Outcome]) -> float | None:
-    return error_reduction(own, between[RandomSearch.name], between[ORACLE])
-
-
 def _paper(lab: Lab) -> Result:
     rows: list[list[object]] = []
     below: dict[str, list[tuple[float, float]]] = {}
@@ -84,7 +78,7 @@ def _paper(lab: Lab) -> Result:
                     runs.spread,
                     min(runs.accuracies),
                     best.mean - runs.mean,
-                    reduction(runs, between),
+                    error_reduction(runs, between[RandomSearch.name], best),
                     runs.typical_r,
                     _printed(source, name),
                 ]
@@ -160,7 +154,8 @@ def _printed(source: str, name: str) -> str | None:
 
 
 def _without(source: str) -> str:
-    return paper.EXTRACTORS.get((data_set(source), float("inf")), NOT_PRINTED)
+    printed = paper.EXTRACTORS.get((data_set(source), float("inf")))
+    return NOT_PRINTED if printed is None else f"{printed} (its best extractor)"
 
 
 EXPERIMENTS = (
