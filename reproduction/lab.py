@@ -32,6 +32,7 @@ DELTA = 1e-5
 # Plain DP-GD, whatever `tune` does by default: what the paper compares, and what this package does.
 PLAIN: dict[str, Any] = {"clip_norm": 1.0, "momentum": 0.9, "free_steps": 0}
 _LINEAR = LinearEngine()
+_LONGER = 10
 _RUNS_AT_ONCE = 400  # about as many as a kill may lose
 
 
@@ -150,7 +151,8 @@ class Lab:
     def without_noise(self, source: str) -> Runs:
         """Epsilon = infinity: the best of some rates without noise or clipping. There is nothing to
         repeat."""
-        start = _open_plan(self.task(source), self.effort.steps, clip_norm=None)
+        steps = _LONGER * self.effort.steps  # noise does not tell it to stop
+        start = _open_plan(self.task(source), steps, clip_norm=None)
         plans = [replace(start, learning_rate=rate) for rate in self.effort.plain_rates]
         return max(self._runs(source, plans, 1, "plain"), key=lambda runs: runs.mean)
 
