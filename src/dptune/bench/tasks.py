@@ -45,7 +45,9 @@ class Task:
     def plain(self) -> "Task":
         """The same for plain gradient descent, as in the linear scaling paper."""
         preparation = replace(self.preparation, center_share=0.0, whiten_share=0.0)
-        return replace(self, preparation=preparation, recipe={"clip_norm": 1.0})
+        return replace(
+            self, preparation=preparation, recipe={"clip_norm": 1.0, "averaging": "none"}
+        )
 
 
 def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> Task:
