@@ -241,7 +241,8 @@ def axes_of(columns: int, seed: int = 3) -> Matrix:
 
 def test_rows_of_a_known_second_moment_become_even() -> None:
     """Rows along known axes, some far more often than others: before they are scaled again, the
-    second moment of whitened rows is p / (p + level) along each."""
+    second moment of whitened rows is as p / (p + level) along each, and they are as long as they
+    were on average."""
     often = np.array([400, 200, 100, 50, 30, 20])
     axes, rows = axes_of(6), 2 * int(often.sum())
     table = np.repeat(axes.T, often, axis=0)
@@ -253,7 +254,8 @@ def test_rows_of_a_known_second_moment_become_even() -> None:
     shares = often / often.sum()
     expected = shares / (shares + 0.3 / 6)
     found = axes.T @ (whitened.T @ whitened / rows) @ axes
-    np.testing.assert_allclose(found, np.diag(expected), atol=3e-3)
+    np.testing.assert_allclose(found, np.diag(expected) / expected.sum(), atol=1e-3)
+    assert (whitened**2).sum(1).mean() == pytest.approx(1, abs=1e-3)
     spread = np.linalg.eigvalsh(moment)
     assert spread[-1] / spread[0] > 15 > 3 > expected.max() / expected.min()
     curvature = curvature_of(moment, tiny, rows)
@@ -300,7 +302,8 @@ def test_whitening_is_finite_and_symmetric_whatever_the_noise_did(
     np.testing.assert_array_equal(whitening, whitening.T)
     level = 1.4 * math.sqrt(len(moment)) * noise / rows + 0.3 / len(moment)
     steepest = np.linalg.eigvalsh(whitening)[-1]
-    assert 0 < steepest <= (1 + 1e-9) / math.sqrt(level)  # no direction is blown up beyond it
+    # No direction is blown up beyond what rows along it alone would be.
+    assert 0 < steepest <= (1 + 1e-9) * math.sqrt((1 + level) / level)
     assert 1 / len(moment) <= curvature_of(moment, noise, rows) <= 1
     done = Preprocessing(whitening=whitening, rescale=True).apply(a_table(9, len(moment)))
     np.testing.assert_allclose(np.linalg.norm(done, axis=1), 1, atol=1e-6)

@@ -100,6 +100,7 @@ def test_standardisation_survives_the_largest_numbers() -> None:
 FULL = Preprocessing(np.array([0.1, 0.2, 0.3]), np.array([1.5, 0.7, 3.3]), center=np.full(3, 1 / 3))
 WHITENING = np.array([[2.0, -0.3, 0.1], [-0.3, 1.0, 0.0], [0.1, 0.0, 1 / 3]])
 WHITENED = dataclasses.replace(FULL, whitening=WHITENING, rescale=True)
+WITH_CONSTANT = dataclasses.replace(WHITENED, constant=0.25)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,8 @@ WHITENED = dataclasses.replace(FULL, whitening=WHITENING, rescale=True)
         Preprocessing(unit_rows=False),
         FULL,
         WHITENED,
+        WITH_CONSTANT,
+        Preprocessing(constant=0.1, rescale=True),
         Preprocessing(center=np.full(3, 0.1)),
         Preprocessing(center=np.full(3, 0.1), rescale=True),
     ],
@@ -116,7 +119,10 @@ WHITENED = dataclasses.replace(FULL, whitening=WHITENING, rescale=True)
 def test_storing_and_reading_gives_exactly_the_same(tmp_path: Path, made: Preprocessing) -> None:
     save_file(made.arrays(), tmp_path / "made.safetensors")
     again = Preprocessing.from_arrays(
-        load_file(tmp_path / "made.safetensors"), unit_rows=made.unit_rows, rescale=made.rescale
+        load_file(tmp_path / "made.safetensors"),
+        unit_rows=made.unit_rows,
+        rescale=made.rescale,
+        constant=made.constant,
     )
     np.testing.assert_array_equal(made.apply(a_table()), again.apply(a_table()))
     assert again.in_words() == made.in_words()
@@ -131,8 +137,13 @@ def test_in_words_names_what_is_done() -> None:
     )
     assert WHITENED.in_words() == (
         "columns shifted and scaled by public numbers, rows scaled to unit length, a private mean "
-        "subtracted and rows scaled to unit length again, directions evened out by a private "
-        "second moment and rows scaled to unit length again"
+        "subtracted, directions evened out by a private second moment, rows scaled to unit length "
+        "again"
+    )
+    assert WITH_CONSTANT.in_words() == (
+        "columns shifted and scaled by public numbers, rows scaled to unit length, a private mean "
+        "subtracted, directions evened out by a private second moment, a column of 0.25 put beside "
+        "them, rows scaled to unit length again"
     )
 
 
@@ -157,6 +168,52 @@ def test_rows_may_be_whitened_without_a_mean_whatever_their_length(unit_rows: bo
     np.testing.assert_allclose(made.apply(table), unit(unit(table) @ WHITENING), atol=1e-6)
 
 
+def test_a_constant_joins_rows_before_they_are_scaled_for_the_last_time() -> None:
+    """Whitened rows keep their lengths until then, so that a short row leans on the constant."""
+    table = a_table()
+    centred = unit(WHITENED.apply(table) @ np.linalg.inv(WHITENING))
+    beside = np.full((len(table), 1), 0.25)
+    wanted = unit(np.concatenate([centred @ WHITENING, beside], 1))
+    np.testing.assert_allclose(WITH_CONSTANT.apply(table), wanted, atol=1e-6)
+    assert np.ptp(wanted[:, -1]) > 0.01
+    only_centred = dataclasses.replace(WITH_CONSTANT, whitening=None)
+    wanted = np.concatenate([centred, beside], 1) / np.hypot(1, 0.25)
+    np.testing.assert_allclose(only_centred.apply(table), wanted, atol=1e-6)
+
+
+def test_a_constant_is_one_column_more() -> None:
+    copies = a_table(20).reshape(10, 2, 3)
+    for made, columns in ((WHITENED, 3), (WITH_CONSTANT, 4)):
+        assert made.columns(3) == columns
+        done = made.apply_to_all(copies)
+        assert done.shape == (10, 2, columns)
+        np.testing.assert_array_equal(done.reshape(20, -1), made.apply(copies.reshape(20, 3)))
+        np.testing.assert_array_equal(made.apply_to_all(copies[:, 0]), done[:, 0])
+
+
+def test_a_row_of_zeros_holds_the_constant_alone() -> None:
+    made = Preprocessing(constant=0.25, rescale=True)
+    assert not made.changes_nothing
+    np.testing.assert_array_equal(made.apply(np.zeros((2, 3))), [[0, 0, 0, 1]] * 2)
+
+
+@given(TABLES, st.floats(0.01, 10), st.integers(0, 2**32 - 1))
+def test_with_a_constant_the_last_scaling_changes_no_decision(
+    table: NDArray[np.float64], constant: float, seed: int
+) -> None:
+    """A linear model and its bias before it, the same weights with the constant's after it."""
+    chance, columns = np.random.default_rng(seed), table.shape[1]
+    whitening = chance.uniform(-1, 1, (columns, columns))
+    made = Preprocessing(whitening=whitening, constant=constant, rescale=True)
+    weights, bias = chance.normal(size=(columns, 3)), chance.normal(size=3)
+    rows = Preprocessing().apply(table).astype(np.float64) @ whitening
+    before = rows @ weights + bias
+    after = made.apply(table).astype(np.float64) @ np.vstack([weights, bias / constant])
+    first, second = np.sort(before, axis=1)[:, ::-1][:, :2].T
+    clear = first - second > 1e-4
+    np.testing.assert_array_equal(before.argmax(1)[clear], after.argmax(1)[clear])
+
+
 def test_rescale_alone_does_nothing() -> None:
     assert Preprocessing(unit_rows=False, rescale=True).changes_nothing
     table = a_table().astype(np.float32)
@@ -170,17 +227,25 @@ def test_rescale_alone_does_nothing() -> None:
     st.booleans(),
     st.booleans(),
     st.sampled_from([0.0, 1e-300, 1.0, 1.7e308]),
+    st.sampled_from([0.0, 0.25, 1e3]),
     st.integers(0, 2**32 - 1),
 )
 def test_whitened_rows_are_finite_and_of_length_1_or_0(
-    table: NDArray[np.float64], unit_rows: bool, centred: bool, size: float, seed: int
+    table: NDArray[np.float64],
+    unit_rows: bool,
+    centred: bool,
+    size: float,
+    constant: float,
+    seed: int,
 ) -> None:
     chance, columns = np.random.default_rng(seed), table.shape[1]
     center = chance.uniform(-1, 1, columns) * (1 if unit_rows else 1.7e308) if centred else None
     whitening = size * chance.uniform(-1, 1, (columns, columns))
-    made = Preprocessing(unit_rows=unit_rows, center=center, whitening=whitening, rescale=True)
+    made = Preprocessing(
+        unit_rows=unit_rows, center=center, whitening=whitening, constant=constant, rescale=True
+    )
     norms = np.linalg.norm(made.apply(table).astype(np.float64), axis=1)
-    assert (np.isclose(norms, 1, atol=1e-6) | (norms == 0)).all()
+    assert (np.isclose(norms, 1, atol=1e-6) | ((norms == 0) & (constant == 0))).all()
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(4500, 3), (4500, 64), (300, 1000)])
@@ -228,6 +293,10 @@ def test_nobody_can_change_the_numbers_afterwards() -> None:
         ({"unit_rows": "yes"}, "True or False"),
         ({"rescale": 1}, "True or False"),
         ({"whitening": np.eye(3)}, "rescale=True"),
+        ({"constant": 0.25}, "rescale=True"),
+        ({"constant": -0.25, "rescale": True}, "constant"),
+        ({"constant": np.nan, "rescale": True}, "constant"),
+        ({"constant": 1e4, "rescale": True}, "constant"),
         ({"whitening": np.ones(3), "rescale": True}, "columns times columns"),
         ({"whitening": np.ones((2, 3)), "rescale": True}, "columns times columns"),
         ({"whitening": np.diag([1.0, np.inf]), "rescale": True}, "finite"),
@@ -241,7 +310,9 @@ def test_preprocessing_that_cannot_be_is_refused(fields: dict[str, Any], message
 
 def test_arrays_of_unknown_names_are_refused() -> None:
     with pytest.raises(InvalidInput, match="weights"):
-        Preprocessing.from_arrays({"weights": np.ones(3)}, unit_rows=True, rescale=False)
+        Preprocessing.from_arrays(
+            {"weights": np.ones(3)}, unit_rows=True, rescale=False, constant=0.0
+        )
 
 
 @pytest.mark.parametrize(

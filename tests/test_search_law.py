@@ -1,6 +1,8 @@
 """The law's guess from public and paid facts."""
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptune import TrainPlan
+from dptune.prior import Prior
 from dptune.search.base import Census, Facts
 from dptune.search.law import best_noise, displacement
 
@@ -20,45 +23,112 @@ _RAW = [38 ** (k / 9) for k in range(10)]
 RARE = np.array([14_775 * share / sum(_RAW) for share in _RAW])
 
 
-def recipe(rows: int) -> TrainPlan:
-    return TrainPlan(rows=rows, steps=100, learning_rate=1.0, noise_multiplier=30.0)
+# Clipped far below their gradients, as the law was measured.
+CLIPPED = 0.1
+
+
+def recipe(rows: int, **changes: Any) -> TrainPlan:
+    usual = {"steps": 100, "learning_rate": 1.0, "noise_multiplier": 30.0, "clip_norm": CLIPPED}
+    return TrainPlan(rows=rows, **usual | changes)
 
 
 @pytest.mark.parametrize(
     ("mu", "rows", "columns", "outputs", "noise"),
     [
-        (1.0, 100, 100, 10, 0.5),  # one row's worth of signal per column: exactly a half
-        (1.0, 104_857_600, 100, 10, 4.0),  # 2^20 times the signal: 2^(20 * 0.15) = 8
-        (2.0, 52_428_800, 100, 10, 4.0),
-        (0.268051, 50_000, 2048, 10, 0.662748),  # 0.5 exp(0.15 * 1.878581)
-        (0.268051, 50_000, 2048, 100, 0.765330),  # 10^(1/16) = 1.154782
-        (0.1, 1000, 100_000, 2, 0.5 * 0.001**0.15 * 0.2 ** (1 / 16)),
+        (1.0, 100, 100, 10, 0.99 / 2.35),  # 18 / sqrt(100) = 1.8 beside 0.55
+        (0.1, 100, 100, 10, 9.9 / 7.3),  # 1.8 beside 5.5
+        (1e-9, 100, 100, 10, 1.8),  # only noise limits it
+        (1e-9, 100, 400, 10, 0.9),
+        (1e-9, 100, 100, 10 * 2**10, 0.9),  # 2^10 times the outputs: half
+        (1e4, 100 * 2**25, 100, 10, 1 / (1 / 1.8 + 1e4 / (0.55 * 2**16.5))),  # 25 * 0.66 = 16.5
+        (1e9, 100, 100, 10, 0.55e-9),  # only the rows limit it
     ],
 )
 def test_known_guesses(mu: float, rows: int, columns: int, outputs: int, noise: float) -> None:
     facts = Facts(columns=columns, outputs=outputs, unit_rows=True)
-    assert best_noise(mu, recipe(rows), facts, None) == pytest.approx(noise, rel=1e-5)
+    assert best_noise(mu, recipe(rows), facts, None) == pytest.approx(noise, rel=1e-6)
+
+
+@given(
+    mu=st.floats(1e-3, 100),
+    rows=st.integers(10, 10**8),
+    columns=st.integers(1, 10_000),
+    outputs=st.integers(1, 1000),
+    clip_norm=st.sampled_from([None, 1.0, 0.51, 0.5, 0.1]),
+    averaging=st.sampled_from(["none", "swa"]),
+    row_norm=st.floats(0.1, 10),
+)
+def test_the_guess_is_what_its_docstring_says(
+    mu: float,
+    rows: int,
+    columns: int,
+    outputs: int,
+    clip_norm: float | None,
+    averaging: str,
+    row_norm: float,
+) -> None:
+    """A second derivation, in logarithms and with numbers of its own."""
+    log_near = math.log(18) - math.log(columns) / 2 - math.log(outputs / 10) / 10
+    log_far = math.log(0.55) + 0.66 * math.log(rows / columns) - math.log(mu)
+    wanted = -np.logaddexp(-log_near, -log_far)
+    if averaging == "swa":
+        wanted += math.log(5 / 2)
+    if clip_norm is None or clip_norm > 0.5:
+        wanted += math.log(2 / 3)
+    plan = recipe(
+        rows, clip_norm=clip_norm, averaging=averaging, noise_multiplier=30.0 if clip_norm else 0.0
+    )
+    facts = Facts(columns=columns, outputs=outputs, unit_rows=True)
+    assert math.log(best_noise(mu, plan, facts, None)) == pytest.approx(wanted, abs=1e-9)
+    census = Census(classes=(1.0,) * outputs, noise=1.0, row_norm=row_norm)
+    shorter = wanted - math.log(row_norm)
+    assert math.log(best_noise(mu, plan, facts, census)) == pytest.approx(shorter, abs=1e-9)
 
 
 @given(st.floats(1e-3, 10), st.integers(10, 10**7), st.floats(1.01, 100))
-def test_more_signal_allows_more_noise(mu: float, rows: int, more: float) -> None:
+def test_more_rows_allow_more_noise_and_more_columns_and_outputs_less(
+    mu: float, rows: int, more: float
+) -> None:
     here = best_noise(mu, recipe(rows), FACTS, None)
-    assert best_noise(mu * more, recipe(rows), FACTS, None) > here
     assert best_noise(mu, recipe(math.ceil(rows * more)), FACTS, None) > here
-    wider = Facts(columns=FACTS.columns * 2, outputs=FACTS.outputs, unit_rows=True)
+    wider = replace(FACTS, columns=math.ceil(FACTS.columns * more))
     assert best_noise(mu, recipe(rows), wider, None) < here
+    finer = replace(FACTS, outputs=math.ceil(FACTS.outputs * more))
+    assert best_noise(mu, recipe(rows), finer, None) < here
 
 
-def test_a_census_of_equal_classes_changes_nothing() -> None:
-    assert best_noise(0.2, RECIPE, FACTS, BALANCED) == best_noise(0.2, RECIPE, FACTS, None)
+@given(st.floats(1e-3, 1e3), st.integers(10, 10**7), st.floats(1.01, 100))
+def test_a_larger_budget_trains_longer_but_never_longer_than_the_rows_bear(
+    mu: float, rows: int, more: float
+) -> None:
+    """Without noise more training would fit the rows too closely."""
+    plan = recipe(rows)
+    here, there = (displacement(best_noise(m, plan, FACTS, None), m, plan) for m in (mu, mu * more))
+    assert here < there < 0.55 * (rows / FACTS.columns) ** 0.66 * rows / CLIPPED
 
 
-def test_rare_classes_and_short_rows_raise_the_noise() -> None:
+def test_an_engine_of_which_nothing_is_known_aims_at_unit_noise_at_any_budget() -> None:
+    facts = replace(FACTS, prior=Prior())
+    plans = (recipe(100), recipe(100, clip_norm=1.0), recipe(100, averaging="swa"))
+    assert {best_noise(mu, plan, facts, None) for mu in (0.01, 100.0) for plan in plans} == {1.0}
+
+
+def test_counts_of_classes_change_nothing_and_short_rows_raise_the_noise() -> None:
     plain = best_noise(0.2, RECIPE, FACTS, None)
     rare = Census(classes=tuple(RARE), noise=1.0)
-    assert best_noise(0.2, RECIPE, FACTS, rare) / plain == pytest.approx(rare.imbalance, rel=1e-12)
+    assert {best_noise(0.2, RECIPE, FACTS, census) for census in (BALANCED, rare)} == {plain}
     short = Census(classes=(5000.0,) * 10, noise=50.0, row_norm=0.5)
     assert best_noise(0.2, RECIPE, FACTS, short) == pytest.approx(2 * plain)
+
+
+def test_rows_that_are_no_longer_than_one_are_seldom_clipped_at_one() -> None:
+    """Unless nobody knows how long they are."""
+    long = replace(FACTS, unit_rows=False)
+    for facts, ratio in ((FACTS, 2 / 3), (long, 1.0)):
+        at_one, far_below = (
+            best_noise(0.2, recipe(50_000, clip_norm=norm), facts, None) for norm in (1.0, 0.1)
+        )
+        assert at_one == pytest.approx(ratio * far_below)
 
 
 def test_displacement_leaves_the_noise_it_was_asked_for() -> None:

@@ -1,6 +1,8 @@
 """The default search, from the law to the final run, on scores we make up."""
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,23 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptune import Budget, TrainPlan
+from dptune.accounting import price
 from dptune.search.base import Census, Facts, Schedule, Situation, calibrated, draft, schedule
 from dptune.search.law import best_noise
 from dptune.search.linear_scaling import (
     LinearScaling,
     fit_scores,
     law_error,
-    noise_at,
     offset_of,
-    setting_at,
+    told_about,
+    top_for,
 )
-from dptune.search.score import NoisyScore
+from dptune.search.score import HeldOutScore, NoisyScore
 from dptune.search.space import Space
 from dptune.search.trial import Trial
 
 RECIPE = TrainPlan(rows=50_000, steps=100, learning_rate=1.0, noise_multiplier=30.0)
-FACTS = Facts(columns=512, outputs=10, unit_rows=True)
-SPACE = Space(learning_rate=(1e-3, 1e3), steps=(5, 200))
+FACTS = Facts(columns=512, outputs=10, unit_rows=True, rows=50_000)
+# Wide enough that nothing is clamped.
+SPACE = Space(learning_rate=(1e-3, 1e3), steps=(5, 10_000))
 CENSUS = Census(classes=(5000.0,) * 10, noise=118.0)
 
 
@@ -74,8 +78,10 @@ def test_trials_lie_around_the_law_and_have_its_noise(budget: Budget) -> None:
 
 @pytest.mark.parametrize("top", [-0.8, -0.4, 0.0, 0.3, 0.8])
 def test_sharp_scores_move_the_final_run_to_the_top(budget: Budget, top: float) -> None:
-    best, _ = searched(budget, top, height=30.0)
-    assert best == pytest.approx(top, abs=0.1)
+    best, given = searched(budget, top, height=30.0)
+    told = told_about(schedule(LinearScaling(), budget, FACTS, NoisyScore()).final.mu, given)
+    assert 0.4 < told < 0.6  # a final run costs some 190 times what a trial does
+    assert best == pytest.approx(told * top, abs=0.1)
 
 
 def test_the_final_run_moves_toward_the_top_and_stays_near_the_law_when_scores_are_dim(
@@ -116,9 +122,9 @@ def test_a_lost_trial_is_no_score_of_zero(budget: Budget) -> None:
 
 def test_the_law_is_trusted_less_on_rows_of_unknown_length(budget: Budget) -> None:
     other = Facts(columns=512, outputs=10, unit_rows=False)
-    assert (law_error(FACTS), law_error(other)) == (0.45, 0.7)
-    assert fit_scores(situation([])).top_error == pytest.approx(0.45, rel=1e-2)
-    assert fit_scores(situation([], facts=other)).top_error == pytest.approx(0.7, rel=1e-2)
+    assert (law_error(FACTS), law_error(other)) == (0.6, 0.8)
+    assert fit_scores(situation([])).top_error == pytest.approx(0.6, rel=1e-2)
+    assert fit_scores(situation([], facts=other)).top_error == pytest.approx(0.8, rel=1e-2)
 
 
 def test_a_space_that_ends_too_soon_is_noted(budget: Budget) -> None:
@@ -156,14 +162,107 @@ def test_any_scores_give_a_setting_inside_the_space(
     assert SPACE.steps[0] <= setting.steps <= SPACE.steps[1]
 
 
-def test_rare_classes_take_fewer_and_larger_steps(budget: Budget) -> None:
-    final = schedule(LinearScaling(), budget, FACTS, NoisyScore()).final
-    rare = Census(classes=(45_500.0, *(500.0,) * 9), noise=118.0)
-    (even,) = LinearScaling().suggest(final, situation([]))
-    (uneven,) = LinearScaling().suggest(final, situation([], census=rare))
-    assert (even.steps, uneven.steps) == (200, 66)
-    assert uneven.learning_rate > even.learning_rate
-    for census, chosen in ((CENSUS, even), (rare, uneven)):
-        given = situation([], census=census)
-        guess = noise_at(fit_scores(given).top, final.mu, given)
-        assert setting_at(guess, final.mu, given) == chosen
+@pytest.mark.parametrize("scores", ["none", "lost", "equal"])
+def test_trials_that_tell_nothing_leave_the_final_run_at_the_law(
+    budget: Budget, scores: str
+) -> None:
+    planned = schedule(LinearScaling(), budget, FACTS, NoisyScore())
+    history = [
+        Trial(
+            number=number,
+            stage="sweep",
+            plan=plan,
+            mu=planned.sweeps[0].mu,
+            score=0.7 if scores == "equal" else None,
+            lost=scores == "lost",
+        )
+        for number, plan in enumerate(plans(planned, situation([])))
+    ]
+    assert top_for(planned.final.mu, situation(history)) == pytest.approx(0, abs=1e-6)
+    if scores != "equal":
+        assert told_about(planned.final.mu, situation(history)) == 1.0
+
+
+# What trials tell about dearer runs.
+
+
+def scored(mu: float) -> Trial:
+    return Trial(number=1, stage="sweep", plan=RECIPE, mu=mu, score=0.5, score_noise=0.0)
+
+
+@given(st.floats(1e-3, 10), st.lists(st.floats(1e-3, 10), min_size=1, max_size=5))
+def test_trials_tell_a_part_about_dearer_runs_and_all_about_cheaper_ones(
+    mu: float, mus: list[float]
+) -> None:
+    told = told_about(mu, situation(list(map(scored, mus))))
+    assert 0 < told <= 1
+    assert (told == 1) == (max(mus) >= mu)
+
+
+def test_a_hundred_times_dearer_run_is_told_half() -> None:
+    """And the dearest trial tells it."""
+    told = told_about(1.0, situation([scored(0.1), scored(0.01)]))
+    assert told == pytest.approx(0.5, abs=0.03)
+    assert told_about(1.0, situation([scored(0.01)])) == pytest.approx(told**2)
+
+
+# What trials cost.
+
+
+@given(
+    epsilon=st.floats(0.01, 100),
+    delta=st.floats(1e-12, 1e-3),
+    rows=st.integers(1, 10**9),
+    columns=st.integers(1, 10**5),
+    outputs=st.integers(1, 1000),
+    unit_rows=st.booleans(),
+    aside=st.floats(0, 0.03),
+    held_out=st.booleans(),
+)
+def test_trials_cost_little_and_all_together_the_budget(
+    epsilon: float,
+    delta: float,
+    rows: int,
+    columns: int,
+    outputs: int,
+    unit_rows: bool,
+    aside: float,
+    held_out: bool,
+) -> None:
+    budget = Budget(epsilon, delta)
+    facts = Facts(columns=columns, outputs=outputs, unit_rows=unit_rows, rows=rows)
+    everything = budget.mu_squared()
+    score = HeldOutScore() if held_out else NoisyScore()
+    planned = schedule(LinearScaling(), budget, facts, score, aside=aside * everything, check=True)
+    (sweep,) = planned.sweeps
+    assert 0.005 * (1 - 1e-9) <= sweep.mu_squared / everything <= 0.05 * (1 + 1e-9)
+    assert sweep.score is not None and planned.census is not None and planned.check is not None
+    trials, scores = 3 * sweep.mu_squared, price(sweep.score).mu_squared
+    paid = math.fsum(
+        [
+            aside * everything,
+            max(trials, scores) if held_out else trials + scores,
+            price(planned.census).mu_squared,
+            price(planned.check).mu_squared,
+            planned.final.mu_squared,
+        ]
+    )
+    assert paid <= everything
+    assert paid == pytest.approx(everything, rel=1e-9)
+    assert planned.final.mu_squared > 0.8 * everything
+
+
+def test_trials_cost_more_where_there_is_signal_to_spare() -> None:
+    def share(**changes: Any) -> float:
+        budget = Budget(changes.pop("epsilon", 1.0), 1e-5)
+        (sweep,) = LinearScaling().sweeps(budget, replace(FACTS, **changes))
+        return sweep.mu_squared / budget.mu_squared()
+
+    assert share() == pytest.approx(0.005)  # a signal of 2.6 for every weight
+    assert share(columns=8, outputs=2) == pytest.approx(0.05)  # of 840
+    between = share(columns=64)  # of 21: its root, against that of 5
+    assert between == pytest.approx(
+        0.005 * math.sqrt(Budget(1.0, 1e-5).mu * 50_000 / 640 / 5), rel=1e-9
+    )
+    assert between < share(columns=64, epsilon=2.0) < 0.05
+    assert between < share(columns=64, rows=100_000) < 0.05

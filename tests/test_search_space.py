@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dptune import Budget, TrainPlan, gdp
 from dptune.errors import InvalidInput
 from dptune.search.base import Facts, Situation, Stage, calibrated, draft
+from dptune.search.linear_scaling import LinearScaling
 from dptune.search.random_search import RandomSearch
 from dptune.search.space import Setting, Space
 from dptune.search.unit_noise import UnitNoise
@@ -86,6 +87,104 @@ def test_the_corners_of_a_space_are_spread_without_a_note(space: Space) -> None:
         assert setting.notes == ()
 
 
+# At a rate that is stable.
+
+STABLE_SPACE = Space(learning_rate=(0.01, 1e4), steps=(5, 1000))
+
+
+@given(
+    space=spaces(),
+    recipe=recipes,
+    clip_norm=st.sampled_from([None, 1e-3, 0.1, 1.0, 30.0]),
+    curvature=st.floats(1e-4, 1.0),
+    wanted=st.floats(1e-9, 1e9),
+)
+def test_a_rate_is_stable_or_said_to_be_otherwise(
+    space: Space, recipe: TrainPlan, clip_norm: float | None, curvature: float, wanted: float
+) -> None:
+    noise = 0.0 if clip_norm is None else 30.0
+    recipe = dataclasses.replace(recipe, clip_norm=clip_norm, noise_multiplier=noise)
+    setting = space.steady(wanted, recipe, curvature)
+    low, high = space.learning_rate
+    stable = 4 * (1 + recipe.momentum) / (curvature * min(clip_norm or 1.0, 1.0))
+    assert low <= setting.learning_rate <= high
+    assert space.steps[0] <= setting.steps <= space.steps[1]
+    moved = displacement(setting, recipe)
+    if low <= stable:
+        assert setting.learning_rate <= stable
+    elif setting.learning_rate > stable:
+        assert "may be unstable" in setting.notes[-1]
+    if not setting.notes:
+        assert moved == pytest.approx(wanted, rel=1e-9)
+    elif "is stable" in setting.notes[-1]:  # as far as can be
+        assert setting.learning_rate == stable and setting.steps == space.steps[1]
+        assert moved < wanted
+    elif moved > wanted * (1 + 1e-9):  # only where the space has nothing less
+        assert (setting.learning_rate, setting.steps) == (low, space.steps[0])
+
+
+@given(wanted=st.floats(1.0, 1e9), curvature=st.floats(1e-3, 1.0))
+def test_more_steps_are_taken_before_weights_move_less(wanted: float, curvature: float) -> None:
+    setting = STABLE_SPACE.steady(wanted, RECIPE, curvature)
+    stable = 4 * 1.9 / curvature
+    in_usual_steps = displacement(Setting(stable, 200))
+    if wanted <= in_usual_steps:
+        assert setting.steps <= 200 and not setting.notes
+    elif wanted <= displacement(Setting(stable, 1000)):
+        # No more of them than it takes, give or take a tenth.
+        assert displacement(Setting(stable, int(setting.steps / 1.1) - 2)) < wanted
+        assert displacement(setting) == pytest.approx(wanted, rel=1e-9) and not setting.notes
+    else:
+        assert (setting.learning_rate, setting.steps) == (stable, 1000)
+        assert displacement(setting) < wanted
+        assert setting.notes == (f"learning rate {stable:.3g} is the largest that is stable",)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize(("part", "grows"), [(0.99, False), (1.01, True)])
+def test_the_largest_stable_rate_is_where_descent_begins_to_grow(
+    momentum: float, part: float, grows: bool
+) -> None:
+    """A second derivation: gradient descent itself, where logistic loss is most curved."""
+    recipe, curvature = dataclasses.replace(RECIPE, momentum=momentum), 0.2
+    rate = part * STABLE_SPACE.steady(1e9, recipe, curvature).learning_rate
+    weight, velocity = 1.0, 0.0
+    for _ in range(1000):
+        velocity = momentum * velocity + 0.5 * curvature * weight
+        weight -= rate * velocity
+    assert (abs(weight) > 1) == grows
+
+
+def test_flatter_rows_and_shorter_gradients_bear_larger_rates() -> None:
+    short = dataclasses.replace(RECIPE, clip_norm=0.1)
+    without = dataclasses.replace(RECIPE, clip_norm=None, noise_multiplier=0.0)
+    still = dataclasses.replace(RECIPE, momentum=0.0)
+    wide = Space(learning_rate=(0.01, 1e6), steps=(5, 1000))
+    rates = [
+        wide.steady(1e9, recipe, curvature).learning_rate
+        for recipe, curvature in (
+            (RECIPE, 1.0), (RECIPE, 0.1), (short, 1.0), (without, 1.0), (still, 1.0),
+        )
+    ]  # fmt: skip
+    assert rates == pytest.approx([7.6, 76.0, 76.0, 7.6, 4.0])
+
+
+def test_a_space_above_all_that_is_stable_moves_no_further_than_asked() -> None:
+    space = Space(learning_rate=(100.0, 200.0), steps=(5, 1000))
+    setting = space.steady(displacement(Setting(100.0, 20)), RECIPE, 1.0)
+    assert (setting.learning_rate, setting.steps) == (100.0, 20)
+    (note,) = setting.notes
+    assert note == "the space begins at learning rate 100; above 7.6 may be unstable"
+
+
+@pytest.mark.parametrize(("steps", "usual"), [((5, 1000), 200), ((5, 20), 20), ((300, 900), 300)])
+def test_the_usual_steps_lie_inside_the_space(steps: tuple[int, int], usual: int) -> None:
+    space = Space(steps=steps)
+    assert space.usual_steps == usual
+    # Sampled runs all take as many, so that they can be priced together.
+    assert LinearScaling().fixed_steps(space) == UnitNoise().fixed_steps(space) == usual
+
+
 def test_an_r_outside_is_clamped_and_noted() -> None:
     space = Space(learning_rate=(0.1, 1.0), steps=(5, 10))
     assert space.total_step_size == (0.5, 10.0)
@@ -137,7 +236,8 @@ def test_random_rates_are_log_uniform_and_steps_uniform() -> None:
 def test_the_unit_noise_law_ends_at_its_noise(noise: float, clip_norm: float) -> None:
     mu = gdp.mu_from_epsilon(1.0, 1e-5)
     recipe = dataclasses.replace(RECIPE, clip_norm=clip_norm)
-    given = situation(Space(learning_rate=(1e-3, 1e5)), recipe=recipe)
+    space = Space(learning_rate=(1e-3, 1e5), steps=(5, 10_000))
+    given = situation(space, recipe=recipe)
     (setting,) = UnitNoise(noise).suggest(Stage("final run", 1, mu * mu), given)
     plan = calibrated(draft(recipe, setting), mu * mu, 0.0)
     assert plan.weight_noise == pytest.approx(noise, rel=1e-9)

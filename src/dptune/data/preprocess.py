@@ -110,7 +110,7 @@ class Preprocessing:
             if self.rescale and (self.center is not None or self.whitening is not None):
                 rows, _ = directions(rows)
             if self.whitening is not None:
-                rows = _whitened(rows, self.whitening)
+                rows = np.nan_to_num(_whitened(rows, self.whitening))
             if self.constant:
                 rows = _beside(rows, self.constant)
             if self.whitening is not None or self.constant:

@@ -29,7 +29,9 @@ def whitening_of(
     eigenvalues, vectors = np.linalg.eigh(moment)
     left = _left(eigenvalues, level)
     made = (vectors / np.sqrt(np.maximum(eigenvalues, 0) + level)) @ vectors.T
-    whitening: NDArray[np.float64] = (made + made.T) / (2 * math.sqrt(left.sum() or 1.0))
+    # Rows of unit length leave no less than if one direction held all of them, whatever noise says.
+    length = math.sqrt(max(left.sum(), 1 / (1 + level)))
+    whitening: NDArray[np.float64] = (made + made.T) / (2 * length)
     return whitening
 
 

@@ -112,14 +112,15 @@ class Space:
         steps = self.usual_steps
         while steps < most and displacement / _reach(recipe, steps) > stable:
             steps = min(most, max(steps + 1, int(1.1 * steps)))
-        usual = replace(self, steps=(least, steps))
-        setting = usual.spread(displacement, recipe)
+        setting = replace(self, steps=(least, steps)).spread(displacement, recipe)
         if setting.learning_rate <= stable:
             return setting
-        rate = max(stable, self.learning_rate[0])
-        return Setting(
-            rate, steps, notes=(f"learning rate {rate:.3g} is the largest that is stable",)
-        )
+        low, _ = self.learning_rate
+        if low > stable:  # nothing in the space is stable: as little as can be
+            note = f"the space begins at learning rate {low:g}; above {stable:.3g} may be unstable"
+            return replace(setting, notes=(*setting.notes, note))
+        note = f"learning rate {stable:.3g} is the largest that is stable"
+        return Setting(stable, steps, notes=(note,))
 
     def clamp(self, total_step_size: float) -> tuple[float, tuple[str, ...]]:
         """The nearest r inside the space, and a note where it is another."""
