@@ -41,7 +41,7 @@ from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study.config import Config
-from dptune.study.recipe import CONSTANT, LENGTH_SHARE, Shares, shares
+from dptune.study.recipe import LENGTH_SHARE, Shares, constant, shares
 
 LEGS = 5
 LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
@@ -142,11 +142,8 @@ class Outline:
 
     @property
     def constant(self) -> float:
-        """What a column beside centred rows holds: their mean, which could tell classes of unlike
-        size apart, is gone. None where the engine has a bias, or rows keep their length."""
-        asked = self.config.preparation
-        scaled = asked.unit_rows and asked.rescale
-        return CONSTANT if self.mean and scaled and self.engine.wants_constant else 0.0
+        """What a column beside centred rows holds; 0 where there is none."""
+        return constant(self.config, self.data)
 
     @cached_property
     def lengths(self) -> NoisyCount | None:
