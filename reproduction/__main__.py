@@ -43,14 +43,16 @@ def run(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="A table or figure, or all; without it they are listed."
+            metavar="NAMES",
+            help="Tables and figures, separated by commas, or all; without it they are listed.",
         ),
     ] = None,
     data: Annotated[
         str,
         typer.Option(
             metavar="TASKS",
-            help="Tasks, separated by commas, as in dptune bench compare; most use the first.",
+            help="Tasks, separated by commas, as in dptune bench compare; most use the first, some "
+            "the first of CIFAR-100.",
         ),
     ] = "demo",
     repeats: Annotated[int, typer.Option(help="Runs behind every accuracy.")] = 20,

@@ -13,26 +13,25 @@ import numpy as np
 from dptune.bench.tasks import Task, load_task
 from dptune.data.rows import MemoryRows
 from dptune.errors import InvalidInput
+from reproduction.setting import natural
 
 ARRAY = "X_train_augmented"
 
 
 def load_augmented(source: str, *, device: str) -> Task | None:
-    """The task with all copies of its training rows; None where the source has none, or is changed
-    so that copies and rows no longer match."""
+    """The task with all copies of its training rows, of natural length; None where the source has
+    none, or is changed so that copies and rows no longer match."""
     if "?" in source or not source.endswith(".npz"):
         return None
     with np.load(Path(source), allow_pickle=False) as arrays:
         if ARRAY not in arrays:
             return None
         copies = arrays[ARRAY] * arrays.get("scale", 1.0)
-    task = load_task(source, device=device)
+    task = load_task(natural(source), device=device)
     rows = task.train
     if copies.ndim != 3 or (copies.shape[0], copies.shape[2]) != (rows.count, rows.columns):
         raise InvalidInput(
             f"{ARRAY} in {source!r} must have shape ({rows.count}, copies, {rows.columns}); got "
             f"{copies.shape}."
         )
-    lengths = np.linalg.norm(copies, axis=2, keepdims=True)
-    unit = copies / np.maximum(lengths, np.finfo(float).tiny)  # as load_task scales the rows
-    return replace(task, train=MemoryRows(unit, rows.targets, device=device))
+    return replace(task, train=MemoryRows(copies, rows.targets, device=device))

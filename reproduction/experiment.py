@@ -8,7 +8,8 @@ from dptune.bench.tables import Table
 from reproduction.charts import Picture
 from reproduction.lab import Lab
 
-UNKNOWN = "not known to us"
+NOT_PRINTED = "not printed"
+WITHOUT_PRIVACY = "infinity"  # as an epsilon: JSON has no number for it
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Experiment:
-    """`paper` is what the paper says, `setting` where ours differs; `everywhere` if it takes all
-    sources, not only the first."""
+    """`paper` is what the paper says, `setting` where ours differs. `measure` is handed the sources
+    it is about: all of them if `everywhere`, else the first of the data set that it `prefers`, or
+    the first."""
 
     name: str
     title: str
@@ -33,8 +35,23 @@ class Experiment:
     setting: str
     measure: Callable[[Lab], Result]
     everywhere: bool = False
+    prefers: str = ""
+
+    def lab(self, lab: Lab) -> Lab:
+        """The same lab with the sources of this experiment."""
+        if self.everywhere:
+            return lab
+        preferred = [source for source in lab.sources if data_set(source) == self.prefers]
+        return lab.only((*preferred, *lab.sources)[0])
 
     def data(self, lab: Lab) -> list[str]:
         """The names of the tasks it is measured on."""
-        taken = lab.sources if self.everywhere else (lab.source,)
-        return [lab.task(source).name for source in taken]
+        return [lab.task(source).name for source in self.lab(lab).sources]
+
+
+def data_set(source: str) -> str:
+    """The data set that a source's name says it is."""
+    name = source.lower().rpartition("/")[2]
+    if source.partition("?")[0] == "demo" or "cifar10_" in name:
+        return "CIFAR-10"
+    return "CIFAR-100" if "cifar100" in name else name

@@ -16,15 +16,18 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from reproduction.charts import Dots, Heat, Panel, Picture, Plot
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; marks differ as well.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKS = "os^DvPX"
+# Okabe and Ito's colours, which the colour-blind can tell apart, and grey; marks differ as well.
+COLORS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F"
+)  # fmt: skip
+_MARKS = "os^DvPX*"
 _INK, _FAINT = "#222222", "#777777"
 _DOTS_PER_INCH = 130
 _LETTERS_AN_INCH = 10  # of a title
 _DODGE = 1.025  # between series at the same x, so that their error bars do not hide each other
 _LINES = ("--", ":", "-.")
 _MOST_TICKS = 8
+_MOST_STACKED = 3  # maps below each other; more stand in two columns
 _FEW_DECADES = 2.5  # below which 1, 2 and 5 are written
 
 
@@ -36,16 +39,19 @@ def png(picture: Picture) -> bytes:
 
 
 def draw(picture: Picture) -> Figure:
+    count = len(picture.panels)
     stacked = all(isinstance(panel, Heat) for panel in picture.panels)  # too wide for a row
-    alone = stacked or len(picture.panels) == 1
-    widths = [_width(panel, alone) for panel in picture.panels]
+    across = count if not stacked else 2 if count > _MOST_STACKED else 1
+    down = math.ceil(count / across)
+    widths = [_width(panel, stacked or count == 1) for panel in picture.panels]
     heights = [_height(panel) for panel in picture.panels]
-    size = (max(widths), sum(heights)) if stacked else (sum(widths), max(heights))
+    size = (across * max(widths), down * max(heights)) if stacked else (sum(widths), max(heights))
     figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08))
-    if stacked:
-        row = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
-    else:
-        row = figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
+    ratios = None if stacked else widths
+    row = figure.subplots(down, across, width_ratios=ratios, squeeze=False).ravel()
+    for empty in row[count:]:
+        empty.set_axis_off()
+    row = row[:count]
     for axes, panel in zip(row, picture.panels, strict=True):
         _draw(axes, panel)
         axes.set_title(_plain(panel.title), loc="left", fontsize=11, color=_INK)

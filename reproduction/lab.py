@@ -7,7 +7,7 @@ where it stopped, and experiments share what they have in common.
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,27 @@ import numpy as np
 
 from dptune import gdp
 from dptune.accounting import Budget, calibrate_direct
-from dptune.bench.harness import SPACE, Report, accuracies, run_method, run_oracle
+from dptune.bench.harness import Report, accuracies, run_method, run_oracle
 from dptune.bench.outcome import Outcome, Runs
 from dptune.bench.store import read, write
 from dptune.bench.tasks import Task, identity, load_task
 from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
 from dptune.search.base import SearchMethod
+from dptune.search.score import NoisyScore, Score
 from dptune.search.space import Space
+from reproduction import paper
 
 DELTA = 1e-5
+# Plain DP-GD, whatever `tune` does by default: what the paper compares, and what this package does.
+PLAIN: dict[str, Any] = {
+    "clip_norm": 1.0,
+    "momentum": 0.9,
+    "averaging": "none",
+    "free_steps": 0,
+}
 _LINEAR = LinearEngine()
+_LONGER = 10
 _RUNS_AT_ONCE = 400  # about as many as a kill may lose
 
 
@@ -38,20 +48,21 @@ class Effort:
         noises: values of c among which a variant finds its best learning rate.
         scouts: runs at each of them; the best one is then run afresh.
         steps: of a run, where steps are not what is looked at.
-        epochs: of a sampled run, whose steps do not share passes over the rows.
-        rates, step_counts, epsilons: the grid of the heat maps.
+        rates, step_counts, epsilons: the grid of the heat maps, of which the best setting of the
+            recipe is taken too.
         totals: budgets of fronts.
+        plain_rates: learning rates of training without noise.
 
     """
 
     noises: tuple[float, ...]
     scouts: int
     steps: int
-    epochs: int
     rates: tuple[float, ...]
     step_counts: tuple[int, ...]
     epsilons: tuple[float, ...]
     totals: tuple[float, ...]
+    plain_rates: tuple[float, ...]
 
 
 EFFORTS = {
@@ -59,21 +70,21 @@ EFFORTS = {
         noises=tuple(float(noise) for noise in np.geomspace(0.01, 10.0, 13)),
         scouts=3,
         steps=100,
-        epochs=40,
-        rates=(0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0),
-        step_counts=(1, 5, 10, 20, 50, 100, 200),
-        epsilons=(0.1, 1.0, 8.0),
-        totals=(0.1, 0.3, 1.0, 3.0, 8.0),
+        rates=paper.GRID_RATES,
+        step_counts=paper.GRID_STEPS,
+        epsilons=paper.GRID_EPSILONS,
+        totals=(0.01, 0.05, 0.1, 0.2, 0.5, 1.0),
+        plain_rates=tuple(float(rate) for rate in np.geomspace(1e-3, 100.0, 16)),
     ),
     "quick": Effort(
         noises=(0.3, 1.0, 3.0),
         scouts=1,
         steps=10,
-        epochs=4,
-        rates=(1.0, 10.0),
+        rates=(0.1, 1.0),
         step_counts=(5, 10),
-        epsilons=(1.0, 8.0),
-        totals=(1.0, 8.0),
+        epsilons=(0.5, 1.0),
+        totals=(0.5, 1.0),
+        plain_rates=(0.01, 1.0),
     ),
 }
 
@@ -96,6 +107,10 @@ class Lab:
         """The first, for experiments that want one."""
         return self.sources[0]
 
+    def only(self, source: str) -> "Lab":
+        """The same lab with this source alone."""
+        return replace(self, sources=(source,))
+
     def task(self, source: str) -> Task:
         if source not in self._tasks:
             self._tasks[source] = load_task(source, device=self.device).plain()
@@ -116,9 +131,11 @@ class Lab:
             self._write(key, found)
         return found
 
-    def runs(self, source: str, plans: Sequence[TrainPlan]) -> list[Runs]:
+    def runs(
+        self, source: str, plans: Sequence[TrainPlan], engine: LinearEngine = _LINEAR
+    ) -> list[Runs]:
         """Repeats of every plan."""
-        return self._runs(source, plans, self.repeats, "runs")
+        return self._runs(source, plans, self.repeats, "runs", engine)
 
     def best(
         self, source: str, plans: Sequence[TrainPlan], engine: LinearEngine = _LINEAR
@@ -135,29 +152,61 @@ class Lab:
         """A plan at the best of some learning rates, and its repeats."""
         return self.best(source, at_noises(plan, self.effort.noises), engine)
 
+    def without_noise(self, source: str) -> Runs:
+        """Epsilon = infinity: the best of some rates without noise or clipping. There is nothing to
+        repeat."""
+        steps = _LONGER * self.effort.steps  # noise does not tell it to stop
+        start = _open_plan(self.task(source), steps, clip_norm=None)
+        plans = [replace(start, learning_rate=rate) for rate in self.effort.plain_rates]
+        return max(self._runs(source, plans, 1, "plain"), key=lambda runs: runs.mean)
+
     def studies(
         self,
         source: str,
         method: SearchMethod,
         budget: Budget,
         repeats: int | None = None,
+        *,
         space: Space | None = None,
+        recipe: Mapping[str, Any] = PLAIN,
+        score: Score | None = None,
     ) -> Outcome:
         """Repeats of a whole search, in the space of `bench compare` where none is given."""
         times = self.repeats if repeats is None else repeats
         facts = {"method": repr(method), "budget": asdict(budget), "repeats": times}
-        facts |= {"space": asdict(space)} if space else {}
-        place, task = space or SPACE, self.task(source)
+        facts |= {
+            "space": space and asdict(space),
+            "recipe": dict(recipe),
+            "score": repr(score or NoisyScore()),
+        }
         return self._studies(
             self.key(source, "method", **facts),
-            lambda: run_method(task, method, budget, times, self.report, space=place),
+            lambda: run_method(
+                self.task(source),
+                method,
+                budget,
+                times,
+                self.report,
+                space=space,
+                recipe=recipe,
+                score=score,
+            ),
         )
 
-    def oracle(self, source: str, budget: Budget) -> Outcome:
+    def oracle(
+        self,
+        source: str,
+        budget: Budget,
+        *,
+        space: Space | None = None,
+        recipe: Mapping[str, Any] = PLAIN,
+    ) -> Outcome:
         """The best setting of a fine grid, which nobody paid for."""
-        key = self.key(source, "oracle", budget=asdict(budget), repeats=self.repeats)
+        facts = {"space": space and asdict(space), "recipe": dict(recipe), "repeats": self.repeats}
+        key = self.key(source, "oracle", budget=asdict(budget), **facts)
         return self._studies(
-            key, lambda: run_oracle(self.task(source), budget, self.repeats, self.report)
+            key,
+            lambda: run_oracle(self.task(source), budget, self.repeats, self.report, space, recipe),
         )
 
     def key(self, source: str, kind: str, **facts: Any) -> dict[str, Any]:
@@ -177,7 +226,6 @@ class Lab:
         kind: str,
         engine: LinearEngine = _LINEAR,
     ) -> list[Runs]:
-        # Cells that were measured when these two were fields of a plan are found again.
         own = {"bias": engine.bias, "initialization": engine.initialization}
         keys = [self.key(source, kind, plan=asdict(plan) | own, repeats=repeats) for plan in plans]
         found = [self._read(key) for key in keys]
@@ -210,11 +258,9 @@ class Lab:
 def priced(
     task: Task, budget: Budget, steps: int, *, mu: float | None = None, **changes: Any
 ) -> TrainPlan:
-    """The paper's recipe with some changes and the noise that this budget (or `mu`) asks for, its
-    learning rate still open."""
-    plan = TrainPlan(
-        rows=task.train.count, steps=steps, learning_rate=1.0, noise_multiplier=1.0, **changes
-    )
+    """Plain DP-GD with some changes and the noise that this budget (or `mu`) asks for, its learning
+    rate still open."""
+    plan = _open_plan(task, steps, **changes)
     if plan.sampling_rate is None:
         noise = gdp.noise_multiplier(budget.mu if mu is None else mu, steps)
     else:
@@ -225,6 +271,14 @@ def priced(
             sampling_rate=plan.sampling_rate,
         ).noise_multiplier
     return replace(plan, noise_multiplier=noise)
+
+
+def _open_plan(task: Task, steps: int, **changes: Any) -> TrainPlan:
+    recipe = PLAIN | changes
+    noise = 0.0 if recipe["clip_norm"] is None else 1.0
+    return TrainPlan(
+        rows=task.train.count, steps=steps, learning_rate=1.0, noise_multiplier=noise, **recipe
+    )
 
 
 def at_noises(plan: TrainPlan, noises: Sequence[float]) -> list[TrainPlan]:

@@ -23,6 +23,8 @@ from reproduction.experiments import (
     line,
     maps,
     methods,
+    own_setting,
+    radius,
     recipe,
     rows,
     runtime,
@@ -32,10 +34,12 @@ from reproduction.lab import EFFORTS, Lab
 ALL = "all"
 _COARSE = "Measured with little effort, on coarse grids: these figures mean nothing."
 _ORDER = (
+    "paper",
     "methods",
     "rerr",
     "recipe",
     "momentum",
+    "clipping",
     "batch-size",
     "averaging",
     "weight-decay",
@@ -51,10 +55,22 @@ _ORDER = (
     "pareto",
     "scatter",
     "one-search",
+    "radius",
 )
 _FOUND = {
     experiment.name: experiment
-    for module in (methods, recipe, averaging, rows, line, budgets, maps, runtime)
+    for module in (
+        own_setting,
+        methods,
+        recipe,
+        averaging,
+        rows,
+        line,
+        budgets,
+        maps,
+        runtime,
+        radius,
+    )
     for experiment in module.EXPERIMENTS
 }
 EXPERIMENTS: dict[str, Experiment] = {name: _FOUND[name] for name in _ORDER}
@@ -80,7 +96,7 @@ def reproduce(
     results = {}
     for experiment in chosen:
         report(experiment.name)
-        found = experiment.measure(lab)
+        found = experiment.measure(experiment.lab(lab))
         if effort != "full":
             found = replace(found, notes=(_COARSE, *found.notes))
         results[experiment.name] = found
@@ -90,15 +106,16 @@ def reproduce(
 
 
 def choose(name: str) -> list[Experiment]:
-    """The experiments that a name means."""
+    """The experiments that a name means, or names with commas between them."""
     if name == ALL:
         return list(EXPERIMENTS.values())
-    if name not in EXPERIMENTS:
-        raise InvalidInput(
-            f"there is no table or figure called {name!r}; give one of {', '.join(EXPERIMENTS)}, "
-            f"or {ALL}."
-        )
-    return [EXPERIMENTS[name]]
+    for one in name.split(","):
+        if one not in EXPERIMENTS:
+            raise InvalidInput(
+                f"there is no table or figure called {one!r}; give some of "
+                f"{', '.join(EXPERIMENTS)}, separated by commas, or {ALL}."
+            )
+    return [EXPERIMENTS[one] for one in name.split(",")]
 
 
 def _save(experiment: Experiment, result: Result, lab: Lab, effort: str) -> None:

@@ -3,9 +3,9 @@
 The law that the searches of linear models start from (docs/law.md) is calibrated for linear models:
 a run of price mu that leaves noise of standard deviation c on every weight is best near
 
-    1 / c = 1 / near + 1 / far,
-    near  = noise * columns^columns_power * (outputs / 10)^outputs_power,
-    far   = reach * (rows / columns)^reach_power / mu:
+    1 / c^2 = 1 / near^2 + 1 / far^2,
+    near = noise * columns^columns_power,
+    far  = reach * (rows / columns)^reach_power / mu:
 
 training stops where more of it would add more noise than signal or, if noise is not what limits it,
 where it would fit the rows too closely. Another engine states its own numbers, with an error as
@@ -29,7 +29,6 @@ class Prior:
 
     noise: float = 1.0
     columns_power: float = 0.0
-    outputs_power: float = 0.0
     reach: float = math.inf
     reach_power: float = 0.0
     averaged: float = 1.0
@@ -43,10 +42,9 @@ class Prior:
 LINEAR = Prior(
     noise=18.0,
     columns_power=-0.5,
-    outputs_power=-0.1,
-    reach=0.55,
-    reach_power=0.66,
-    averaged=2.5,
+    reach=0.2,
+    reach_power=2 / 3,
+    averaged=1.8,
     unclipped=2 / 3,
     error=0.6,
     error_off_unit_rows=0.8,

@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 
 from dptune.accounting import Budget
 from dptune.bench.outcome import ORACLE, Outcome
-from dptune.bench.tasks import Task
+from dptune.bench.tasks import Task, scaled_rows
 from dptune.data.preprocess import Preprocessing
-from dptune.data.rows import DataFacts, MemoryRows
+from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine
 from dptune.engines.executors import SerialExecutor
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.search.base import Census, SearchMethod, calibrated, draft
 from dptune.search.law import displacement
-from dptune.search.score import NoisyScore
+from dptune.search.score import NoisyScore, Score
 from dptune.search.space import Setting, Space
 from dptune.search.unit_noise import UnitNoise
 from dptune.study import loop
@@ -55,11 +55,17 @@ def run_method(
     report: Report,
     name: str | None = None,
     space: Space | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    score: Score | None = None,
 ) -> Outcome:
-    """`repeats` independent studies; `name` where the method's own would not say its options."""
+    """`repeats` independent studies; `name` where the method's own would not say its options.
+    `recipe` fixes fields of every plan, and trials are compared by noisy counts where no `score` is
+    given."""
     name = name or method.name
     began, worked = perf_counter(), process_time()
-    outlines = [outline_of(task, method, budget, seed, space) for seed in range(repeats)]
+    outlines = [
+        outline_of(task, method, budget, seed, space, recipe, score) for seed in range(repeats)
+    ]
 
     def tell(doing: str) -> None:
         report(f"{task.name}, {name}, epsilon {budget.epsilon:g}: {doing}")
@@ -105,27 +111,19 @@ def _one_by_one(
 
 def _prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
     """The rows of one repeat, prepared with noise of its own, and what its study knows then."""
-    first_copies = _on_cpu(task.train)[:, 0]
-    scaled = Preprocessing(unit_rows=task.preparation.unit_rows)
-    made = prepare(outline, scaled, lambda _, take: take([first_copies]))
-    train, test = (_applied(made.preprocessing, rows) for rows in (task.train, task.test))
-    return replace(task, train=train, test=test), replace(outline, curvature=made.curvature)
-
-
-def _applied(preprocessing: Preprocessing, rows: MemoryRows) -> MemoryRows:
-    return MemoryRows(
-        preprocessing.apply_to_all(_on_cpu(rows)),
-        rows.targets,
-        device=str(rows.device),
-        precision=str(rows.dtype).removeprefix("torch."),
-        augmented=True,
+    train, test = task.given
+    first_copies = train.features[:, 0].numpy()
+    plain = Preprocessing(unit_rows=task.preparation.unit_rows)
+    made = prepare(outline, plain, lambda _, take, __: take([first_copies]))
+    device, precision = str(task.train.device), str(task.train.dtype).removeprefix("torch.")
+    return (
+        replace(
+            task,
+            train=scaled_rows(made.preprocessing, train, device, precision),
+            test=scaled_rows(made.preprocessing, test, device, precision),
+        ),
+        replace(outline, curvature=made.curvature),
     )
-
-
-def _on_cpu(rows: MemoryRows) -> NDArray[np.float32]:
-    """(rows, copies, columns)"""
-    features: NDArray[np.float32] = rows.features.float().cpu().numpy()
-    return features
 
 
 def _open(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:
@@ -210,12 +208,19 @@ def _sealed(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended
     return ended
 
 
-def run_oracle(task: Task, budget: Budget, repeats: int, report: Report) -> Outcome:
+def run_oracle(
+    task: Task,
+    budget: Budget,
+    repeats: int,
+    report: Report,
+    space: Space | None = None,
+    recipe: Mapping[str, Any] | None = None,
+) -> Outcome:
     """The best single setting of a fine grid, which nobody paid for, at all of the budget that
     preparing the rows leaves: an upper bound, not a method. Each cell is a mean of several runs;
     the best one is then run again `repeats` times, since the best of many means flatters itself."""
     began, worked = perf_counter(), process_time()
-    planned = outline_of(task, UnitNoise(), budget, 0)
+    planned = outline_of(task, UnitNoise(), budget, 0, space, recipe)
     mu_squared = planned.schedule.final.mu_squared
     cells = _grid(planned, math.sqrt(mu_squared))
     grid = [calibrated(draft(planned.recipe, cell), mu_squared, 0.0) for cell in cells]
@@ -245,7 +250,9 @@ def _grid(planned: Outline, mu: float) -> list[Setting]:
     recipe = planned.recipe
     if recipe.clip_norm == 1.0:
         rates = np.geomspace(*planned.space.learning_rate, _GRID_RATES)
-        return [Setting(float(rate), steps) for steps in _GRID_STEPS for rate in rates]
+        fewest, most = planned.space.steps
+        counts = [steps for steps in _GRID_STEPS if fewest <= steps <= most]
+        return [Setting(float(rate), steps) for steps in counts for rate in rates]
     settings = []
     for steps in _GRID_STEPS_OF_NOISES:
         reach = replace(recipe, learning_rate=1.0, steps=steps).displacement
@@ -266,7 +273,13 @@ def _repeated(
 
 
 def outline_of(
-    task: Task, method: SearchMethod, budget: Budget, seed: int, space: Space | None = None
+    task: Task,
+    method: SearchMethod,
+    budget: Budget,
+    seed: int,
+    space: Space | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    score: Score | None = None,
 ) -> Outline:
     """What one study will do and pay for."""
     train = task.train
@@ -275,9 +288,9 @@ def outline_of(
         study="bench",
         budget=budget,
         search=method,
-        score=NoisyScore(),
+        score=score or NoisyScore(),
         space=space or SPACE,
-        recipe=task.recipe,
+        recipe={**task.recipe, **(recipe or {})},
         preparation=task.preparation,
         seed=seed,
         source={},

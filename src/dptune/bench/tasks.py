@@ -39,13 +39,15 @@ class Task:
     test: MemoryRows
     outputs: int
     preparation: Preparation
+    given: tuple[MemoryRows, MemoryRows]  # both as they were before they were scaled, on the CPU
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> "Task":
         """The same for plain gradient descent, as in the linear scaling paper."""
         preparation = replace(self.preparation, center_share=0.0, whiten_share=0.0)
-        recipe = {"clip_norm": 1.0, "averaging": "none"}
-        return replace(self, preparation=preparation, recipe=recipe)
+        return replace(
+            self, preparation=preparation, recipe={"clip_norm": 1.0, "averaging": "none"}
+        )
 
 
 def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> Task:
@@ -62,18 +64,31 @@ def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> 
     if not data.classes:
         raise InvalidInput(f"tasks are about classes; {source} has none.")
     preparation = Preparation(unit_rows="unscaled" not in changes)
-    preprocessing = Preprocessing(unit_rows=preparation.unit_rows)
-    train = data.unprotected_rows(preprocessing, device=device, precision=precision)
-    test = data.test_rows(preprocessing, device, precision)
+    as_given = Preprocessing(unit_rows=False)
+    train, test = data.unprotected_rows(as_given), data.test_rows(as_given)
     if not isinstance(train, MemoryRows) or not isinstance(test, MemoryRows):
         raise InvalidInput(f"tasks are of rows that fit in memory; {source} holds chunks on disk.")
     kept = _kept(train.targets, changes, text)
-    if kept is not None:
-        features, targets = train.features[kept], train.targets[kept]
-        train = MemoryRows(features, targets, device=device, precision=precision)
+    train = train if kept is None else train.taken(kept)
     name = PurePath(source).stem + (f"?{query}" if query else "")
-    task = Task(name, train, test, data.outputs, preparation)
+    scaled = Preprocessing(unit_rows=preparation.unit_rows)
+    task = Task(
+        name,
+        scaled_rows(scaled, train, device, precision),
+        scaled_rows(scaled, test, device, precision),
+        data.outputs,
+        preparation,
+        given=(train, test),
+    )
     return task.plain() if "plain" in changes else task
+
+
+def scaled_rows(
+    preprocessing: Preprocessing, rows: MemoryRows, device: str, precision: str
+) -> MemoryRows:
+    """Rows of a task, prepared, where an engine wants them."""
+    features = preprocessing.apply_to_all(rows.features.numpy())
+    return MemoryRows(features, rows.targets, device=device, precision=precision, augmented=True)
 
 
 def identity(text: str) -> str:

@@ -20,19 +20,20 @@ from dptune.errors import InvalidInput
 LARGEST = 2.0**127 * (2 - 2.0**-7)
 _ROWS_OF_NUMBERS = ("shift", "scale", "center")
 _ARRAYS = (*_ROWS_OF_NUMBERS, "whitening")
+_FACTS = ("unit_rows", "rescale", "anchor", "constant")
 _GRID_BITS = 26  # two such factors, summed up to the product of their lengths, fit in float64
 
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """In this order: (x - shift) / scale with public numbers, each row divided by its norm, a
-    private mean subtracted, each row multiplied by a whitening matrix from a private second moment,
-    a column added that holds `constant` in every row. `rescale`: rows are divided by their norm
-    again before they are whitened and at the end, which older models did not do. A row of zeros has
-    no direction and stays zero when scaled.
+    """In this order: (x - shift) / scale with public numbers, a column added that holds `anchor` in
+    every row, each row divided by its norm, a private mean subtracted, each row multiplied by a
+    whitening matrix from a private second moment, a column added that holds `constant`. `rescale`:
+    rows are divided by their norm again before they are whitened and at the end, which older models
+    did not do. A row of zeros has no direction and stays zero when scaled.
 
-    With a constant, scaling at the end loses nothing that a linear model could tell: which of its
-    outputs is largest is the same for a row and for any multiple of it.
+    With such a column, scaling loses nothing that a linear model could tell: which of its outputs
+    is largest is the same for a row and for any multiple of it.
     """
 
     shift: NDArray[Any] | None = None
@@ -40,6 +41,7 @@ class Preprocessing:
     unit_rows: bool = True
     center: NDArray[Any] | None = None
     whitening: NDArray[Any] | None = None
+    anchor: float = 0.0
     constant: float = 0.0
     rescale: bool = False
 
@@ -56,15 +58,17 @@ class Preprocessing:
             validate.store(self, whitening=_matrix(self.whitening))
         if self.scale is not None and not bool((self.scale > 0).all()):
             raise InvalidInput("scale must be above 0 in every column; a constant column takes 1.")
-        if len({len(array) for array in self.arrays().values()}) > 1:
-            found = ", ".join(f"{name} {len(array)}" for name, array in self.arrays().items())
-            raise InvalidInput(f"all of them need the same number of columns; got {found}.")
         validate.store(
             self,
             unit_rows=validate.flag(unit_rows=self.unit_rows),
+            anchor=validate.non_negative(anchor=self.anchor, at_most=1e30),
             constant=validate.non_negative(constant=self.constant, at_most=1e3),
             rescale=validate.flag(rescale=self.rescale),
         )
+        if len(set(self._columns_taken().values())) > 1:
+            found = ", ".join(f"{name} {len(array)}" for name, array in self.arrays().items())
+            also = ", and one more after an anchor" if self.anchor else ""
+            raise InvalidInput(f"all of them need the same number of columns{also}; got {found}.")
         if (self.whitening is not None or self.constant) and not self.rescale:
             raise InvalidInput(
                 "a whitening matrix and a constant need rows that are scaled to unit length again "
@@ -74,10 +78,10 @@ class Preprocessing:
     def apply(self, features: NDArray[Any]) -> NDArray[np.float32]:
         """The features an engine trains and predicts on."""
         features = table_of(features)
-        for name, array in self.arrays().items():
-            if len(array) != features.shape[1]:
+        for name, columns in self._columns_taken().items():
+            if columns != features.shape[1]:
                 raise InvalidInput(
-                    f"the features have {features.shape[1]} columns, {name} has {len(array)}; they "
+                    f"the features have {features.shape[1]} columns, {name} is for {columns}; they "
                     "must come from the same columns."
                 )
         columns = self.columns(features.shape[1])
@@ -97,6 +101,8 @@ class Preprocessing:
         with np.errstate(over="ignore"):
             if self.shift is not None and self.scale is not None:
                 rows = np.nan_to_num((rows - self.shift) / self.scale)  # infinite: the largest
+            if self.anchor:
+                rows = _beside(rows, self.anchor)
             if self.unit_rows:
                 rows, _ = directions(rows)
             if self.center is not None:
@@ -106,41 +112,54 @@ class Preprocessing:
             if self.whitening is not None:
                 rows = np.nan_to_num(_whitened(rows, self.whitening))
             if self.constant:
-                rows = np.concatenate([rows, np.full((len(rows), 1), self.constant)], 1)
+                rows = _beside(rows, self.constant)
             if self.whitening is not None or self.constant:
                 rows, _ = directions(rows)
         return rows.clip(-LARGEST, LARGEST)
 
     def columns(self, given: int) -> int:
         """How many come out where so many go in."""
-        return given + bool(self.constant)
+        return given + bool(self.anchor) + bool(self.constant)
+
+    def _columns_taken(self) -> dict[str, int]:
+        """By array, of the features it is for."""
+        late = {"center", "whitening"} if self.anchor else set()
+        return {name: len(array) - (name in late) for name, array in self.arrays().items()}
 
     @property
     def changes_nothing(self) -> bool:
-        return not self.unit_rows and not self.arrays() and not self.constant
+        changes = self.unit_rows or self.arrays() or self.anchor or self.constant
+        return not changes
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What to store, together with `unit_rows`, `rescale` and `constant`, so that `from_arrays`
-        gives the same again."""
+        """What to store, together with `facts`, so that `from_arrays` gives the same again."""
         found = {name: getattr(self, name) for name in _ARRAYS}
         return {name: array for name, array in found.items() if array is not None}
 
+    def facts(self) -> dict[str, Any]:
+        """All that is no array."""
+        return {name: getattr(self, name) for name in _FACTS}
+
     @staticmethod
     def from_arrays(
-        arrays: Mapping[str, NDArray[Any]], *, unit_rows: bool, rescale: bool, constant: float
+        arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]
     ) -> "Preprocessing":
+        """What older models' `facts` lack, they did not do."""
         unknown = sorted(set(arrays) - set(_ARRAYS))
         if unknown:
             raise InvalidInput(
                 f"preprocessing is made of {', '.join(_ARRAYS)}; found also {', '.join(unknown)}."
             )
-        return Preprocessing(unit_rows=unit_rows, rescale=rescale, constant=constant, **arrays)
+        known: dict[str, Any] = {name: facts[name] for name in _FACTS if name in facts}
+        return Preprocessing(**known, **dict[str, Any](arrays))
 
     def in_words(self) -> str:
         """One phrase for statements and model cards."""
         steps = []
         if self.shift is not None:
             steps.append("columns shifted and scaled by public numbers")
+        if self.anchor:
+            steps.append(f"a column of {self.anchor:.3g} put beside them")
         if self.unit_rows:
             steps.append("rows scaled to unit length")
         if self.center is not None:
@@ -148,7 +167,7 @@ class Preprocessing:
         if self.whitening is not None:
             steps.append("directions evened out by a private second moment")
         if self.constant:
-            steps.append(f"a column of {self.constant:g} put beside them")
+            steps.append(f"a column of {self.constant:.3g} put beside them")
         if self.rescale and len(steps) > 1:
             steps.append("rows scaled to unit length again")
         return ", ".join(steps) or "features as given"
@@ -171,6 +190,11 @@ def from_ranges(ranges: Sequence[tuple[float, float]]) -> Preprocessing:
     outside are not clipped: they land outside [-1, 1], and scaling the row bounds them."""
     low, high = np.array(ranges, dtype=np.float64).T / 2  # halves: no sum or difference overflows
     return Preprocessing(shift=low + high, scale=high - low)
+
+
+def _beside(rows: NDArray[np.float64], constant: float) -> NDArray[np.float64]:
+    """The rows with one more column, which holds the constant."""
+    return np.concatenate([rows, np.full((len(rows), 1), constant)], 1)
 
 
 def _whitened(rows: NDArray[np.float64], whitening: NDArray[np.float64]) -> NDArray[np.float64]:

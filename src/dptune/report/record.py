@@ -68,6 +68,7 @@ class Record:
 
 def _curvature(outline: Outline, folder: RunFolder) -> float:
     """As the search knew it, from what was paid for."""
-    columns = outline.data.columns
     plain = Preprocessing(unit_rows=outline.config.preparation.unit_rows)
-    return prepare(outline, plain, lambda label, _: read_figure(folder, label, columns)).curvature
+    return prepare(
+        outline, plain, lambda label, _, shape: read_figure(folder, label, shape)
+    ).curvature

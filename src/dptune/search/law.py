@@ -9,6 +9,8 @@ Training is best stopped where that noise is about one: see docs/law.md for why,
 measurements behind the refinement below, which knows only public and paid facts.
 """
 
+import math
+
 from dptune.plan import TrainPlan
 from dptune.search.base import Census, Facts
 
@@ -21,13 +23,12 @@ def displacement(noise: float, mu: float, recipe: TrainPlan) -> float:
 
 
 def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None) -> float:
-    """The c to aim at: less with more columns and outputs, and no more than the rows bear where the
-    budget is large."""
+    """The c to aim at: less with more columns, and no more than the rows bear where the budget is
+    large."""
     prior = facts.prior
-    by_outputs = (facts.outputs / 10) ** prior.outputs_power
-    near: float = prior.noise * facts.columns**prior.columns_power * by_outputs
+    near: float = prior.noise * facts.columns**prior.columns_power
     far: float = prior.reach * (recipe.rows / facts.columns) ** prior.reach_power / mu
-    noise = 1 / (1 / near + 1 / far)
+    noise = 1 / math.hypot(1 / near, 1 / far)
     if recipe.averaging == "swa":
         noise *= prior.averaged
     if facts.unit_rows and (recipe.clip_norm is None or recipe.clip_norm > _SELDOM_CLIPPED):

@@ -37,12 +37,13 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class PaperLine(SearchMethod):
-    """Algorithms 2 and 3 of the paper.
+    """Algorithms 2 and 3 of the paper, as its authors' code runs them or as its text says.
 
+    The defaults are those of the code. `PaperLine(epsilons=(0.1, 0.2), ranges="full")` is the text.
     Learning rates are for mean gradients. In that convention the authors' code draws rates from
     10^(-5 + 0.15 k), k = 0 to 33, and steps from 5, 10, ..., 145, which is the space
     `Space(learning_rate=(1e-5, 0.8913), steps=(5, 145))`. The paper's text says 1e-7 to 1e-4 for
-    sums, 0.005 to 5 for means of 50,000 rows.
+    sums, 0.005 to 5 for means of 50,000 rows, and 1 to 100 steps.
 
     Attributes:
         epsilons: of one trial in each sweep, at the budget's delta, rising.
@@ -54,7 +55,7 @@ class PaperLine(SearchMethod):
             r; "steps-first" draws steps and divides; "independent" draws pairs, and r is what
             they come to inside the range of the sweep (a final run then takes the most steps).
         ranges: "authors" looks in sweep i from the last best r up to i tenths of the largest r;
-            so r cannot fall from sweep to sweep. "full" always looks everywhere.
+            so r cannot fall from sweep to sweep. "full" always looks everywhere, as the text says.
         sampling_rate, clip_norm: ranges in which every trial draws its own, log-uniformly. Each
             one given becomes a factor of r, and the final run keeps those of the best trial in
             the last sweep with scores (scores of different sweeps cannot be compared).

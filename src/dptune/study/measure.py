@@ -3,7 +3,7 @@
 Whoever calls must have paid for `event`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from dptune.data.rows import Rows
+from dptune.data.tables import directions, table_of, wide_chunks
 from dptune.engines.base import Engine, Model
 from dptune.engines.evaluation import Evaluation
 from dptune.engines.randomness import Randomness
@@ -19,6 +20,7 @@ from dptune.search.base import Census
 from dptune.search.score import NoisyScore, Score, release_counts
 
 _NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
+CELLS_OF_LENGTHS = len(_NORM_EXPONENTS)
 
 
 def fresh_normal(shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -37,7 +39,8 @@ def take_census(rows: Rows, event: NoisyCount, *, classes: int, unit_rows: bool)
     by_class += event.noise * fresh_normal(by_class.shape)
     norm = 1.0
     if not unit_rows:
-        norm = _typical_norm(by_length + event.noise * fresh_normal(by_length.shape), event.noise)
+        noisy = by_length + event.noise * fresh_normal(by_length.shape)
+        norm = typical_length(noisy, event.noise) or 1.0
     return Census(tuple(by_class.tolist()), event.noise, norm)
 
 
@@ -114,23 +117,42 @@ def _shares(exact: Sequence[float], rows: Rows) -> tuple[list[float], float]:
 
 def histograms(rows: Rows, classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Exact counts of rows by class and by length."""
-    by_class, by_length = np.zeros(classes), np.zeros(len(_NORM_EXPONENTS))
+    by_class, by_length = np.zeros(classes), np.zeros(CELLS_OF_LENGTHS)
     for chunk in rows.chunks():
-        exponents = torch.log2(chunk.norms[:, 0].double()).cpu().numpy()
-        cells = np.clip(np.rint(2 * (exponents - _NORM_EXPONENTS[0])), 0, len(by_length) - 1)
-        by_length += np.bincount(cells.astype(int), minlength=len(by_length))
+        by_length += _counts_by_length(chunk.norms[:, 0].double().cpu().numpy())
         if classes:
             by_class += np.bincount(chunk.targets.cpu().numpy(), minlength=classes)
     return by_class, by_length
 
 
-def _typical_norm(noisy: NDArray[np.float64], noise: float) -> float:
-    """The median length, from cells that stand out of the noise; 1 where none does."""
+def private_lengths(
+    tables: Iterable[NDArray[Any]],
+    columns: int,
+    noise: float,
+    rows: int,
+    stream_normal: Callable[[tuple[int, ...]], NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    """Noisy counts of rows by length: a row is in one cell, so they are one `NoisyCount`."""
+    by_length = noise * stream_normal((CELLS_OF_LENGTHS,))
+    for chunk in (chunk for table in tables for chunk in wide_chunks(table_of(table))):
+        by_length += _counts_by_length(directions(chunk)[1])
+    return by_length
+
+
+def typical_length(noisy: NDArray[np.float64], noise: float) -> float | None:
+    """The median length, from cells that stand out of the noise; None where none does."""
     clear = np.where(noisy > 4 * noise, noisy, 0.0)
     if not clear.any():
-        return 1.0
+        return None
     middle = int(np.searchsorted(np.cumsum(clear), clear.sum() / 2))
     return float(2.0 ** _NORM_EXPONENTS[middle])
+
+
+def _counts_by_length(lengths: NDArray[np.float64]) -> NDArray[np.int64]:
+    with np.errstate(divide="ignore"):  # a row of zeros is among the shortest
+        places = np.rint(2 * (np.log2(lengths) - _NORM_EXPONENTS[0]))
+    cells = np.clip(places, 0, CELLS_OF_LENGTHS - 1).astype(int)
+    return np.bincount(cells, minlength=CELLS_OF_LENGTHS)
 
 
 def _worth(evaluation: Evaluation, score: Score) -> float:

@@ -41,10 +41,10 @@ from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study.config import Config
-from dptune.study.recipe import CONSTANT, Shares, shares
+from dptune.study.recipe import LENGTH_SHARE, Shares, constant, shares
 
 LEGS = 5
-MEAN, SECOND_MOMENT = "private mean", "second moment"
+LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
 CHECK = "check of the final model"
 _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by
 
@@ -142,16 +142,21 @@ class Outline:
 
     @property
     def constant(self) -> float:
-        """What a column beside centred rows holds: their mean, which could tell classes of unlike
-        size apart, is gone. None where the engine has a bias, or rows keep their length."""
-        asked = self.config.preparation
-        scaled = asked.unit_rows and asked.rescale
-        return CONSTANT if self.mean and scaled and self.engine.wants_constant else 0.0
+        """What a column beside centred rows holds; 0 where there is none."""
+        return constant(self.config, self.data)
+
+    @cached_property
+    def lengths(self) -> NoisyCount | None:
+        """Counts of rows by length, where rows are whitened: a column about as long as they are
+        then joins them before they are scaled for the first time, which else loses their length."""
+        share = LENGTH_SHARE * self.config.budget.mu_squared()
+        wanted = self.second_moment is not None and self.engine.wants_constant
+        return NoisyCount(noise=1 / math.sqrt(share)) if wanted else None
 
     @property
-    def preparing(self) -> dict[str, PrivateMean | PrivateSecondMoment]:
+    def preparing(self) -> dict[str, NoisyCount | PrivateMean | PrivateSecondMoment]:
         """What prepares rows and is paid for, by label, in the order it happens."""
-        named = {MEAN: self.mean, SECOND_MOMENT: self.second_moment}
+        named = {LENGTHS: self.lengths, MEAN: self.mean, SECOND_MOMENT: self.second_moment}
         return {label: event for label, event in named.items() if event}
 
     @cached_property

@@ -15,14 +15,19 @@ from dptune.data.moments import private_mean, private_second_moment
 from dptune.data.preprocess import Preprocessing, from_ranges, standardization
 from dptune.data.whitening import curvature_of, whitening_of
 from dptune.study.config import Preparation
-from dptune.study.measure import fresh_normal
-from dptune.study.outline import MEAN, SECOND_MOMENT, Outline
+from dptune.study.measure import (
+    CELLS_OF_LENGTHS,
+    fresh_normal,
+    private_lengths,
+    typical_length,
+)
+from dptune.study.outline import LENGTHS, MEAN, SECOND_MOMENT, Outline
 
 Figure = NDArray[np.float64]
 # Of the rows as they were given, in one table or several.
 Take = Callable[[Iterable[NDArray[Any]]], Figure]
-# What a label of the outline names, taken in this way; None where it is lost.
-Measure = Callable[[str, Take], Figure | None]
+# What a label of the outline names, taken in this way, of this shape; None where it is lost.
+Measure = Callable[[str, Take, tuple[int, ...]], Figure | None]
 
 
 @dataclass(frozen=True)
@@ -45,20 +50,28 @@ def public_steps(asked: Preparation, public_features: Callable[[], NDArray[Any]]
 
 def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepared:
     """The public steps and those that are paid for. What is lost is left out."""
-    columns, rows = outline.data.columns, outline.data.count
-    asked = outline.config.preparation
+    rows, asked = outline.data.count, outline.config.preparation
     made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.preparing else plain
     curvature = 1.0
 
-    def of(made: Preprocessing, figure: Callable[..., Figure], noise: float) -> Take:
-        return lambda tables: figure(map(made.apply, tables), columns, noise, rows, fresh_normal)
+    def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
+        before = replace(made, unit_rows=False) if label == LENGTHS else made
+        columns = before.columns(outline.data.columns)
+        shape = {LENGTHS: (CELLS_OF_LENGTHS,), MEAN: (columns,)}.get(label, (columns, columns))
+        take: Take = lambda tables: figure(  # noqa: E731
+            map(before.apply, tables), columns, noise, rows, fresh_normal
+        )
+        return measure(label, take, shape)
 
+    if outline.lengths:
+        counts = taken(LENGTHS, private_lengths, outline.lengths.noise)
+        typical = None if counts is None else typical_length(counts, outline.lengths.noise)
+        made = replace(made, anchor=typical or 0.0)
     if outline.mean:
-        mean = measure(MEAN, of(made, private_mean, outline.mean.noise_multiplier))
-        made = replace(made, center=mean)
+        made = replace(made, center=taken(MEAN, private_mean, outline.mean.noise_multiplier))
     if outline.second_moment:
         noise = outline.second_moment.noise_multiplier
-        moment = measure(SECOND_MOMENT, of(made, private_second_moment, noise))
+        moment = taken(SECOND_MOMENT, private_second_moment, noise)
         if moment is not None:
             made = replace(made, whitening=whitening_of(moment, noise, rows))
             curvature = curvature_of(moment, noise, rows)

@@ -12,9 +12,11 @@ from dptune.data.rows import DataFacts
 from dptune.study.config import AUTO, Config
 
 # Of mu^2, where nobody names a share.
-CENTER_SHARE, WHITEN_SHARE = 0.01, 0.02
-# How long a column is that centred rows of unit length get beside them.
-CONSTANT = 0.25
+CENTER_SHARE, WHITEN_SHARE, LENGTH_SHARE = 0.01, 0.02, 0.001
+# How long a column is, at most, that centred rows of unit length get beside them, and how many
+# times as long as their own; from how much signal on (mu times rows, for every weight) it is worth
+# its noise.
+_LONGEST_CONSTANT, _CONSTANT, _SIGNAL_FOR_CONSTANT = 0.25, 2.0, 0.1
 # A noisy mean may be off by this part of a row's length.
 _MEAN_ERROR = 0.25
 # The noise on a second moment may be so many times its mean eigenvalue.
@@ -38,6 +40,17 @@ def shares(config: Config, facts: DataFacts) -> Shares:
     if whiten == AUTO:
         whiten = 0.0 if _against_whitening(config, facts) else WHITEN_SHARE
     return Shares(float(center), float(whiten))
+
+
+def constant(config: Config, facts: DataFacts) -> float:
+    """What a column beside centred rows holds: their mean, which could tell classes of unlike size
+    apart, is gone. None where rows keep their length, or where its noise would outweigh it."""
+    asked = config.preparation
+    signal = config.budget.mu * facts.count / (facts.columns * facts.outputs)
+    scaled = asked.unit_rows and asked.rescale and config.engine.wants_constant
+    if not scaled or not shares(config, facts).center or signal < _SIGNAL_FOR_CONSTANT:
+        return 0.0
+    return min(_LONGEST_CONSTANT, _CONSTANT / math.sqrt(facts.columns))
 
 
 def settled(config: Config, facts: DataFacts) -> Config:

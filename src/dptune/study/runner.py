@@ -28,6 +28,7 @@ from dptune.study import loop
 from dptune.study.measure import compare, count_correct, take_census
 from dptune.study.outline import (
     CHECK,
+    LENGTHS,
     MEAN,
     SECOND_MOMENT,
     Outline,
@@ -45,6 +46,7 @@ from dptune.study.sealed_run import SealedRun
 _CENSUS, _FINAL = "census.json", "models/final.safetensors"
 # What prepares rows: its file, and what it is called in there.
 _FIGURES = {
+    LENGTHS: ("models/lengths.safetensors", "lengths"),
     MEAN: ("models/mean.safetensors", "mean"),
     SECOND_MOMENT: ("models/second_moment.safetensors", "second_moment"),
 }
@@ -106,10 +108,9 @@ class Runner:
         plain = public_steps(self.outline.config.preparation, self.data.public_features)
         return prepare(self.outline, plain, self._measured)
 
-    def _measured(self, label: str, take: Take) -> Figure | None:
+    def _measured(self, label: str, take: Take, shape: tuple[int, ...]) -> Figure | None:
         """A paid figure of all rows; None where it is lost: the study goes on without it."""
-        columns = self.outline.data.columns
-        if read_figure(self.folder, label, columns) is None:
+        if read_figure(self.folder, label, shape) is None:
             receipt = self.payments.begin(label, self.outline.preparing[label])
             if receipt is None:
                 return None
@@ -118,7 +119,7 @@ class Runner:
             file, name = _FIGURES[label]
             self.folder.write_tensors(file, {name: taken})
         self.payments.settle(label)
-        return read_figure(self.folder, label, columns)
+        return read_figure(self.folder, label, shape)
 
     def search(
         self, preprocessing: Preprocessing, earlier: tuple[tuple[Trial, ...], Census | None] | None
@@ -405,7 +406,7 @@ class Runner:
         self.watch(Progress(doing, schedule, tuple(trials), used, situation))
 
 
-def read_figure(folder: RunFolder, label: str, columns: int) -> Figure | None:
+def read_figure(folder: RunFolder, label: str, shape: tuple[int, ...]) -> Figure | None:
     """What prepares rows and was paid for, where there is any yet."""
     file, name = _FIGURES[label]
     stored = folder.read_tensors(file)
@@ -413,8 +414,8 @@ def read_figure(folder: RunFolder, label: str, columns: int) -> Figure | None:
         return None
     with folder.undamaged(file):
         figure: Figure = stored[0][name].numpy()
-        if set(figure.shape) != {columns}:
-            raise ValueError(f"its shape is {figure.shape}, of {columns} columns")
+        if figure.shape != shape:
+            raise ValueError(f"its shape is {figure.shape} instead of {shape}")
     return figure
 
 

@@ -60,6 +60,7 @@ def guarantee_for(
     if searched:
         price = total([searched, price])
     releases = _releases(planned, counted=counted, scored=scored)
+    releases += ["noisy counts of rows by length"] * (planned.lengths is not None)
     releases += ["a noisy mean of the rows"] * centred
     releases += ["a noisy second moment of the rows"] * whitened
     releases += ["a noisy count of rows the final model gets right"] * checked

@@ -111,9 +111,7 @@ class TrainedModel:
         facts = {
             "engine": {"name": self.engine.name, **self.engine.options()},
             "shape": self.shape,
-            "unit_rows": self.preprocessing.unit_rows,
-            "rescale": self.preprocessing.rescale,
-            "constant": self.preprocessing.constant,
+            **self.preprocessing.facts(),
             "classes": self.classes,
             "target_range": self.target_range,
             "column_names": self.column_names,
@@ -153,12 +151,7 @@ def load(path: str | Path) -> TrainedModel:
                 {name: t for name, t in tensors.items() if not name.startswith(PREPARE)}
             ),
             shape=tuple(shape),
-            preprocessing=Preprocessing.from_arrays(
-                prepare,
-                unit_rows=facts["unit_rows"],
-                rescale=facts.get("rescale", False),  # older models do not
-                constant=facts.get("constant", 0.0),  # nor have they one
-            ),
+            preprocessing=Preprocessing.from_arrays(prepare, facts),
             classes=tuple(facts["classes"]),
             target_range=None if span is None else (span[0], span[1]),
             guarantee=guarantee,
