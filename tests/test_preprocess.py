@@ -1,6 +1,7 @@
 """Preprocessing: per-row or public, safe for any finite row, the same again from storage."""
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,7 @@ FULL = Preprocessing(np.array([0.1, 0.2, 0.3]), np.array([1.5, 0.7, 3.3]), cente
 WHITENING = np.array([[2.0, -0.3, 0.1], [-0.3, 1.0, 0.0], [0.1, 0.0, 1 / 3]])
 WHITENED = dataclasses.replace(FULL, whitening=WHITENING, rescale=True)
 WITH_CONSTANT = dataclasses.replace(WHITENED, constant=0.25)
+ANCHORED = Preprocessing(anchor=2.0, center=np.full(4, 0.1), constant=0.25, rescale=True)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,7 @@ WITH_CONSTANT = dataclasses.replace(WHITENED, constant=0.25)
         FULL,
         WHITENED,
         WITH_CONSTANT,
+        ANCHORED,
         Preprocessing(constant=0.1, rescale=True),
         Preprocessing(center=np.full(3, 0.1)),
         Preprocessing(center=np.full(3, 0.1), rescale=True),
@@ -119,10 +122,7 @@ WITH_CONSTANT = dataclasses.replace(WHITENED, constant=0.25)
 def test_storing_and_reading_gives_exactly_the_same(tmp_path: Path, made: Preprocessing) -> None:
     save_file(made.arrays(), tmp_path / "made.safetensors")
     again = Preprocessing.from_arrays(
-        load_file(tmp_path / "made.safetensors"),
-        unit_rows=made.unit_rows,
-        rescale=made.rescale,
-        constant=made.constant,
+        load_file(tmp_path / "made.safetensors"), json.loads(json.dumps(made.facts()))
     )
     np.testing.assert_array_equal(made.apply(a_table()), again.apply(a_table()))
     assert again.in_words() == made.in_words()
@@ -139,6 +139,10 @@ def test_in_words_names_what_is_done() -> None:
         "columns shifted and scaled by public numbers, rows scaled to unit length, a private mean "
         "subtracted, directions evened out by a private second moment, rows scaled to unit length "
         "again"
+    )
+    assert ANCHORED.in_words() == (
+        "a column of 2 put beside them, rows scaled to unit length, a private mean subtracted, a "
+        "column of 0.25 put beside them, rows scaled to unit length again"
     )
     assert WITH_CONSTANT.in_words() == (
         "columns shifted and scaled by public numbers, rows scaled to unit length, a private mean "
@@ -181,9 +185,30 @@ def test_a_constant_joins_rows_before_they_are_scaled_for_the_last_time() -> Non
     np.testing.assert_allclose(only_centred.apply(table), wanted, atol=1e-6)
 
 
+def test_an_anchor_keeps_the_length_of_rows() -> None:
+    """Rows along one line, which scaling alone could not tell apart."""
+    along = np.outer([0.5, 1.0, 2.0, 8.0], [1.0, -2.0, 2.0])
+    made = Preprocessing(anchor=3.0)
+    done = made.apply(along)
+    np.testing.assert_allclose(done[:, :3] / done[:, 3:], along / 3.0, rtol=1e-6)
+    assert np.ptp(Preprocessing().apply(along), axis=0) == pytest.approx(0)
+    center = np.array([0.1, 0.0, 0.0, 0.5])
+    centred = dataclasses.replace(made, center=center, rescale=True)
+    np.testing.assert_allclose(centred.apply(along), unit(done - center), atol=1e-6)
+
+
+def test_numbers_behind_an_anchor_are_for_one_column_more() -> None:
+    ranges = {"shift": np.zeros(3), "scale": np.ones(3)}
+    made = Preprocessing(**ranges, anchor=1.0, center=np.zeros(4), rescale=True)
+    with pytest.raises(InvalidInput, match="4 columns, shift is for 3"):
+        made.apply(np.ones((2, 4)))
+    with pytest.raises(InvalidInput, match="one more after an anchor"):
+        Preprocessing(**ranges, anchor=1.0, center=np.zeros(3), rescale=True)
+
+
 def test_a_constant_is_one_column_more() -> None:
     copies = a_table(20).reshape(10, 2, 3)
-    for made, columns in ((WHITENED, 3), (WITH_CONSTANT, 4)):
+    for made, columns in ((WHITENED, 3), (WITH_CONSTANT, 4), (ANCHORED, 5)):
         assert made.columns(3) == columns
         done = made.apply_to_all(copies)
         assert done.shape == (10, 2, columns)
@@ -294,6 +319,8 @@ def test_nobody_can_change_the_numbers_afterwards() -> None:
         ({"rescale": 1}, "True or False"),
         ({"whitening": np.eye(3)}, "rescale=True"),
         ({"constant": 0.25}, "rescale=True"),
+        ({"anchor": -1.0}, "anchor"),
+        ({"anchor": np.inf}, "anchor"),
         ({"constant": -0.25, "rescale": True}, "constant"),
         ({"constant": np.nan, "rescale": True}, "constant"),
         ({"constant": 1e4, "rescale": True}, "constant"),
@@ -310,9 +337,7 @@ def test_preprocessing_that_cannot_be_is_refused(fields: dict[str, Any], message
 
 def test_arrays_of_unknown_names_are_refused() -> None:
     with pytest.raises(InvalidInput, match="weights"):
-        Preprocessing.from_arrays(
-            {"weights": np.ones(3)}, unit_rows=True, rescale=False, constant=0.0
-        )
+        Preprocessing.from_arrays({"weights": np.ones(3)}, {"unit_rows": True})
 
 
 @pytest.mark.parametrize(

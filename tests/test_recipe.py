@@ -227,24 +227,43 @@ def outlined(known: DataFacts, **changed: Any) -> Outline:
 
 
 @pytest.mark.parametrize(
-    ("changed", "constant"),
+    ("columns", "changed", "constant"),
     [
-        ({}, 0.25),
-        ({"engine": LinearEngine(bias=True)}, 0.0),  # it has its own
-        ({"preparation": Preparation(center_share=0)}, 0.0),
-        ({"preparation": Preparation(whiten_share=0)}, 0.25),
-        ({"preparation": Preparation(center_share=0.1, whiten_share=0, rescale=False)}, 0.0),
-        ({"preparation": Preparation(unit_rows=False, center_share=0.1)}, 0.0),
+        (64, {}, 0.25),
+        (256, {}, 0.125),  # twice as long as a column of theirs
+        (64, {"engine": LinearEngine(bias=True)}, 0.0),  # it has its own
+        (64, {"preparation": Preparation(center_share=0)}, 0.0),
+        (64, {"preparation": Preparation(whiten_share=0)}, 0.25),
+        (64, {"preparation": Preparation(center_share=0.1, whiten_share=0, rescale=False)}, 0.0),
+        (64, {"preparation": Preparation(unit_rows=False, center_share=0.1)}, 0.0),
+        # A signal of 0.013 for every weight: more noise than it is worth.
+        (100_000, {"preparation": Preparation(center_share=0.1)}, 0.0),
     ],
 )
 def test_centred_rows_of_unit_length_get_a_constant(
-    changed: dict[str, Any], constant: float
+    columns: int, changed: dict[str, Any], constant: float
 ) -> None:
-    assert outlined(facts(50_000, 64), **changed).constant == constant
+    assert outlined(facts(50_000, columns), **changed).constant == constant
+
+
+@pytest.mark.parametrize(
+    ("changed", "counted"),
+    [
+        ({}, True),
+        ({"engine": LinearEngine(bias=True)}, False),
+        ({"preparation": Preparation(whiten_share=0)}, False),
+        ({"preparation": Preparation(center_share=0)}, True),
+    ],
+)
+def test_lengths_are_counted_where_rows_are_whitened(
+    changed: dict[str, Any], counted: bool
+) -> None:
+    planned = outlined(facts(50_000, 64), **changed)
+    assert (planned.lengths is not None) == counted == ("row lengths" in planned.preparing)
 
 
 def prepared_by(planned: Outline, figures: dict[str, Any]) -> Prepared:
-    return prepare(planned, Preprocessing(), lambda label, _: figures[label])
+    return prepare(planned, Preprocessing(), lambda label, *_: figures.get(label))
 
 
 def test_the_curvature_counts_the_constant_in() -> None:
@@ -280,12 +299,12 @@ def test_a_model_predicts_raw_rows_as_the_prepared_ones_it_was_trained_on(
     data = Data(features, labels)
     if source == "disk":
         data = Data(on_disk(tmp_path / "rows", features, labels, precision="float64"))
-    result = study(tmp_path / "run", data, **AUTO)
+    result = study(tmp_path / "run", data, budget=Budget(30.0, 1e-5), **AUTO)
     assert result.model.preprocessing.constant == 0.25 and result.model.shape == (4,)
-    assert result.model.model.weights.shape == (2, 5)
+    assert result.model.model.weights.shape == (2, 6)  # the length of a row, and the constant
     _, seen = spied.runs[-1]
     trained = np.concatenate([chunk.features[:, 0].numpy() for chunk in seen.chunks()])
-    assert trained.shape == (400, 5)
+    assert trained.shape == (400, 6)
     # Rows on disk are prepared as they are read, to the same bits.
     np.testing.assert_array_equal(trained, result.model.preprocessing.apply(features))
     logits = result.model.model.logits(torch.from_numpy(trained)).numpy()
@@ -300,7 +319,7 @@ def test_an_engine_with_a_bias_trains_on_rows_as_wide_as_they_were(
 ) -> None:
     result = study(tmp_path / "run", Data(*stretched()), engine=LinearEngine(bias=True), **AUTO)
     assert result.model.preprocessing.center is not None
-    assert result.model.preprocessing.constant == 0
+    assert result.model.preprocessing.constant == result.model.preprocessing.anchor == 0
     assert spied.runs[-1][1].columns == 4
 
 
@@ -329,10 +348,11 @@ def test_models_of_older_versions_have_no_constant(tmp_path: Path) -> None:
 def test_all_slots_together_are_the_budget_and_no_more(epsilon: float, search: Any) -> None:
     config = settled(asked(budget=Budget(epsilon, 1e-5), search=search), facts(50_000, 64))
     planned = Outline(config=config, data=facts(50_000, 64), reused=False)
-    (first, mean), (second, moment), *rest = planned.payments
-    assert (first, second) == ("private mean", "second moment")
+    (zeroth, lengths), (first, mean), (second, moment), *rest = planned.payments
+    assert (zeroth, first, second) == ("row lengths", "private mean", "second moment")
     assert isinstance(mean, PrivateMean) and isinstance(moment, PrivateSecondMoment)
     everything = config.budget.mu_squared()
+    assert accounting.price(lengths).mu_squared == pytest.approx(0.001 * everything)
     assert accounting.price(mean).mu_squared == pytest.approx(0.01 * everything)
     assert accounting.price(moment).mu_squared == pytest.approx(0.02 * everything)
     paid = total(accounting.price(event) for _, event in planned.payments).mu_squared
@@ -344,7 +364,8 @@ def test_all_slots_together_are_the_budget_and_no_more(epsilon: float, search: A
         for _, event in [(first, mean), (second, moment), *rest]
         if (steps := getattr(event, "steps", 1)) and not hasattr(event, "counts")
     )
-    by_hand += math.fsum(accounting.price(e).mu_squared for _, e in rest if hasattr(e, "counts"))
+    counted = [event for event in (lengths, *(e for _, e in rest)) if hasattr(event, "counts")]
+    by_hand += math.fsum(accounting.price(event).mu_squared for event in counted)
     assert by_hand == pytest.approx(paid)
 
 
@@ -406,11 +427,13 @@ def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spi
     result = study(tmp_path / "run", data, budget=large, watch=heard.append, **AUTO)
     assert heard[0].doing.startswith("rows are centred by a private mean: 1 % of the budget; ")
     assert heard[0].spent == 0
-    assert [progress.doing for progress in heard[1:3]] == ["private mean", "second moment"]
+    figures = ["row lengths", "private mean", "second moment"]
+    assert [progress.doing for progress in heard[1:4]] == figures
     paid = Ledger.open(str(tmp_path / "run" / "ledger.db")).state().counted
-    assert [payment.label for payment in paid[:3]] == ["private mean", "second moment", "census"]
+    assert [payment.label for payment in paid[:4]] == [*figures, "census"]
     assert "a noisy mean of the rows" in result.guarantee.releases
     assert "a noisy second moment of the rows" in result.guarantee.releases
+    assert "noisy counts of rows by length" in result.guarantee.releases
     assert list(result.preparation) == result.to_dict()["preparation"]
     assert len(result.preparation) == 4
     for _, rows in spied.runs:

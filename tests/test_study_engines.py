@@ -2,6 +2,7 @@
 down, and what version 0.1 left behind."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -460,10 +461,10 @@ def test_a_search_starts_from_the_prior_of_its_engine() -> None:
     linear, other = (
         Facts(10, 5, True, True, prior) for prior in (LinearEngine.prior, Prior(noise=0.1))
     )
-    near, far = 18 / 10**0.5 * 2**0.1, 0.55 * 100**0.66 / 2.0
+    near, far = 18 / 10**0.5, 0.2 * 100 ** (2 / 3) / 2.0
     clipped_at_one = 2 / 3
     assert best_noise(2.0, plan, linear, None) == pytest.approx(
-        clipped_at_one / (1 / near + 1 / far)
+        clipped_at_one / math.hypot(1 / near, 1 / far)
     )
     assert best_noise(2.0, plan, other, None) == pytest.approx(0.1)
     assert (law_error(linear), law_error(other)) == (0.6, 2.3)
