@@ -118,21 +118,25 @@ def test_a_pickle_holds_no_rows() -> None:
 
 @pytest.mark.usefixtures("one_leg")
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("count", [60, 500])  # the few are neither centred nor whitened
+# The few are neither centred nor whitened; lengths are known only of many.
+@pytest.mark.parametrize("count", [60, 500, 20_000])
 def test_coefficients_act_on_prepared_rows(count: int, classes: int) -> None:
     features, labels = easy_rows(count, classes)
     model = DPLinearClassifier().fit(features, labels)
     prepared = model.result_.model.preprocessing
     assert (prepared.whitening is None) == (count == 60)
     outputs = 1 if classes == 2 else classes
-    assert (model.coef_.shape, model.intercept_.shape) == ((outputs, 8), (outputs,))
+    assert (model.coef_.shape, model.intercept_.shape) == (
+        (outputs, 8 + (count == 20_000)),
+        (outputs,),
+    )
     expected = model.decision_function(features).reshape(-1, outputs)
     rows = features / np.linalg.norm(features, axis=1, keepdims=True)
     if prepared.constant:  # rows before it joined them and they were scaled for the last time
         rows = prepared.apply(features)
         length = prepared.constant / rows[:, -1:]
         rows, expected = rows[:, :-1] * length, expected * length
-    assert bool(model.intercept_.any()) == bool(prepared.constant) == (count == 500)
+    assert bool(model.intercept_.any()) == bool(prepared.constant) == (count > 60)
     decision = rows @ model.coef_.T + model.intercept_
     np.testing.assert_allclose(decision, expected, atol=1e-4 * np.abs(expected).max())
 

@@ -67,6 +67,7 @@ class DPLinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         feature_names_in_: their names, where `X` had any.
         coef_: weights of prepared rows (`result_.model.preprocessing`), before a constant is put
             beside them: one row a class; for two classes one row, of the second against the first.
+            One column more than `X` has where the length of rows is kept in one.
         intercept_: one number for each row of `coef_`, to be added: what the constant adds. 0
             where there is none, as without a private mean.
 
