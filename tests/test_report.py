@@ -355,7 +355,8 @@ def test_elsewhere_progress_is_one_line_a_change(
     assert len(lines) == len(seen)
     bought = "rows are centred by a private mean: 1 % of the budget; whitened by "
     assert lines[0].startswith(bought) and "(0.0 % of the budget is used, " in lines[0]
-    assert [line.split(" (")[0] for line in lines[1:5]] == [
+    assert [line.split(" (")[0] for line in lines[1:6]] == [
+        "row lengths",
         "private mean", "second moment", "counting rows by class", "sweep: training 3 trials",
     ]  # fmt: skip
     assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d min \d+ s\)", lines[-1])
