@@ -3,6 +3,7 @@ for, kept, lost, and taken up again."""
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -447,7 +448,9 @@ def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spi
     alone = curvature_of(moment["second_moment"].numpy(), noise, 400)
     assert curvature == alone / (1 + 0.25**2) < 0.6
     assert Record.read(tmp_path / "run").situation.curvature == curvature
-    assert "centred by a private mean: 1 % of the budget" in model_card(tmp_path / "run")
+    card = model_card(tmp_path / "run")
+    assert re.search(r"centred by a private mean \(what all share was 0\.\d\d of them\): 1 %", card)
+    assert re.search(r"\(one direction held \d+ % of them, now \d+ %\): 2 % of the budget", card)
     kept, given = load(tmp_path / "run"), features[:50]
     assert np.array_equal(kept.decision_function(given), result.model.decision_function(given))
 

@@ -41,10 +41,17 @@ from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study.config import Config
-from dptune.study.recipe import LENGTH_SHARE, Shares, constant, shares
+from dptune.study.recipe import (
+    LENGTH_SHARE,
+    LENGTHS,
+    MEAN,
+    SECOND_MOMENT,
+    Shares,
+    constant,
+    shares,
+)
 
 LEGS = 5
-LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
 CHECK = "check of the final model"
 _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by
 

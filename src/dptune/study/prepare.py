@@ -4,7 +4,8 @@ The steps are the same whoever takes the figures: a study pays for each and keep
 resume finds it again; benchmarks just take them.
 """
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,8 @@ from dptune.study.measure import (
     private_lengths,
     typical_length,
 )
-from dptune.study.outline import LENGTHS, MEAN, SECOND_MOMENT, Outline
+from dptune.study.outline import Outline
+from dptune.study.recipe import LENGTHS, MEAN, SECOND_MOMENT
 
 Figure = NDArray[np.float64]
 # Of the rows as they were given, in one table or several.
@@ -32,10 +34,12 @@ Measure = Callable[[str, Take, tuple[int, ...]], Figure | None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is done to rows, and how large the second moment of the rows that come out can be."""
+    """What is done to rows, how large the second moment of the rows that come out can be, and what
+    it did, by label."""
 
     preprocessing: Preprocessing
-    curvature: float = 1.0
+    curvature: float
+    found: Mapping[str, str]
 
 
 def public_steps(asked: Preparation, public_features: Callable[[], NDArray[Any]]) -> Preprocessing:
@@ -52,7 +56,7 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     """The public steps and those that are paid for. What is lost is left out."""
     rows, asked = outline.data.count, outline.config.preparation
     made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.preparing else plain
-    curvature = 1.0
+    curvature, found = 1.0, {}
 
     def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
         before = replace(made, unit_rows=False) if label == LENGTHS else made
@@ -68,15 +72,31 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
         typical = None if counts is None else typical_length(counts, outline.lengths.noise)
         made = replace(made, anchor=typical or 0.0)
     if outline.mean:
-        made = replace(made, center=taken(MEAN, private_mean, outline.mean.noise_multiplier))
+        noise = outline.mean.noise_multiplier
+        mean = taken(MEAN, private_mean, noise)
+        made = replace(made, center=mean)
+        if mean is not None:
+            found[MEAN] = f"what all share was {_shared(mean, noise / rows, made):.2f} of them"
     if outline.second_moment:
         noise = outline.second_moment.noise_multiplier
         moment = taken(SECOND_MOMENT, private_second_moment, noise)
         if moment is not None:
             made = replace(made, whitening=whitening_of(moment, noise, rows))
             curvature = curvature_of(moment, noise, rows)
+            largest = min(float(np.linalg.eigvalsh(moment)[-1]), 1.0)
+            found[SECOND_MOMENT] = (
+                f"one direction held {100 * largest:.0f} % of them, now {100 * curvature:.0f} %"
+            )
     if outline.constant:
         made = replace(made, constant=outline.constant)
         of_constant = outline.constant**2
         curvature = max(curvature, of_constant) / (1 + of_constant)
-    return Prepared(made, curvature)
+    return Prepared(made, curvature, found)
+
+
+def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:
+    """The length of the mean beside that of rows, freed of its noise and of the anchor."""
+    own = mean[:-1] if made.anchor else mean
+    squared = float(own @ own) - len(own) * noise**2
+    beside = 1 - float(mean[-1]) ** 2 if made.anchor else 1.0
+    return math.sqrt(min(max(squared, 0.0) / max(beside, 1e-9), 1.0))

@@ -6,11 +6,15 @@ many rows and columns there are, and the budget. Measurements: docs/law.md.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dptune.data.rows import DataFacts
 from dptune.study.config import AUTO, Config
 
+# What prepares rows and is paid for, as payments are labelled and as people are told.
+LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
+_PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
 # Of mu^2, where nobody names a share.
 CENTER_SHARE, WHITEN_SHARE, LENGTH_SHARE = 0.01, 0.02, 0.001
 # How long a column is, at most, that centred rows of unit length get beside them, and how many
@@ -67,20 +71,19 @@ def settled(config: Config, facts: DataFacts) -> Config:
     return replace(config, preparation=preparation, recipe={**free, **config.recipe})
 
 
-def in_words(config: Config, facts: DataFacts) -> tuple[str, ...]:
-    """What is bought, and why not the rest; nothing where rows are no table of numbers."""
+def in_words(
+    config: Config, facts: DataFacts, found: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """What is bought, and why not the rest, and what was `found` then; nothing where rows are no
+    table of numbers."""
     if not facts.is_table or config.engine.takes_ids:
         return ()
     bought, plan = shares(config, facts), config.plan(facts.count)
-    said = [
-        _said("centred", "by a private mean", bought.center, _against_centring(config, facts)),
-        _said(
-            "whitened",
-            "by a private second moment",
-            bought.whiten,
-            _against_whitening(config, facts),
-        ),
-    ]
+    parts = (
+        ("centred", MEAN, bought.center, _against_centring(config, facts)),
+        ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
+    )
+    said = [_said(*part, (found or {}).get(part[1], "")) for part in parts]
     if plan.clip_norm is not None and plan.clip_norm < 1:
         said.append(f"clipped at norm {plan.clip_norm:g}, so that all push alike: free")
     if plan.averaging == "swa":
@@ -88,9 +91,10 @@ def in_words(config: Config, facts: DataFacts) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _said(done: str, how: str, share: float, against: str) -> str:
+def _said(done: str, by: str, share: float, against: str, found: str) -> str:
     if share:
-        return f"{done} {how}: {100 * share:g} % of the budget"
+        effect = f" ({found})" if found else ""
+        return f"{done} by a {_PRIVATE[by]}{effect}: {100 * share:g} % of the budget"
     return f"not {done}: {against}" if against else f"not {done}, as asked"
 
 

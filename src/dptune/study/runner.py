@@ -28,9 +28,6 @@ from dptune.study import loop
 from dptune.study.measure import compare, count_correct, take_census
 from dptune.study.outline import (
     CHECK,
-    LENGTHS,
-    MEAN,
-    SECOND_MOMENT,
     Outline,
     leg_label,
     scores_label,
@@ -39,7 +36,7 @@ from dptune.study.outline import (
 )
 from dptune.study.payments import Payments
 from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
-from dptune.study.recipe import in_words
+from dptune.study.recipe import LENGTHS, MEAN, SECOND_MOMENT, in_words
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
 

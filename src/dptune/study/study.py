@@ -328,7 +328,7 @@ def _run(
         notes=notes,
         folder=folder.path,
         set_aside=planned.set_aside,
-        preparation=in_words(config, planned.data),
+        preparation=in_words(config, planned.data, prepared.found),
     )
     model.save(folder)
     folder.write_json("result.json", ended.to_dict())
