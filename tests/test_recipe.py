@@ -32,6 +32,7 @@ from dptune.search.score import HeldOutScore, NoisyScore
 from dptune.search.unit_noise import UnitNoise
 from dptune.search.wosm import Wosm
 from dptune.study.config import Config, parse, preparation_from
+from dptune.study.measure import private_lengths, typical_length
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
 from dptune.study.planning import read_config
@@ -46,6 +47,8 @@ from support.studies import BUDGET, SPACE, contents, stop_after, study
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 AUTO = {"preparation": Preparation()}
+# What prepares rows, and the file that keeps it.
+FIGURES = {"row lengths": "lengths", "private mean": "mean", "second moment": "second_moment"}
 
 
 @pytest.fixture
@@ -261,6 +264,29 @@ def test_lengths_are_counted_where_rows_are_whitened(
 ) -> None:
     planned = outlined(facts(50_000, 64), **changed)
     assert (planned.lengths is not None) == counted == ("row lengths" in planned.preparing)
+
+
+def without_noise(shape: tuple[int, ...]) -> Any:
+    return np.zeros(shape)
+
+
+@pytest.mark.parametrize("row", [np.zeros(4), np.full(4, 1e-300), np.ones(4), np.full(4, 1e300)])
+def test_a_row_is_in_one_cell_of_the_lengths(row: Any) -> None:
+    """So all of them together are one count, whatever the row."""
+    features, _ = make_rows()
+    with_row = np.concatenate([features, row[None]])
+    counts = [private_lengths([t], 4, 1.0, 400, without_noise) for t in (features, with_row)]
+    moved = counts[1] - counts[0]
+    assert sorted(moved)[-1] == 1 == moved.sum() and np.count_nonzero(moved) == 1
+
+
+def test_the_typical_length_is_the_median_unless_noise_drowns_it() -> None:
+    features = (
+        np.eye(4)[np.arange(400) % 4] * np.repeat([0.5, 8.0, 100.0], [100, 200, 100])[:, None]
+    )
+    counts = private_lengths([features], 4, 1.0, 400, without_noise)
+    assert typical_length(counts, 1.0) == pytest.approx(8.0, rel=0.2)
+    assert typical_length(counts, 60.0) is None
 
 
 def prepared_by(planned: Outline, figures: dict[str, Any]) -> Prepared:
@@ -490,7 +516,9 @@ def test_it_goes_with_everything_else(combined: str, source: str, tmp_path: Path
 
 
 @pytest.mark.usefixtures("same_noise")
-@pytest.mark.parametrize("doing", ["private mean", "second moment", "counting", "final run: leg 2"])
+@pytest.mark.parametrize(
+    "doing", ["row lengths", "private mean", "second moment", "counting", "final run: leg 2"]
+)
 def test_a_study_goes_on_without_what_was_lost(doing: str, tmp_path: Path) -> None:
     data = make_data()
     stop_after(tmp_path / "run", data, doing, **AUTO)
@@ -504,17 +532,17 @@ def test_a_study_goes_on_without_what_was_lost(doing: str, tmp_path: Path) -> No
     released = " ".join(result.guarantee.releases)
     assert ("mean of the rows" in released) == (doing != "private mean")
     assert ("second moment of the rows" in released) == (doing != "second moment")
-    for name in ("models/mean.safetensors", "models/second_moment.safetensors"):
+    for name in (f"models/{figure}.safetensors" for figure in FIGURES.values()):
         if name in before:  # released once, with one noise
             assert contents(tmp_path / "run")[name] == before[name]
     ledger = Ledger.open(str(tmp_path / "run" / "ledger.db"))
     labels = [payment.label for payment in ledger.state().counted]
-    assert labels.count("private mean") == labels.count("second moment") == 1
+    assert [labels.count(label) for label in FIGURES] == [1, 1, 1]
     assert ledger.state().spent_epsilon <= BUDGET.epsilon == result.guarantee.epsilon
     assert resume(tmp_path / "run", data).notes == result.notes
 
 
-@pytest.mark.parametrize("label", ["private mean", "second moment"])
+@pytest.mark.parametrize("label", FIGURES)
 def test_what_is_on_disk_is_not_taken_again(
     label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -529,7 +557,7 @@ def test_what_is_on_disk_is_not_taken_again(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Payments, "settle", killed)
         study(tmp_path / "run", data, **AUTO)
-    name = {"private mean": "mean", "second moment": "second_moment"}[label]
+    name = FIGURES[label]
     before = contents(tmp_path / "run")[f"models/{name}.safetensors"]
     result = resume(tmp_path / "run", data)
     assert contents(tmp_path / "run")[f"models/{name}.safetensors"] == before

@@ -565,6 +565,7 @@ def test_a_grid_is_even_and_its_best_cell_wins(monkeypatch: pytest.MonkeyPatch) 
 def test_runs_that_share_a_budget_leave_no_final_run() -> None:
     found = planned(RandomSearch(trials=4))
     assert [label for label, _ in found.payments] == [
+        "row lengths",
         "private mean",
         "second moment",
         "trial 1",
