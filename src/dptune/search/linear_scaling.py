@@ -127,7 +127,8 @@ def score_error(trial: Trial, situation: Situation) -> float:
 def setting_at(noise: float, mu: float, situation: Situation) -> Setting:
     """The run of price `mu` that leaves this noise on its weights."""
     moved = displacement(noise, mu, situation.recipe)
-    return situation.space.steady(moved, situation.recipe, situation.curvature)
+    length = 1.0 if situation.census is None else situation.census.row_norm
+    return situation.space.steady(moved, situation.recipe, situation.curvature, length)
 
 
 def r_at(offset: float, mu: float, situation: Situation) -> float:

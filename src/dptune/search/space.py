@@ -103,11 +103,15 @@ class Space:
         )
         return Setting(clamped, least, notes=(note,))
 
-    def steady(self, displacement: float, recipe: TrainPlan, curvature: float) -> Setting:
-        """The same at a rate that is stable for rows of such a `curvature`: in the usual number of
-        steps, in more where their rate would be too large, or not as far where the space ends."""
-        clip_norm = 1.0 if recipe.clip_norm is None else min(recipe.clip_norm, 1.0)
-        stable = _STABLE * (1 + recipe.momentum) / (curvature * clip_norm)
+    def steady(
+        self, displacement: float, recipe: TrainPlan, curvature: float, length: float = 1.0
+    ) -> Setting:
+        """The same at a rate that is stable for rows of such a `curvature` and `length`: in the
+        usual number of steps, in more where their rate would be too large, or not as far where the
+        space ends."""
+        # Clipped, a gradient changes by no more than its norm in proportion.
+        norm = length if recipe.clip_norm is None else min(recipe.clip_norm, length)
+        stable = _STABLE * (1 + recipe.momentum) / (curvature * length * norm)
         least, most = self.steps
         steps = self.usual_steps
         while steps < most and displacement / _reach(recipe, steps) > stable:

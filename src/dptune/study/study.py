@@ -361,6 +361,8 @@ def _losses(
 ) -> list[str]:
     """What was paid for and cut off before its result was on disk."""
     notes = []
+    if planned.lengths and not preprocessing.anchor:
+        notes.append("row lengths were cut off, or hidden by their noise: rows lose their length")
     if planned.mean and preprocessing.center is None:
         notes.append("the private mean was cut off: paid for, and not subtracted")
     if planned.second_moment and preprocessing.whitening is None:
