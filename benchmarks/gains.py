@@ -250,7 +250,7 @@ def _kept_remarks(found: Found) -> str:
 def recipe_picture(found: Found) -> Picture:
     gains = _gains(found)
     errors = [found[task, epsilon, DEFAULT].error for task, epsilon in gains]
-    aims = [AIMS[cell][0] - AIMS[cell][1] for cell in gains]
+    aims = [aim - old for aim, old in AIMS.values() if old is not None]
     gained = Dots(
         title="gain, and its standard error",
         xlabel="points of test accuracy above plain DP-GD at its best, unpaid",

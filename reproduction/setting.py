@@ -5,13 +5,15 @@ buffer. The text draws r from the whole space and spends epsilon 0.1, 0.2 and 0.
 code has a smaller space, narrows it from sweep to sweep by hand and spends 0.05, 0.1 and 0.96.
 """
 
+from typing import Any
+
 from dptune.search.paper_line import PaperLine
 from dptune.search.space import Space
 
 SAID = "as the paper says"
 CODED = "as the authors' code does"
 
-RECIPE = {"clip_norm": 1.0, "momentum": 0.9, "averaging": "none", "free_steps": 1}
+RECIPE: dict[str, Any] = {"clip_norm": 1.0, "momentum": 0.9, "averaging": "none", "free_steps": 1}
 LINES = {
     SAID: PaperLine(epsilons=(0.1, 0.2), ranges="full"),
     CODED: PaperLine(epsilons=(0.05, 0.1), ranges="authors"),
