@@ -32,6 +32,8 @@ from reproduction.experiments import (
 from reproduction.lab import EFFORTS, Lab
 
 ALL = "all"
+_PLAIN = "All of it is plain DP-GD, not the recipe that is the default of `tune`."
+_OLDER = "Their pages say how they were measured; the same names measure them otherwise now."
 _COARSE = "Measured with little effort, on coarse grids: these figures mean nothing."
 _ORDER = (
     "paper",
@@ -175,16 +177,25 @@ def _contents(out: Path) -> str:
     lines = [
         "# The linear scaling paper's tables and figures, measured with dptune",
         "",
+        _PLAIN,
+        "",
         "| | what | data | repeats | picture |",
         "| --- | --- | --- | --- | --- |",
     ]
+    older = []
     for name, experiment in EXPERIMENTS.items():
         file = out / f"{name}.json"
-        found = read(file, lambda plain: (", ".join(plain["data"]), plain["repeats"]))
+        found = read(
+            file, lambda plain: (", ".join(plain["data"]), plain["repeats"], plain["setting"])
+        )
         if found is None:
             continue
-        data, repeats = found
+        data, repeats, setting = found
         picture = f"[{name}.png]({name}.png)" if (out / f"{name}.png").exists() else ""
         link = f"[{name}]({name}.md)"
         lines.append(f"| {link} | {experiment.title} | {data} | {repeats} | {picture} |")
+        if setting != experiment.setting:
+            older.append(link)
+    if older:
+        lines += ["", f"Older, and in another setting: {', '.join(older)}. {_OLDER}"]
     return "\n".join(lines) + "\n"

@@ -123,6 +123,18 @@ def test_an_experiment_leaves_a_page_two_tables_and_a_picture(everything: Path, 
     assert f"[{name}]({name}.md)" in (everything / "README.md").read_text()
 
 
+def test_the_page_of_contents_says_what_was_measured_otherwise(
+    everything: Path, tmp_path: Path
+) -> None:
+    assert "Older" not in (everything / "README.md").read_text()
+    for name in ("split", "fits"):
+        (tmp_path / f"{name}.json").write_bytes((everything / f"{name}.json").read_bytes())
+    before = json.loads((tmp_path / "fits.json").read_text())
+    (tmp_path / "fits.json").write_text(json.dumps(before | {"setting": "As it once was."}))
+    last = reproduce._contents(tmp_path).splitlines()[-1]
+    assert last.startswith("Older") and "[fits](fits.md)" in last and "split" not in last
+
+
 def test_accuracies_are_means_of_runs_that_can_be_looked_up(everything: Path, file: Path) -> None:
     """Every mean and spread of a heat map comes from a cell."""
     cells = [json.loads(cell.read_text()) for cell in (everything / "cells").glob("runs-*.json")]
