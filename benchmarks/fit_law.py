@@ -1,6 +1,6 @@
 """How good the law of best noise is on the sets it was fitted to, from best-noise.json.
 
-    python benchmarks/fit_law.py
+    python -m benchmarks.fit_law
 
 prints the tables of law-fit.md: points lost at the law's c, at other laws' and at that of a law
 fitted to all other sets; how far the best c lies from the law, and whether it lies as far at
