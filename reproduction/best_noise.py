@@ -34,7 +34,7 @@ NOISES = tuple(float(noise) for noise in np.geomspace(0.05, 20.0, 25))
 _SPACE = Space((1e-6, 1e6), MANY_STEPS.steps)  # the law is about noise: no rate is out of bounds
 _WIDTH = 0.4  # in log c, over which accuracies are smoothed
 _LEARNED = 2.0  # points above the most frequent class, or all noises are as bad
-_UNFELT = 0.3  # points that nobody would miss
+UNFELT = 0.3  # points that nobody would miss
 _TABLES = ("diamonds", "credit", "earnings", "insurance", "churn", "storms", "breast_cancer")
 
 
@@ -185,7 +185,7 @@ def picture(scans: Sequence[Scan], file: Path) -> None:
         axes.set_title(kind, loc="left", fontsize=11)
     grid[-1, 0].set_xlabel("signal: mu x rows / (columns x classes)")
     figure.suptitle(
-        f"Best c (mark), and every c that loses less than {_UNFELT:g} points (bar), as multiples "
+        f"Best c (mark), and every c that loses less than {UNFELT:g} points (bar), as multiples "
         "of the law's c.\nHollow: a set changed to fewer rows, columns or classes. "
         "Grey: how far the law expects to be off.",
         fontsize=11,
@@ -204,7 +204,7 @@ def _draw(axes: "Axes", scans: Sequence[Scan]) -> None:
     for source, color in colors.items():
         axes.plot([], [], "o", color=color, markersize=5, label=source)
     for one in scans:
-        best, low, high = (noise / one.law for noise in one.near_best(_UNFELT))
+        best, low, high = (noise / one.law for noise in one.near_best(UNFELT))
         color = colors[one.source]
         axes.plot([one.signal] * 2, [low, high], color=color, linewidth=1, alpha=0.7)
         inside = color if one.task == one.source else "white"

@@ -22,7 +22,7 @@ from dptune.privacy import FullBatchRun
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
 from reproduction import __main__ as command_line
-from reproduction import best_noise, lab, reproduce
+from reproduction import best_noise, fit_law, lab, reproduce
 from reproduction.experiment import data_set
 from reproduction.experiments import budgets, methods, own_setting, runtime
 from reproduction.experiments.radius import Curvature, radius_bound
@@ -631,6 +631,26 @@ def test_the_stored_map_of_best_noise_can_be_read() -> None:
         law = 1 / math.hypot(1 / near, 1 / (0.2 * far))
         assert scan.averaged == (scan.signal >= 8)
         assert scan.law == pytest.approx(1.8 * law if scan.averaged else law)
+
+
+def test_a_fit_of_the_law_speaks_of_the_law_and_of_regret_as_scans_do() -> None:
+    stored = best_noise.load(Path(__file__).parent.parent / "benchmarks" / "best-noise.json")
+    cells = fit_law.Cells(stored)
+    assert np.exp(cells.law(fit_law.NOW)) == pytest.approx([scan.law for scan in stored])
+    lost = [min(scan.regret(0.7), 3.0) for scan in stored]
+    assert cells.regret(np.full(len(stored), math.log(0.7))) == pytest.approx(lost, abs=1e-9)
+
+
+def test_the_numbers_of_a_law_are_found_again() -> None:
+    """Where accuracies fall off from where other numbers say."""
+    stored = best_noise.load(Path(__file__).parent.parent / "benchmarks" / "best-noise.json")
+    wanted = fit_law.NOW + np.array([-0.3, 0.2, 0.0, 0.2])
+    tops = fit_law.Cells(stored).law(wanted)
+    made = [
+        replace(scan, accuracies=tuple(90 - (np.log(scan.noises) - top) ** 2))
+        for scan, top in zip(stored, tops, strict=True)
+    ]
+    assert fit_law.Cells(made).fitted() == pytest.approx(wanted, abs=0.1)
 
 
 @pytest.mark.parametrize("verb", ["run", "best-noise"])

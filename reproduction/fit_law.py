@@ -1,6 +1,6 @@
 """How good the law of best noise is on the sets it was fitted to, from best-noise.json.
 
-    python -m benchmarks.fit_law
+    python -m reproduction.fit_law
 
 prints the tables of law-fit.md: points lost at the law's c, at other laws' and at that of a law
 fitted to all other sets; how far the best c lies from the law, and whether it lies as far at
@@ -18,14 +18,13 @@ from scipy.optimize import minimize
 
 from dptune.bench.tables import Table
 from dptune.prior import LINEAR
-from reproduction.best_noise import Scan, load
+from reproduction.best_noise import UNFELT, Scan, load
 
 Numbers = NDArray[np.float64]
 _MOST = 3.0  # points of one cell that count: more is one lost cell, not a better or worse law
-_UNFELT = 0.3
 _FITTED_FROM = 0.1  # the least epsilon that constants were fitted on
 _EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 8.0, 30.0)
-_NOW = np.array([math.log(LINEAR.noise), math.log(LINEAR.reach), LINEAR.reach_power,
+NOW = np.array([math.log(LINEAR.noise), math.log(LINEAR.reach), LINEAR.reach_power,
                  math.log(LINEAR.averaged)])  # fmt: skip
 
 
@@ -46,14 +45,15 @@ class Cells:
         self.weights = np.array([sources.count(source) ** -0.5 for source in sources])
 
     def where(self, wanted: Callable[[Scan], bool]) -> "Cells":
-        return Cells(one for one in self.scans if wanted(one))
+        return Cells(filter(wanted, self.scans))
 
     def law(self, numbers: Numbers) -> Numbers:
         """In log c, as `dptune.search.law.best_noise` says it for other numbers."""
         noise, reach, reach_power, averaged = numbers
         near = noise + LINEAR.columns_power * np.log(self.columns)
         far = reach + reach_power * np.log(self.rows / self.columns) - np.log(self.mu)
-        return -np.logaddexp(-2 * near, -2 * far) / 2 + averaged * self.averaged
+        log_noise: Numbers = -np.logaddexp(-2 * near, -2 * far) / 2 + averaged * self.averaged
+        return log_noise
 
     def regret(self, log_noise: Numbers) -> Numbers:
         places = np.interp(log_noise, self.grid, np.arange(len(self.grid)))
@@ -61,7 +61,8 @@ class Cells:
         cell = np.arange(len(self.scans))
         start, end = self.curves[cell, left], self.curves[cell, left + 1]
         reached = start + (places - left) * (end - start)
-        return np.minimum(self.curves.max(1) - reached, _MOST)
+        lost: Numbers = self.curves.max(1) - reached
+        return np.minimum(lost, _MOST)
 
     def fitted(self) -> Numbers:
         """The numbers of least regret; sets of many cells count for less than all of them."""
@@ -72,7 +73,7 @@ class Cells:
 
         found = []
         for moved in (0.0, 0.3, -0.3):
-            at = _NOW + moved * np.array([1.0, 0.5, 0.2, 0.3])
+            at = NOW + moved * np.array([1.0, 0.5, 0.2, 0.3])
             for _ in range(3):
                 result = minimize(loss, at, method="Nelder-Mead", options={"maxiter": 2000})
                 at = result.x
@@ -81,9 +82,8 @@ class Cells:
 
 
 def main() -> None:
-    scans = load(Path(__file__).parent / "best-noise.json")
+    scans = load(Path(__file__).parent.parent / "benchmarks" / "best-noise.json")
     cells = Cells(one for one in scans if one.learned)
-    assert np.allclose(cells.law(_NOW), [math.log(one.law) for one in cells.scans])
     at_the_end = sum(
         one.near_best(0.0)[0] in (one.noises[0], one.noises[-1]) for one in cells.scans
     )
@@ -99,23 +99,24 @@ def main() -> None:
 def _old_law(cells: Cells) -> Numbers:
     classes = np.array([one.classes for one in cells.scans])
     signal = np.log(cells.mu * cells.rows / cells.columns)
-    return math.log(0.5) + 0.15 * signal + np.log(classes / 10) / 16
+    log_noise: Numbers = math.log(0.5) + 0.15 * signal + np.log(classes / 10) / 16
+    return log_noise
 
 
 def _regrets(cells: Cells) -> Table:
     heads = ("cells", "law", "90 %", "left out", "90 % ", "c = 1", "old law")
-    table = Table({"set": "", **dict.fromkeys(heads, ".2f"), "cells": "d"}, [])
+    rows = []
     budgets = cells.where(lambda one: one.epsilon >= _FITTED_FROM)
     smallest = cells.where(lambda one: one.epsilon < _FITTED_FROM)
     everywhere = budgets.fitted()
     apart: dict[str, Numbers] = {}
     for source in sorted({one.source for one in cells.scans}):
-        apart[source] = budgets.where(lambda one, own=source: one.source != own).fitted()
-        own = budgets.where(lambda one, own=source: one.source == own)
-        table.rows.append(_row(source, own, apart))
-    table.rows.append(_row(f"all, epsilon from {_FITTED_FROM:g}", budgets, apart))
-    table.rows.append(_row("all, epsilon 0.03", smallest, apart))
-    table.rows.append(_row("all", cells, apart))
+        apart[source] = Cells(one for one in budgets.scans if one.source != source).fitted()
+        own = Cells(one for one in budgets.scans if one.source == source)
+        rows.append(_row(source, own, apart))
+    rows.append(_row(f"all, epsilon from {_FITTED_FROM:g}", budgets, apart))
+    rows.append(_row("all, epsilon 0.03", smallest, apart))
+    rows.append(_row("all", cells, apart))
     best = budgets.regret(budgets.law(everywhere))
     print(
         f"fitted to all sets at once: {_in_words(everywhere)}; "
@@ -123,20 +124,22 @@ def _regrets(cells: Cells) -> Table:
     )
     spread = np.array(list(apart.values()))
     print(f"left out, least: {_in_words(spread.min(0))}; most: {_in_words(spread.max(0))}\n")
-    return table
+    return Table({"set": "", **dict.fromkeys(heads, ".2f"), "cells": "d"}, rows)
 
 
 def _row(name: str, cells: Cells, apart: dict[str, Numbers]) -> list[object]:
-    law = cells.regret(cells.law(_NOW))
+    law = cells.regret(cells.law(NOW))
     guesses = [cells.law(apart[one.source])[i] for i, one in enumerate(cells.scans)]
     outside = cells.regret(np.array(guesses))
-    one = cells.regret(np.zeros(len(cells.scans)))
+    unit = cells.regret(np.zeros(len(cells.scans)))
     old = cells.regret(_old_law(cells))
-    tails = (float(np.quantile(regret, 0.9)) for regret in (law, outside))
-    return [
-        name, len(cells.scans), law.mean(), next(tails), outside.mean(), next(tails), one.mean(),
-        old.mean(),
-    ]  # fmt: skip
+    figures = [law.mean(), _most(law), outside.mean(), _most(outside), unit.mean(), old.mean()]
+    return [name, len(cells.scans), *figures]
+
+
+def _most(regret: Numbers) -> float:
+    """Which nine of ten cells do not exceed."""
+    return float(np.quantile(regret, 0.9))
 
 
 def _in_words(numbers: Numbers) -> str:
@@ -149,15 +152,14 @@ def _in_words(numbers: Numbers) -> str:
 
 def _offset(one: Scan) -> float:
     """In log c, from the law to the middle of all that is as good as the best."""
-    _, low, high = one.near_best(_UNFELT)
+    _, low, high = one.near_best(UNFELT)
     return math.log(math.sqrt(low * high) / one.law)
 
 
 def _spreads(cells: Cells) -> Table:
-    table = Table(
-        {"cells": "", "number": "d", "mean": ".2f", "spread of best": ".2f",
-         "spread of middle": ".2f", "law among the good": ".0f"}, [],
-    )  # fmt: skip
+    heads = ("mean", "spread of best", "spread of middle")
+    styles = {"number": "d", **dict.fromkeys(heads, ".2f"), "law among the good": ".0f"}
+    rows = []
     for name, some in (
         ("all", cells),
         ("last iterate", cells.where(lambda one: not one.averaged)),
@@ -165,12 +167,10 @@ def _spreads(cells: Cells) -> Table:
         ("signal from 0.1 to 8", cells.where(lambda one: 0.1 <= one.signal < 8)),
     ):
         middle = np.array([_offset(one) for one in some.scans])
-        best = np.array([math.log(one.near_best(_UNFELT)[0] / one.law) for one in some.scans])
-        good = 100 * np.mean(some.regret(some.law(_NOW)) < _UNFELT)
-        table.rows.append(
-            [name, len(some.scans), middle.mean(), best.std(), middle.std(), float(good)]
-        )
-    return table
+        best = np.array([math.log(one.near_best(UNFELT)[0] / one.law) for one in some.scans])
+        good = 100 * np.mean(some.regret(some.law(NOW)) < UNFELT)
+        rows.append([name, len(some.scans), middle.mean(), best.std(), middle.std(), float(good)])
+    return Table({"cells": "", **styles}, rows)
 
 
 def _told(cells: Cells) -> Table:
@@ -181,7 +181,7 @@ def _told(cells: Cells) -> Table:
         by_task[one.task][one.epsilon] = one
     heads = ("correlation", "exponent", "regret at the law", "regret if told")
     styles = {"pairs": "d", "price ratio": ".0f", **dict.fromkeys(heads, ".2f")}
-    table = Table({"budgets apart": "", **styles}, [])
+    rows: list[list[object]] = []
     for apart in (1, 2, 3):
         pairs = [
             (own[low], own[high])
@@ -190,9 +190,9 @@ def _told(cells: Cells) -> Table:
             if low in own and high in own
         ]
         last = [pair for pair in pairs if not pair[1].averaged]
-        table.rows.append([f"{apart}", *_told_by(pairs)])
-        table.rows.append([f"{apart}, last iterates", *_told_by(last)])
-    return table
+        rows.append([f"{apart}", *_told_by(pairs)])
+        rows.append([f"{apart}, last iterates", *_told_by(last)])
+    return Table({"budgets apart": "", **styles}, rows)
 
 
 def _told_by(pairs: Sequence[tuple[Scan, Scan]]) -> list[object]:
@@ -200,7 +200,7 @@ def _told_by(pairs: Sequence[tuple[Scan, Scan]]) -> list[object]:
     cheap, dear = np.array([(_offset(low), _offset(high)) for low, high in pairs]).T
     correlation = float(np.corrcoef(cheap, dear)[0, 1])
     finals = Cells(high for _, high in pairs)
-    law = finals.law(_NOW)
+    law = finals.law(NOW)
     regrets = [finals.regret(at).mean() for at in (law, law + correlation * cheap)]
     exponent = -math.log(correlation) / math.log(ratio)
     return [len(pairs), ratio, correlation, exponent, *regrets]
