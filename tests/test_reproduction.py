@@ -5,7 +5,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from dptune.privacy import FullBatchRun
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
 from reproduction import __main__ as command_line
-from reproduction import best_noise, lab, reproduce
+from reproduction import best_noise, fit_law, lab, reproduce
 from reproduction.experiment import data_set
 from reproduction.experiments import budgets, methods, own_setting, runtime
 from reproduction.experiments.radius import Curvature, radius_bound
@@ -513,16 +513,90 @@ def test_the_command_line_lists_measures_and_refuses(
     assert json.loads(said)["heatmaps"] == rows_of(tmp_path, "heatmaps")
 
 
-def test_the_best_noise_of_a_scan_is_found(file: Path) -> None:
-    tops = np.array([-abs(np.log(noise / 0.5)) for noise in best_noise.NOISES])
-    scan = best_noise.Scan(
-        task="t", rows=1, columns=1, outputs=2, epsilon=1.0, signal=1.0, law=0.5,
-        accuracies=tuple(80 + 2 * tops),
-    )  # fmt: skip
+def scan_of(accuracies: Any, **changed: Any) -> best_noise.Scan:
+    plain: dict[str, Any] = {
+        "task": "t", "rows": 100, "columns": 5, "classes": 2, "majority": 50.0, "epsilon": 1.0,
+        "mu": 0.25, "prepared": (), "averaged": False, "law": 0.5, "noises": best_noise.NOISES,
+    }  # fmt: skip
+    return best_noise.Scan(**plain | changed, accuracies=tuple(map(float, accuracies)))
+
+
+def test_the_best_noise_of_a_scan_is_found() -> None:
+    off = np.log(np.array(best_noise.NOISES) / 0.5)
+    scan = scan_of(80 - 2 * off**2)  # smoothing leaves a parabola as it is
     best, low, high = scan.near_best(1.0)
     assert best == pytest.approx(0.5, rel=0.15)
-    assert low < 0.5 * np.exp(-0.3) and high > 0.5 * np.exp(0.3)
-    assert low > 0.5 * np.exp(-0.8) and high < 0.5 * np.exp(0.8)
+    assert 0.5 * np.exp(-0.75) < low < 0.5 * np.exp(-0.4)
+    assert 0.5 * np.exp(0.4) < high < 0.5 * np.exp(0.75)
+    assert scan.regret(best * math.e) == pytest.approx(2.0, rel=0.3)
+    assert scan.regret(best) == 0.0
+    assert scan.signal == 0.25 * 100 / (5 * 2)
+
+
+def test_errors_of_single_noises_are_smoothed() -> None:
+    off = np.log(np.array(best_noise.NOISES) / 0.5)
+    accuracies = 80 - 2 * off**2
+    accuracies[-5] = accuracies.max() + 0.5
+    assert scan_of(accuracies).near_best(1.0)[0] == pytest.approx(0.5, rel=0.15)
+
+
+def test_no_noise_is_best_where_nothing_is_learned(tmp_path: Path) -> None:
+    low, high = (scan_of([top] * 25) for top in (51.5, 52.5))
+    assert (low.learned, high.learned) == (False, True)
+    with pytest.raises(InvalidInput, match="nothing to draw"):
+        best_noise.picture([low], tmp_path / "none.png")
+
+
+def test_a_scan_trains_as_a_study_would(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the recipe, at what preparing leaves of the budget, on rows prepared anew every time."""
+    seen: list[tuple[Any, Any]] = []
+
+    def noted(engine: Any, task: Any, plans: Any) -> tuple[float, ...]:
+        seen.append((task.train.features, plans))
+        return (50.0 + len(seen),) * len(plans)
+
+    monkeypatch.setattr(best_noise, "accuracies", noted)
+    (scan,) = best_noise.measure([str(file)], [8.0], repeats=2, device="cpu", report=lambda _: None)
+    (first, plans), (second, _) = seen
+    assert first.shape == second.shape and not bool((first == second).all())
+    assert scan.accuracies == (51.5,) * 25
+    assert scan.prepared == ("row lengths", "private mean", "second moment")
+    whole = gdp.mu_from_epsilon(8.0, 1e-5)
+    assert scan.mu**2 == pytest.approx((1 - 0.01 - 0.02 - 0.001) * whole**2)
+    assert scan.averaged and {plan.averaging for plan in plans} == {"swa"}
+    assert {plan.clip_norm for plan in plans} == {0.1}
+    assert [plan.weight_noise for plan in plans] == pytest.approx(scan.noises)
+    prices = [plan.steps / plan.noise_multiplier**2 for plan in plans]
+    assert prices == pytest.approx([scan.mu**2] * 25)
+    near, far = 18 / math.sqrt(6), 0.2 * (600 / 6) ** (2 / 3) / scan.mu
+    assert scan.law == pytest.approx(1.8 / math.hypot(1 / near, 1 / far))
+    assert (scan.rows, scan.columns, scan.classes) == (600, 6, 3)
+
+
+def test_rows_that_nothing_is_paid_for_are_those_of_the_task(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def noted(engine: Any, task: Any, plans: Any) -> tuple[float, ...]:
+        seen.append(task)
+        return (50.0,) * len(plans)
+
+    monkeypatch.setattr(best_noise, "accuracies", noted)
+    plain = [f"{file}?plain"]
+    (scan,) = best_noise.measure(plain, [1.0], repeats=2, device="cpu", report=lambda _: None)
+    assert seen[0] is seen[1] and scan.prepared == () and not scan.averaged
+    assert scan.mu == pytest.approx(gdp.mu_from_epsilon(1.0, 1e-5))
+
+
+def test_scans_of_another_version_are_refused(tmp_path: Path) -> None:
+    stored = tmp_path / "best-noise.json"
+    best_noise.save([scan_of([60.0] * 25)], stored)
+    plain = json.loads(stored.read_text())
+    del plain[0]["averaged"]
+    stored.write_text(json.dumps(plain))
+    with pytest.raises(InvalidInput, match="of another version"):
+        best_noise.load(stored)
 
 
 def test_scans_are_kept_and_drawn(file: Path, tmp_path: Path) -> None:
@@ -557,15 +631,38 @@ def test_the_map_of_best_noise_is_measured_once_and_drawn_again(
     (out / "best-noise.png").unlink()
     code, said, _ = call()
     assert code == 0 and "small" in said and (out / "best-noise.png").exists()
-    assert [asdict(scan) for scan in best_noise.load(out / "best-noise.json")] == [
-        {**scan, "accuracies": tuple(scan["accuracies"])} for scan in measured
-    ]
+    assert json.loads((out / "best-noise.json").read_text()) == measured
 
 
 def test_the_stored_map_of_best_noise_can_be_read() -> None:
     """Whatever else changes, docs/law.md shows these."""
     stored = best_noise.load(Path(__file__).parent.parent / "benchmarks" / "best-noise.json")
-    assert len(stored) > 20 and all(len(scan.accuracies) == 25 for scan in stored)
+    assert len(stored) > 200 and all(len(scan.accuracies) == len(scan.noises) for scan in stored)
+    for scan in stored:  # the law is the one that searches start from
+        near, far = 18 / math.sqrt(scan.columns), (scan.rows / scan.columns) ** (2 / 3) / scan.mu
+        law = 1 / math.hypot(1 / near, 1 / (0.2 * far))
+        assert scan.averaged == (scan.signal >= 8)
+        assert scan.law == pytest.approx(1.8 * law if scan.averaged else law)
+
+
+def test_a_fit_of_the_law_speaks_of_the_law_and_of_regret_as_scans_do() -> None:
+    stored = best_noise.load(Path(__file__).parent.parent / "benchmarks" / "best-noise.json")
+    cells = fit_law.Cells(stored)
+    assert np.exp(cells.law(fit_law.NOW)) == pytest.approx([scan.law for scan in stored])
+    lost = [min(scan.regret(0.7), 3.0) for scan in stored]
+    assert cells.regret(np.full(len(stored), math.log(0.7))) == pytest.approx(lost, abs=1e-9)
+
+
+def test_the_numbers_of_a_law_are_found_again() -> None:
+    """Where accuracies fall off from where other numbers say."""
+    stored = best_noise.load(Path(__file__).parent.parent / "benchmarks" / "best-noise.json")
+    wanted = fit_law.NOW + np.array([-0.3, 0.2, 0.0, 0.2])
+    tops = fit_law.Cells(stored).law(wanted)
+    made = [
+        replace(scan, accuracies=tuple(90 - (np.log(scan.noises) - top) ** 2))
+        for scan, top in zip(stored, tops, strict=True)
+    ]
+    assert fit_law.Cells(made).fitted() == pytest.approx(wanted, abs=0.1)
 
 
 @pytest.mark.parametrize("verb", ["run", "best-noise"])

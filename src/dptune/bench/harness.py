@@ -105,12 +105,15 @@ def _one_by_one(
 ) -> Iterator[tuple[Task, Sequence[Outline]]]:
     for number, outline in enumerate(outlines, start=1):
         tell(f"study {number} of {len(outlines)}")
-        rows, known = _prepared(task, outline)
+        rows, known = prepared(task, outline)
         yield rows, [known]
 
 
-def _prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
-    """The rows of one repeat, prepared with noise of its own, and what its study knows then."""
+def prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
+    """The rows of one repeat, prepared with noise of its own, and what its study knows then: just
+    those of the task where nothing is bought to prepare them."""
+    if not outline.preparing:
+        return task, outline
     train, test = task.given
     first_copies = train.features[:, 0].numpy()
     plain = Preprocessing(unit_rows=task.preparation.unit_rows)
@@ -266,7 +269,7 @@ def _repeated(
 ) -> NDArray[np.float64]:
     """(times, plans): test accuracies, each time on rows that are prepared anew."""
     if planned.preparing:
-        anew = (_prepared(task, planned)[0] for _ in range(times))
+        anew = (prepared(task, planned)[0] for _ in range(times))
         return np.array([accuracies(planned.engine, rows, plans) for rows in anew])
     flat = accuracies(planned.engine, task, [*plans] * times)
     return np.reshape(flat, (times, len(plans)))
