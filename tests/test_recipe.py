@@ -140,6 +140,12 @@ def test_where_it_is_no_use_nothing_is_bought_unless_asked(why: str) -> None:
     assert all(why in sentence for sentence in in_words(asked(**changed), known))
 
 
+def test_rows_that_are_not_scaled_again_are_not_whitened_unless_asked() -> None:
+    config = settled(asked(preparation=Preparation(rescale=False)), facts(50_000, 64))
+    assert config.preparation.whiten_share == 0
+    assert "not whitened, as asked" not in in_words(config, facts(50_000, 64))
+
+
 def test_another_engine_gets_its_rows_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LinearEngine, "linear_in_rows", False)
     assert shares(asked(), facts(50_000, 64)).center == 0
@@ -280,6 +286,15 @@ def test_a_row_is_in_one_cell_of_the_lengths(row: Any) -> None:
     assert sorted(moved)[-1] == 1 == moved.sum() and np.count_nonzero(moved) == 1
 
 
+def test_lengths_are_counted_exactly_before_there_is_noise_on_them() -> None:
+    """Added to noise one table after the other, they would be rounded by their company."""
+    features, _ = make_rows(8000)
+    large: Callable[..., Any] = lambda shape: np.full(shape, 2.0**53)  # noqa: E731
+    parts = np.array_split(features, 50)
+    whole = private_lengths([features], 4, 1.0, 8000, without_noise)
+    assert np.array_equal(private_lengths(parts, 4, 1.0, 8000, large), whole + 2.0**53)
+
+
 def test_the_typical_length_is_the_median_unless_noise_drowns_it() -> None:
     features = (
         np.eye(4)[np.arange(400) % 4] * np.repeat([0.5, 8.0, 100.0], [100, 200, 100])[:, None]
@@ -396,11 +411,11 @@ def test_all_slots_together_are_the_budget_and_no_more(epsilon: float, search: A
     assert by_hand == pytest.approx(paid)
 
 
-def test_first_trials_wait_for_what_the_second_moment_tells() -> None:
+def test_first_trials_wait_for_what_prepares_rows() -> None:
     """Settings may depend on it, so only the price of the longest run is known before."""
     known = facts(50_000, 64)
-    for whiten, alike in ((0.02, True), (0.0, False)):
-        preparation = Preparation(whiten_share=whiten)
+    for center, whiten, alike in ((0.0, 0.02, True), (0.01, 0.0, True), (0.0, 0.0, False)):
+        preparation = Preparation(center_share=center, whiten_share=whiten)
         config = asked(search=RandomSearch(trials=3), preparation=preparation)
         planned = Outline(config=config, data=known, reused=False)
         trials = [event for label, event in planned.payments if label.startswith("trial")]
@@ -413,6 +428,26 @@ def test_no_price_depends_on_the_curvature() -> None:
     after = replace(before, curvature=0.1)
     assert after.payments == before.payments and after.schedule == before.schedule
     assert after.situation(after.schedule.final, (), None).curvature == 0.1
+
+
+def test_what_a_constant_tells_of_values_makes_no_trial_dearer_than_was_held() -> None:
+    """Nothing is counted there before the first trials, whose steps follow from the curvature."""
+    known = facts(20_000, 4, 1, "squared")
+    config = asked(
+        budget=Budget(4.0, 1e-6),
+        score=NoisyScore(measure="loss"),
+        space=LinearScaling.usual_space,
+        preparation=Preparation(center_share=0.02, whiten_share=0),
+    )
+    before = Outline(config=config, data=known, reused=False)
+    assert before.schedule.census is None and before.constant
+    after = replace(before, curvature=1 / (1 + before.constant**2))
+    assert after.payments == before.payments
+    held = dict(before.payments)
+    ((sweep, numbers),) = after.sweeps()
+    for number, setting in zip(numbers, after.suggest(sweep, (), None), strict=True):
+        run = accounting.price(after.plan(setting, sweep).event)
+        assert run.mu_squared <= accounting.price(held[f"trial {number}"]).mu_squared
 
 
 def test_shares_that_leave_nothing_cost_nothing(tmp_path: Path) -> None:
@@ -561,7 +596,7 @@ def test_what_is_on_disk_is_not_taken_again(
     before = contents(tmp_path / "run")[f"models/{name}.safetensors"]
     result = resume(tmp_path / "run", data)
     assert contents(tmp_path / "run")[f"models/{name}.safetensors"] == before
-    assert not any("cut off" in note for note in result.notes)
+    assert not any("was cut off" in note for note in result.notes)
     state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
     assert all(p.state == "committed" for p in state.counted)
 

@@ -133,10 +133,10 @@ def private_lengths(
     stream_normal: Callable[[tuple[int, ...]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
     """Noisy counts of rows by length: a row is in one cell, so they are one `NoisyCount`."""
-    by_length = noise * stream_normal((CELLS_OF_LENGTHS,))
+    by_length = np.zeros(CELLS_OF_LENGTHS)  # exact, whatever the order: noise comes last
     for chunk in (chunk for table in tables for chunk in wide_chunks(table_of(table))):
         by_length += _counts_by_length(directions(chunk)[1])
-    return by_length
+    return by_length + noise * stream_normal((CELLS_OF_LENGTHS,))
 
 
 def typical_length(noisy: NDArray[np.float64], noise: float) -> float | None:

@@ -299,7 +299,7 @@ class Outline:
         """Those of the first trials are known now if nothing is learned before them. All others are
         reserved at the most steps and exchanged for what is run, which costs a hair less."""
         first = sweep == self.schedule.compared[0] and self.schedule.census is None
-        if first and self.second_moment is None and not self.fixed:
+        if first and not self.preparing and not self.fixed:
             return [self.plan(setting, sweep).event for setting in self.suggest(sweep, (), None)]
         return [self._longest(sweep)] * sweep.trials
 

@@ -108,7 +108,8 @@ def _against_centring(config: Config, facts: DataFacts) -> str:
 def _against_whitening(config: Config, facts: DataFacts) -> str:
     mu = math.sqrt(WHITEN_SHARE) * config.budget.mu
     level = 1.4 * facts.columns**1.5 / (mu * facts.count)
-    return _never(config, facts) or _too_many(facts, level > _NOISE_LEVEL)
+    unscaled = "" if config.preparation.rescale else "rows are not scaled to unit length again"
+    return _never(config, facts) or unscaled or _too_many(facts, level > _NOISE_LEVEL)
 
 
 def _never(config: Config, facts: DataFacts) -> str:
