@@ -239,9 +239,10 @@ def test_copies_that_cancel_do_not_bring_more_rounding_into_the_sum(precision: s
     features = np.stack([np.ones((500, 4)), -1 + 1e-3 * rng.random((500, 4))], 1)
     rows = MemoryRows(features, -1e6 * np.ones(500), precision=precision)
     (chunk,) = rows.chunks()
-    engine, clip_norms = LinearEngine(outputs=1, loss="squared"), torch.ones(1, dtype=rows.dtype)
-    wide = torch.promote_types(rows.dtype, torch.float32)
-    clipped = engine._clipped(torch.zeros(1, 1, 1000, dtype=wide), chunk, clip_norms.to(wide))
+    logits = torch.zeros(1, 1, 1000, dtype=torch.promote_types(rows.dtype, torch.float32))
+    plan = TrainPlan(rows=500, steps=1, learning_rate=1.0, noise_multiplier=1.0, augmentations=2)
+    release = Release.of([plan], logits)
+    clipped = LinearEngine(outputs=1, loss="squared")._clipped(logits, chunk, release)
     entered = clipped[0, 0].double().abs().view(500, 2) * rows.features.double().norm(dim=2)
     assert 1 < float(entered.sum(1).max()) <= 2 * 1.01
 
