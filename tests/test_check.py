@@ -49,6 +49,10 @@ def check_of(**changes: float) -> FinalCheck:
         ({"accuracy": 0.3}, NO_BETTER),
         ({"accuracy": 0.6, "error": 0.1}, UNKNOWN),
         ({"accuracy": 3.0, "error": 2.0}, UNKNOWN),
+        # A gain that a model of rows without anything to learn may have by heart is none.
+        ({"accuracy": 0.6425, "by_heart": 0.05}, UNKNOWN),
+        ({"accuracy": 0.64, "error": 0, "majority_error": 0, "by_heart": 0.05}, NO_BETTER),
+        ({"accuracy": 0.7, "by_heart": 0.05}, BETTER),
         ({"accuracy": 0.991, "majority": 0.99, "error": 1e-5, "majority_error": 1e-5}, BETTER),
         ({"accuracy": 0.99, "majority": 0.99}, UNKNOWN),
         ({"accuracy": 0.2, "majority": 1.2, "majority_error": 0.2}, NO_BETTER),
@@ -184,3 +188,11 @@ def test_only_what_can_be_judged_is_checked(tmp_path: Path, asked: dict[str, Any
     assert result.check is None and RELEASE not in result.guarantee.releases
     payments = Ledger.open(str(out / "ledger.db")).state().payments
     assert not [p for p in payments if p.label == "check of the final model"]
+
+
+def test_what_is_learned_by_heart_of_coins_is_not_called_better() -> None:
+    """Training rows alone, so that fitting them counts for nothing: labels are drawn at random."""
+    rng = np.random.default_rng(1)
+    data = Data(rng.normal(size=(4000, 5)), rng.integers(3, size=4000))
+    result = tune(data, budget=Budget(30.0, 1e-6))
+    assert result.check is not None and result.check.verdict != BETTER

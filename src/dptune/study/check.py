@@ -18,20 +18,23 @@ _WORTH = 0.1  # of all there is to gain: a model that gains no more is no better
 class FinalCheck:
     """Shares of the training rows, both noisy: those that the final model gets right, and those of
     the most frequent class; with the standard deviation of the noise on each. Where rows are
-    weighted by class, so are the shares."""
+    weighted by class, so are the shares. `by_heart` is what a model may gain on the rows it was
+    trained on though there is nothing to be learned."""
 
     accuracy: float
     error: float
     majority: float
     majority_error: float
+    by_heart: float = 0.0
 
     @property
     def verdict(self) -> str:
         """What of it is sure: better, no better, or neither."""
         gain = self.accuracy - self.majority
-        if gain > self._unsure:
+        if gain > self._unsure + self.by_heart:
             return BETTER
-        return NO_BETTER if gain + self._unsure <= _WORTH * max(1 - self.majority, 0.0) else UNKNOWN
+        worth = max(_WORTH * max(1 - self.majority, 0.0), self.by_heart)
+        return NO_BETTER if gain + self._unsure <= worth else UNKNOWN
 
     @property
     def _unsure(self) -> float:
@@ -41,17 +44,16 @@ class FinalCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        unsure = 100 * self._unsure
+        said = {BETTER: f"is better {_TRIVIAL}", NO_BETTER: f"is {NO_BETTER}"}
+        verdict = f"the final model {said.get(self.verdict, '')}"
         if self.verdict == UNKNOWN:
-            return (
-                f"whether the final model is better {_TRIVIAL} {UNKNOWN}: on the training rows "
-                f"their difference is known up to {unsure:.0f} points"
-            )
-        said = NO_BETTER if self.verdict == NO_BETTER else f"better {_TRIVIAL}"
+            verdict = f"whether the final model is better {_TRIVIAL} {UNKNOWN}"
+        if self._unsure >= 1:
+            return f"{verdict}: the noise is larger than the number of rows"
         right, other = 100 * self.accuracy, 100 * self.majority
         return (
-            f"the final model is {said}: {right:.1f} % of the training rows right, beside "
-            f"{other:.1f} %; their difference is known up to {unsure:.1f} points"
+            f"{verdict}: {right:.1f} % of the training rows right, beside {other:.1f} %; their "
+            f"difference is known up to {100 * self._unsure:.1f} points"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,16 +63,22 @@ class FinalCheck:
             "error": self.error,
             "majority": self.majority,
             "majority_error": self.majority_error,
+            "by_heart": self.by_heart,
             "verdict": self.verdict,
             "words": self.in_words,
         }
 
 
 def final_check(
-    correct: float, noise: float, census: Census, weighing: Census | None, rows: int
+    correct: float,
+    noise: float,
+    census: Census,
+    weighing: Census | None,
+    rows: int,
+    parameters: int = 0,
 ) -> FinalCheck:
     """From noisy counts: `correct` rows, with their weights if a census is `weighing` them, and
-    those by class, of publicly so many `rows`."""
+    those by class, of publicly so many `rows`, by a model of so many `parameters`."""
     share = weighing.effective_share if weighing else 1.0
     weights = (weighing.weights if weighing else None) or (1.0,) * len(census.classes)
     counts = [(w * count, w) for w, count in zip(weights, census.classes, strict=True)]
@@ -81,4 +89,6 @@ def final_check(
         error=noise / everything,
         majority=most / everything,
         majority_error=weight * census.noise / everything,
+        # Of labels that are coins, each parameter fits about the root of the rows' share.
+        by_heart=0.5 * math.sqrt(parameters / everything),
     )

@@ -343,7 +343,8 @@ def _check(planned: Outline, census: Census | None, correct: float | None) -> Fi
     if event is None or census is None or correct is None:
         return None
     weighing = planned.weighing(census)
-    return final_check(correct, event.noise, census, weighing, planned.data.count)
+    rows, parameters = planned.data.count, planned.engine.parameters(planned.data)
+    return final_check(correct, event.noise, census, weighing, rows, parameters)
 
 
 def _about_check(planned: Outline, correct: float | None, check: FinalCheck | None) -> list[str]:
