@@ -21,7 +21,7 @@ from dptune.search.score import NoisyScore
 from dptune.search.unit_noise import UnitNoise
 from dptune.study.check import BETTER, NO_BETTER, UNKNOWN, FinalCheck, final_check
 from dptune.study.measure import count_correct
-from dptune.study.study import resume
+from dptune.study.study import resume, tune
 from support.noise import repeated_noise
 from support.rows import make_data, make_rows
 from support.spy import Spied
