@@ -17,7 +17,7 @@ from scipy.stats import beta, norm
 from dptune import accounting
 from dptune.data.moments import private_mean, private_second_moment
 from dptune.data.preprocess import Preprocessing
-from dptune.data.whitening import curvature_of, whitening_of
+from dptune.data.whitening import Whitening
 from dptune.errors import InvalidInput
 from dptune.privacy import PrivateSecondMoment
 from dptune.study.measure import fresh_normal
@@ -249,7 +249,7 @@ def test_rows_of_a_known_second_moment_become_even() -> None:
     table = np.concatenate([table, -table])
     tiny = 1e-9
     moment = private_second_moment([table], 6, tiny, rows, fresh_normal)
-    whitening = whitening_of(moment, tiny, rows)
+    whitening = Whitening.of(moment, tiny, rows).matrix
     whitened = table @ whitening
     shares = often / often.sum()
     expected = shares / (shares + 0.3 / 6)
@@ -258,7 +258,7 @@ def test_rows_of_a_known_second_moment_become_even() -> None:
     assert (whitened**2).sum(1).mean() == pytest.approx(1, abs=1e-3)
     spread = np.linalg.eigvalsh(moment)
     assert spread[-1] / spread[0] > 15 > 3 > expected.max() / expected.min()
-    curvature = curvature_of(moment, tiny, rows)
+    curvature = Whitening.of(moment, tiny, rows).curvature
     assert curvature == pytest.approx(expected.max() / expected.sum(), abs=1e-3)
 
 
@@ -268,11 +268,11 @@ def test_the_curvature_is_about_that_of_the_prepared_rows() -> None:
     moment = private_second_moment(
         [Preprocessing().apply(table)], 20, multiplier, rows, chance.standard_normal
     )
-    prepared = Preprocessing(whitening=whitening_of(moment, multiplier, rows), rescale=True)
+    prepared = Preprocessing(whitening=Whitening.of(moment, multiplier, rows).matrix, rescale=True)
     done = prepared.apply(table).astype(np.float64)
     top = float(np.linalg.eigvalsh(done.T @ done / rows)[-1])
     before = float(np.linalg.eigvalsh(moment)[-1])
-    assert curvature_of(moment, multiplier, rows) == pytest.approx(top, rel=0.3)
+    assert Whitening.of(moment, multiplier, rows).curvature == pytest.approx(top, rel=0.3)
     assert top < 0.6 * before  # 1/columns is 0.05
 
 
@@ -297,24 +297,23 @@ def symmetric_noise(columns: int, size: float) -> Matrix:
 def test_whitening_is_finite_and_symmetric_whatever_the_noise_did(
     moment: Matrix, noise: float, rows: int
 ) -> None:
-    whitening = whitening_of(moment, noise, rows)
+    whitening = Whitening.of(moment, noise, rows).matrix
     assert np.isfinite(whitening).all()
     np.testing.assert_array_equal(whitening, whitening.T)
     level = 1.4 * math.sqrt(len(moment)) * noise / rows + 0.3 / len(moment)
     steepest = np.linalg.eigvalsh(whitening)[-1]
     # No direction is blown up beyond what rows along it alone would be.
     assert 0 < steepest <= (1 + 1e-9) * math.sqrt((1 + level) / level)
-    assert 1 / len(moment) <= curvature_of(moment, noise, rows) <= 1
+    assert 1 / len(moment) <= Whitening.of(moment, noise, rows).curvature <= 1
     done = Preprocessing(whitening=whitening, rescale=True).apply(a_table(9, len(moment)))
     np.testing.assert_allclose(np.linalg.norm(done, axis=1), 1, atol=1e-6)
 
 
 def test_where_noise_drowns_everything_nothing_is_known_of_the_curvature() -> None:
-    assert curvature_of(-np.eye(4), 1.0, 10) == 1.0
-    assert curvature_of(np.eye(4) / 4, 1e-9, 10**6) == pytest.approx(0.25)
+    assert Whitening.of(-np.eye(4), 1.0, 10).curvature == 1.0
+    assert Whitening.of(np.eye(4) / 4, 1e-9, 10**6).curvature == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("make", [whitening_of, curvature_of])
 @pytest.mark.parametrize(
     "moment",
     [
@@ -325,18 +324,15 @@ def test_where_noise_drowns_everything_nothing_is_known_of_the_curvature() -> No
         np.triu(np.ones((2, 2))),
     ],
 )
-def test_what_is_no_second_moment_is_refused(make: Callable[..., Any], moment: Matrix) -> None:
+def test_what_is_no_second_moment_is_refused(moment: Matrix) -> None:
     with pytest.raises(InvalidInput, match="private_second_moment"):
-        make(moment, 1.0, 10)
+        Whitening.of(moment, 1.0, 10)
 
 
-@pytest.mark.parametrize("make", [whitening_of, curvature_of])
 @pytest.mark.parametrize(("noise", "rows"), [(0.0, 10), (math.nan, 10), (1.0, 0), (1.0, 2.5)])
-def test_senseless_noise_or_rows_are_refused(
-    make: Callable[..., Any], noise: float, rows: Any
-) -> None:
+def test_senseless_noise_or_rows_are_refused(noise: float, rows: Any) -> None:
     with pytest.raises(InvalidInput, match="must be"):
-        make(np.eye(2), noise, rows)
+        Whitening.of(np.eye(2), noise, rows)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

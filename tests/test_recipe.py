@@ -19,7 +19,7 @@ from dptune import Budget, Data, Ledger, Preparation, accounting, load, resume
 from dptune.data import DiskRows, write_chunks
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
-from dptune.data.whitening import curvature_of
+from dptune.data.whitening import Whitening
 from dptune.engines.linear import LinearEngine
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.privacy import FullBatchRun, PrivateMean, PrivateSecondMoment, total
@@ -316,7 +316,7 @@ def test_the_curvature_counts_the_constant_in() -> None:
     for moment in (np.diag([0.7, 0.1, 0.1, 0.1]), np.eye(4) / 4):
         figures = {"private mean": np.zeros(4), "second moment": moment}
         made = prepared_by(planned, figures)
-        alone = curvature_of(moment, noise, 50_000)
+        alone = Whitening.of(moment, noise, 50_000).curvature
         assert made.preprocessing.constant == 0.25
         beside = np.linalg.eigvalsh(np.diag([alone, 0.25**2]) / (1 + 0.25**2))[-1]
         assert made.curvature == pytest.approx(beside)
@@ -506,7 +506,7 @@ def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spi
     curvature = heard[-1].situation.curvature
     moment = load_file(tmp_path / "run" / "models" / "second_moment.safetensors")
     noise = next(p.event.noise_multiplier for p in paid if p.label == "second moment")  # type: ignore[union-attr]
-    alone = curvature_of(moment["second_moment"].numpy(), noise, 400)
+    alone = Whitening.of(moment["second_moment"].numpy(), noise, 400).curvature
     assert curvature == alone / (1 + 0.25**2) < 0.6
     assert Record.read(tmp_path / "run").situation.curvature == curvature
     card = model_card(tmp_path / "run")

@@ -38,6 +38,11 @@ class Prior:
     by_row_length: bool = False
 
 
+def signal(mu: float, rows: int, columns: int, outputs: int) -> float:
+    """How much rows and a price of `mu` tell about every weight of a linear model."""
+    return mu * rows / (columns * outputs)
+
+
 # Measured over many sets of features and tables: docs/law.md.
 LINEAR = Prior(
     noise=18.0,

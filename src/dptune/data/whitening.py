@@ -2,6 +2,7 @@
 how much of them one direction holds afterwards. Both use released and public numbers alone."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,40 +19,38 @@ _NOISE_LEVEL = 1.4
 _EMPTY_LEVEL = 0.3
 
 
-def whitening_of(
-    second_moment: NDArray[Any], noise_multiplier: float, rows: int
-) -> NDArray[np.float64]:
-    """V diag(1 / sqrt(eigenvalue + level)) V' of a second moment that `private_second_moment`
-    released with this noise over this PUBLIC number of rows: symmetric, to multiply rows with, and
-    divided by what makes them about as long as they were, on average."""
-    moment = _moment(second_moment)
-    level = _level(len(moment), noise_multiplier, rows)
-    eigenvalues, vectors = np.linalg.eigh(moment)
-    left = _left(eigenvalues, level)
-    made = (vectors / np.sqrt(np.maximum(eigenvalues, 0) + level)) @ vectors.T
-    # Rows of unit length leave no less than if one direction held all of them, whatever noise says.
-    length = math.sqrt(max(left.sum(), 1 / (1 + level)))
-    whitening: NDArray[np.float64] = (made + made.T) / (2 * length)
-    return whitening
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """`matrix`: V diag(1 / sqrt(eigenvalue + level)) V', symmetric, to multiply rows with, and
+    divided by what makes them about as long as they were, on average.
 
+    `largest` is what one direction held of the rows before, an eigenvalue up to 1; `curvature`
+    about the same of the rows that were multiplied by the matrix and then scaled to unit length:
+    from 1/columns to 1. Noise that drowns most directions also counts as theirs, so then it may be
+    as little as half of it.
+    """
 
-def curvature_of(second_moment: NDArray[Any], noise_multiplier: float, rows: int) -> float:
-    """About the largest eigenvalue of the second moment of rows that were multiplied by
-    `whitening_of` the same numbers and then scaled to unit length: from 1/columns to 1. Noise that
-    drowns most directions also counts as theirs, so then it may be as little as half of it."""
-    moment = _moment(second_moment)
-    level = _level(len(moment), noise_multiplier, rows)
-    left = _left(np.linalg.eigvalsh(moment), level)
-    if not left.any():
-        return 1.0  # nothing is known, and no rows of unit length have more
-    return float(np.clip(left.max() / left.sum(), 1 / len(left), 1.0))
+    matrix: NDArray[np.float64]
+    largest: float
+    curvature: float
 
-
-def _left(eigenvalues: NDArray[Any], level: float) -> NDArray[np.float64]:
-    """What whitening makes of them."""
-    real = np.maximum(eigenvalues, 0)
-    left: NDArray[np.float64] = real / (real + level)
-    return left
+    @staticmethod
+    def of(second_moment: NDArray[Any], noise_multiplier: float, rows: int) -> "Whitening":
+        """From what `private_second_moment` released with this noise over this PUBLIC number of
+        rows."""
+        moment = _moment(second_moment)
+        level = _level(len(moment), noise_multiplier, rows)
+        eigenvalues, vectors = np.linalg.eigh(moment)
+        real = np.maximum(eigenvalues, 0)
+        left = real / (real + level)  # what whitening makes of them
+        made = (vectors / np.sqrt(real + level)) @ vectors.T
+        # Rows of unit length leave no less than if one direction held all of them, whatever noise
+        # says.
+        length = math.sqrt(max(left.sum(), 1 / (1 + level)))
+        curvature = 1.0  # where nothing is known: no rows of unit length have more
+        if left.any():
+            curvature = float(np.clip(left.max() / left.sum(), 1 / len(left), 1.0))
+        return Whitening((made + made.T) / (2 * length), min(float(real[-1]), 1.0), curvature)
 
 
 def _level(columns: int, noise_multiplier: float, rows: int) -> float:

@@ -36,7 +36,7 @@ from dptune.engines.registry import register_engine
 from dptune.engines.release import Noise, Release
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
-from dptune.prior import LINEAR, Prior
+from dptune.prior import LINEAR, Prior, signal
 
 LOSSES = ("softmax", "binary", "squared")
 INITIALIZATIONS = ("zero", "random")
@@ -127,8 +127,8 @@ class LinearEngine(Engine[LinearModel]):
         come near the optimum, the mean of the last iterates has less noise: docs/law.md."""
         if not unit_rows or facts.loss == "squared":
             return {}
-        signal = mu * facts.count / (facts.columns * facts.outputs)
-        return {"clip_norm": 0.1, "averaging": "swa" if signal >= _SIGNAL_TO_AVERAGE else "none"}
+        enough = signal(mu, facts.count, facts.columns, facts.outputs) >= _SIGNAL_TO_AVERAGE
+        return {"clip_norm": 0.1, "averaging": "swa" if enough else "none"}
 
     @property
     def wants_constant(self) -> bool:

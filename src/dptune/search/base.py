@@ -17,7 +17,7 @@ from dptune.accounting import Budget
 from dptune.accounting.split import Stage as Stage
 from dptune.accounting.split import price_stages
 from dptune.plan import TrainPlan
-from dptune.prior import LINEAR, Prior
+from dptune.prior import LINEAR, Prior, signal
 from dptune.privacy import NoisyCount
 from dptune.search.picture import Picture
 from dptune.search.score import Score
@@ -39,7 +39,7 @@ class Facts:
 
     def signal(self, mu: float) -> float:
         """How much rows and a price tell about every weight."""
-        return mu * self.rows / (self.columns * self.outputs)
+        return signal(mu, self.rows, self.columns, self.outputs)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What a noisy count of correct rows says of the final model: whether it is better than none."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dptune.search.base import Census
@@ -44,29 +44,22 @@ class FinalCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        said = {BETTER: f"is better {_TRIVIAL}", NO_BETTER: f"is {NO_BETTER}"}
-        verdict = f"the final model {said.get(self.verdict, '')}"
-        if self.verdict == UNKNOWN:
-            verdict = f"whether the final model is better {_TRIVIAL} {UNKNOWN}"
+        said = {
+            BETTER: f"the final model is better {_TRIVIAL}",
+            NO_BETTER: f"the final model is {NO_BETTER}",
+            UNKNOWN: f"whether the final model is better {_TRIVIAL} {UNKNOWN}",
+        }[self.verdict]
         if self._unsure >= 1:
-            return f"{verdict}: the noise is larger than the number of rows"
+            return f"{said}: the noise is larger than the number of rows"
         right, other = 100 * self.accuracy, 100 * self.majority
         return (
-            f"{verdict}: {right:.1f} % of the training rows right, beside {other:.1f} %; their "
+            f"{said}: {right:.1f} % of the training rows right, beside {other:.1f} %; their "
             f"difference is known up to {100 * self._unsure:.1f} points"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "accuracy": self.accuracy,
-            "error": self.error,
-            "majority": self.majority,
-            "majority_error": self.majority_error,
-            "by_heart": self.by_heart,
-            "verdict": self.verdict,
-            "words": self.in_words,
-        }
+        return {**asdict(self), "verdict": self.verdict, "words": self.in_words}
 
 
 def final_check(

@@ -76,7 +76,7 @@ class Preparation:
     high), or standardised with public rows; rows scaled to unit length; a private mean subtracted
     for `center_share` of mu^2; rows whitened by a private second moment for `whiten_share` of it.
     Of the shares, 0 is never, a number always, and "auto" where it is worth its price. With
-    `rescale`, rows of unit length are scaled back to it after each of the last two."""
+    `rescale`, rows of unit length are scaled back to it before they are whitened and at the end."""
 
     unit_rows: bool = True
     standardize: bool = False

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dptune.data.moments import private_mean, private_second_moment
 from dptune.data.preprocess import Preprocessing, from_ranges, standardization
-from dptune.data.whitening import curvature_of, whitening_of
+from dptune.data.whitening import Whitening
 from dptune.study.config import Preparation
 from dptune.study.measure import (
     CELLS_OF_LENGTHS,
@@ -81,11 +81,11 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
         noise = outline.second_moment.noise_multiplier
         moment = taken(SECOND_MOMENT, private_second_moment, noise)
         if moment is not None:
-            made = replace(made, whitening=whitening_of(moment, noise, rows))
-            curvature = curvature_of(moment, noise, rows)
-            largest = min(float(np.linalg.eigvalsh(moment)[-1]), 1.0)
+            whitening = Whitening.of(moment, noise, rows)
+            made, curvature = replace(made, whitening=whitening.matrix), whitening.curvature
             found[SECOND_MOMENT] = (
-                f"one direction held {100 * largest:.0f} % of them, now {100 * curvature:.0f} %"
+                f"one direction held {100 * whitening.largest:.0f} % of them, now "
+                f"{100 * curvature:.0f} %"
             )
     if outline.constant:
         made = replace(made, constant=outline.constant)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dptune.data.rows import DataFacts
+from dptune.prior import signal
 from dptune.study.config import AUTO, Config
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
@@ -50,9 +51,9 @@ def constant(config: Config, facts: DataFacts) -> float:
     """What a column beside centred rows holds: their mean, which could tell classes of unlike size
     apart, is gone. None where rows keep their length, or where its noise would outweigh it."""
     asked = config.preparation
-    signal = config.budget.mu * facts.count / (facts.columns * facts.outputs)
+    told = signal(config.budget.mu, facts.count, facts.columns, facts.outputs)
     scaled = asked.unit_rows and asked.rescale and config.engine.wants_constant
-    if not scaled or not shares(config, facts).center or signal < _SIGNAL_FOR_CONSTANT:
+    if not scaled or not shares(config, facts).center or told < _SIGNAL_FOR_CONSTANT:
         return 0.0
     return min(_LONGEST_CONSTANT, _CONSTANT / math.sqrt(facts.columns))
 
