@@ -1,0 +1,26 @@
+"""From a decoded picture to what a backbone takes, as the backbone's own configuration says."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+
+@dataclass(frozen=True)
+class Transform:
+    """The picture's shorter side becomes `size / crop` pixels, its middle square of `size` pixels
+    is taken (with `squash`, the whole picture is pressed into it), and colours become
+    (value / 255 - mean) / deviation."""
+
+    size: int
+    mean: tuple[float, float, float]
+    deviation: tuple[float, float, float]
+    crop: float = 1.0
+    resampling: str = "bicubic"
+    squash: bool = False

@@ -1,0 +1,1 @@
+"""Pictures with labels: folders, files and known data sets, read one picture at a time."""
