@@ -4,9 +4,10 @@ import copy
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,21 @@ INDEX = "index.json"  # written last, so that what is not finished has none
 _READERS = 4
 
 
+@dataclass(frozen=True)
+class StoredChunk:
+    """What the index of a folder must know of one chunk in it."""
+
+    number: int  # of its files
+    count: int
+    copies: int
+    shape: tuple[int, ...]
+    targets: TargetFacts
+
+    @property
+    def form(self) -> tuple[int, ...]:
+        return (self.copies, *self.shape, self.targets.width)
+
+
 def write_chunks(
     folder: str | Path,
     chunks: Iterable[tuple[NDArray[Any], NDArray[Any]]],
@@ -47,38 +63,63 @@ def write_chunks(
         (folder / INDEX).unlink(missing_ok=True)
     except OSError as error:
         raise InvalidInput(f"chunks cannot be written to {folder}: {error.strerror}.") from None
-    counts: list[int] = []
-    form: tuple[int, ...] = ()
-    facts: TargetFacts | None = None
+    stored: list[StoredChunk] = []
     for number, (features, targets) in enumerate(chunks):
-        rows = MemoryRows(features, targets, precision=precision, augmented=augmented)
-        its_form = (rows.copies, *rows.shape, rows.target_facts.width)
-        if facts is not None and its_form != form:
-            raise InvalidInput(
-                f"chunk {number} has (copies, columns, targets) = {its_form}, the first has "
-                f"{form}; all chunks need the same."
-            )
-        form = its_form
-        facts = rows.target_facts if facts is None else facts.joined(rows.target_facts)
-        counts.append(rows.count)
-        stored = rows.features
-        if precision == "bfloat16":  # which NumPy does not know
-            stored = stored.view(torch.int16)
-        np.save(folder / f"{number:06d}.features.npy", stored.numpy())
-        np.save(folder / f"{number:06d}.targets.npy", rows.targets.numpy())
-        np.save(folder / f"{number:06d}.norms.npy", rows.norms.numpy())
-    if facts is None:
+        stored.append(
+            write_chunk(folder, number, features, targets, precision=precision, augmented=augmented)
+        )
+        _must_be_alike(stored[0], stored[-1])
+    write_index(folder, stored, precision=precision)
+
+
+def write_chunk(
+    folder: Path,
+    number: int,
+    features: NDArray[Any],
+    targets: NDArray[Any],
+    *,
+    precision: str = "float32",
+    augmented: bool | None = None,
+) -> StoredChunk:
+    """One chunk, which `write_index` makes a part of the folder."""
+    rows = MemoryRows(features, targets, precision=precision, augmented=augmented)
+    values = rows.features
+    if precision == "bfloat16":  # which NumPy does not know
+        values = values.view(torch.int16)
+    for name, tensor in (("features", values), ("targets", rows.targets), ("norms", rows.norms)):
+        np.save(chunk_file(folder, number, f"{name}.npy"), tensor.numpy())
+    return StoredChunk(number, rows.count, rows.copies, rows.shape, rows.target_facts)
+
+
+def write_index(folder: Path, chunks: Sequence[StoredChunk], *, precision: str) -> None:
+    """Say which chunks `DiskRows` finds in a folder, in their order."""
+    if not chunks:
         raise InvalidInput("there is nothing to write: no chunk was given.")
+    for chunk in chunks:
+        _must_be_alike(chunks[0], chunk)
     index = {
         "precision": precision,
-        "counts": counts,
-        "copies": form[0],
-        "shape": form[1:-1],
-        "targets": asdict(facts),
+        "numbers": [chunk.number for chunk in chunks],
+        "counts": [chunk.count for chunk in chunks],
+        "copies": chunks[0].copies,
+        "shape": chunks[0].shape,
+        "targets": asdict(reduce(TargetFacts.joined, (chunk.targets for chunk in chunks))),
     }
     draft = folder / f"{INDEX}.new"
     draft.write_text(json.dumps(index))
     draft.replace(folder / INDEX)
+
+
+def chunk_file(folder: Path, number: int, name: str) -> Path:
+    return folder / f"{number:06d}.{name}"
+
+
+def _must_be_alike(first: StoredChunk, other: StoredChunk) -> None:
+    if other.form != first.form:
+        raise InvalidInput(
+            f"chunk {other.number} has (copies, columns, targets) = {other.form}, the first has "
+            f"{first.form}; all chunks need the same."
+        )
 
 
 class DiskRows:
@@ -97,6 +138,10 @@ class DiskRows:
             # Folders of version 0.1 hold tables only.
             self.shape = tuple(map(int, index.get("shape") or [index["columns"]]))
             counts, precision = [int(count) for count in index["counts"]], index["precision"]
+            # Older folders number their chunks from 0.
+            self._numbers = [int(number) for number in index.get("numbers", range(len(counts)))]
+            if len(self._numbers) != len(counts):
+                raise ValueError("its index names other chunks than it counts")
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InvalidInput(
                 f"{str(folder)!r} holds no finished chunks of rows ({error}); write them with "
@@ -203,7 +248,7 @@ class DiskRows:
 
     def _mapped(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
         def load(name: str) -> Tensor:
-            path = self.folder / f"{number:06d}.{name}.npy"
+            path = chunk_file(self.folder, self._numbers[number], f"{name}.npy")
             if path not in self._layouts:  # when the folder is opened
                 mapped = np.load(path, mmap_mode="c")
                 order = "F" if np.isfortran(mapped) else "C"

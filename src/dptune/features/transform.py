@@ -2,12 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-import torch
-import torch.nn.functional as F
-from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
 
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 

@@ -1,0 +1,310 @@
+"""Pictures and public backbones to a folder of features, chunk by chunk.
+
+A chunk is a thousand consecutive pictures. It is stored with a digest of them and of what made its
+features, so that whatever is cut off goes on where it was, and only what has changed is made again.
+What comes of a picture depends on that picture alone, and so does whether it is left out.
+"""
+
+import csv
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dptune.data.disk import INDEX, StoredChunk, chunk_file, write_chunk, write_index
+from dptune.data.extracted import GROUPS, Extracted, ExtractedPart, holds_features
+from dptune.data.rows import TargetFacts, find_device
+from dptune.errors import InvalidInput
+from dptune.features.backbone import Backbone
+from dptune.features.loading import Batch, batches, digests_of
+from dptune.features.network import Networks, in_words
+from dptune.pictures.pictures import Pictures, Remark
+
+CHUNK = 1024
+REMARKS = "remarks.csv"
+_BATCH = {"cpu": 64, "cuda": 256}
+_RECORD = "json"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a part is: of `total` pictures, `done` are there, `kept` of them from before."""
+
+    part: str
+    done: int
+    kept: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What is in the folder now. `remarks` tell of private pictures."""
+
+    folder: Path
+    parts: Mapping[str, ExtractedPart]
+    remarks: Sequence[tuple[str, Remark]]  # each with its part
+    made: int  # pictures whose features were made now; the others were there
+
+
+Watch = Callable[[Progress], None]
+
+
+def extract(
+    parts: Mapping[str, Pictures],
+    backbones: Sequence[Backbone],
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    precision: str | None = None,
+    watch: Watch | None = None,
+) -> Extraction:
+    """Write the features of every part into `out`, or what of them is not there yet.
+
+    All parts have the classes of "train". Several backbones' features stand side by side, each
+    block scaled to one length row by row. `precision` is what networks compute in, float32,
+    bfloat16 or float16; by default float32 on a CPU, bfloat16 on a GPU.
+    """
+    folder, kind = Path(out), find_device(device).type
+    networks = Networks(backbones, device, precision or _usual_precision(kind))
+    classes = _common_classes(parts)
+    there = _opened(folder, networks.made_by, classes)
+    described = json.dumps(networks.made_by, sort_keys=True)
+    work = _Work(networks, _digest(described.encode()), kind)
+    found, made = dict(there.parts), 0
+    for name, pictures in parts.items():
+        count = _Count(name, len(pictures), watch)
+        records = work.part(pictures, folder / name, count)
+        made += count.made
+        _index(folder / name, records)
+        rows = sum(record.rows for record in records)
+        fingerprint = _digest(*(record.pictures.encode() for record in records))
+        found[name] = ExtractedPart(rows, fingerprint, pictures.groups)
+        Extracted(networks.made_by, classes, found).write(folder)
+    remarks = list(_remarks(folder, found, parts))
+    _write_remarks(folder, remarks)
+    return Extraction(folder, found, remarks, made)
+
+
+def _usual_precision(kind: str) -> str:
+    return "float32" if kind == "cpu" else "bfloat16"
+
+
+class _Count:
+    """Counts pictures, those made now and those that were there, and tells of it."""
+
+    def __init__(self, part: str, total: int, watch: Watch | None) -> None:
+        self._part, self._total, self._watch = part, total, watch
+        self.made = self._kept = 0
+
+    def __call__(self, made: int, kept: int) -> None:
+        self.made, self._kept = self.made + made, self._kept + kept
+        if self._watch is not None:
+            self._watch(Progress(self._part, self.made + self._kept, self._kept, self._total))
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What is kept of a chunk beside its rows: what made it, of which pictures."""
+
+    made_by: str
+    pictures: str
+    chunk: StoredChunk | None  # where no picture could be read
+    remarks: tuple[Remark, ...]
+
+    @property
+    def rows(self) -> int:
+        return 0 if self.chunk is None else self.chunk.count
+
+    @staticmethod
+    def read(path: Path) -> "_Record | None":
+        """None where there is none, or one that was torn."""
+        try:
+            plain = json.loads(path.read_text())
+            chunk = plain["chunk"]
+            if chunk is not None:
+                targets, shape = TargetFacts(**chunk["targets"]), tuple(chunk["shape"])
+                chunk = StoredChunk(**chunk | {"targets": targets, "shape": shape})
+            remarks = tuple(Remark(**remark) for remark in plain["remarks"])
+            return _Record(plain["made_by"], plain["pictures"], chunk, remarks)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def write(self, path: Path) -> None:
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps(asdict(self)))
+        draft.replace(path)
+
+
+def _index(folder: Path, records: Sequence[_Record]) -> None:
+    stored = [record.chunk for record in records if record.chunk is not None]
+    if not stored:
+        first = next(iter(records[0].remarks))
+        raise InvalidInput(
+            f"none of the pictures can be read; the first, {first.picture}: {first.what}."
+        )
+    if not (folder / INDEX).exists():
+        write_index(folder, stored, precision="float32")
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """Makes parts with the same networks. `advanced` is told of every few pictures made."""
+
+    networks: Networks
+    made_by: str  # digest of what the networks are
+    kind: str  # of device
+
+    def part(
+        self, pictures: Pictures, folder: Path, advanced: Callable[[int, int], None]
+    ) -> list[_Record]:
+        """The records of all chunks of a part, each of which is on disk in the end."""
+        _make(folder)
+        chunks = _spans(range(len(pictures)), CHUNK)
+        records: dict[int, _Record] = {}
+        for number, span in enumerate(chunks):
+            record = _Record.read(chunk_file(folder, number, _RECORD))
+            if record is not None and self._still_holds(record, pictures, span):
+                records[number] = record
+                advanced(0, len(span))
+        missing = [number for number in range(len(chunks)) if number not in records]
+        if missing:
+            (folder / INDEX).unlink(missing_ok=True)
+            spans = [_spans(chunks[number], _BATCH[self.kind]) for number in missing]
+            ready = batches(pictures, self.networks.transforms, chain(*spans), self.kind)
+            for number, several in zip(missing, spans, strict=True):
+                records[number] = self._made(
+                    pictures, folder, number, _told(islice(ready, len(several)), advanced)
+                )
+        _remove_beyond(folder, len(chunks))
+        return [records[number] for number in range(len(chunks))]
+
+    def _still_holds(self, record: _Record, pictures: Pictures, span: range) -> bool:
+        return record.made_by == self.made_by and record.pictures == _digest(
+            *digests_of(pictures, span)
+        )
+
+    def _made(
+        self, pictures: Pictures, folder: Path, number: int, ready: Iterable[Batch]
+    ) -> _Record:
+        """One chunk, stored."""
+        path = chunk_file(folder, number, _RECORD)
+        path.unlink(missing_ok=True)  # what it tells of is written over
+        blocks: list[Tensor] = []
+        kept: list[int] = []
+        digests: list[bytes] = []
+        remarks: list[Remark] = []
+        for batch in ready:
+            if batch.kept:
+                blocks.append(self.networks.features(batch.views, len(batch.kept)))
+            kept += batch.kept
+            digests += batch.digests
+            remarks += batch.remarks
+        chunk = None
+        if kept:
+            features = torch.cat(blocks).cpu().numpy()
+            self._must_be_finite(features)
+            chunk = write_chunk(folder, number, features, pictures.labels[kept])
+            np.save(chunk_file(folder, number, GROUPS), pictures.group_numbers[kept])
+        record = _Record(self.made_by, _digest(*digests), chunk, tuple(remarks))
+        record.write(path)
+        return record
+
+    def _must_be_finite(self, features: NDArray[np.float32]) -> None:
+        wrong = int((~np.isfinite(features).all(axis=1)).sum())
+        if wrong:
+            raise InvalidInput(
+                f"{wrong} of {len(features)} pictures have features that are not finite in "
+                f"{self.networks.precision}; compute them with --precision float32."
+            )
+
+
+def _spans(numbers: range, length: int) -> list[range]:
+    return [numbers[at : at + length] for at in range(0, len(numbers), length)]
+
+
+def _told(ready: Iterable[Batch], advanced: Callable[[int, int], None]) -> Iterator[Batch]:
+    for batch in ready:
+        yield batch
+        advanced(len(batch.digests), 0)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # features are as private as pictures
+    except OSError as error:
+        raise InvalidInput(f"features cannot be written to {folder}: {error.strerror}.") from None
+
+
+def _common_classes(parts: Mapping[str, Pictures]) -> tuple[str, ...]:
+    for name, pictures in parts.items():
+        if not len(pictures):
+            raise InvalidInput(f"there are no {name} pictures; give some, or leave them out.")
+    first, *others = parts
+    for other in others:
+        if parts[other].classes != parts[first].classes:
+            raise InvalidInput(
+                f"the pictures of {other} have the classes {', '.join(parts[other].classes[:9])}, "
+                f"those of {first} {', '.join(parts[first].classes[:9])}; they need the same."
+            )
+    return parts[first].classes
+
+
+def _opened(folder: Path, made_by: Mapping[str, Any], classes: tuple[str, ...]) -> Extracted:
+    """What the folder holds already, which must be of the same kind."""
+    if not holds_features(folder):
+        if folder.is_dir() and any(folder.iterdir()):
+            raise InvalidInput(
+                f"the folder {str(folder)!r} holds other things than features; give a new one."
+            )
+        _make(folder)
+        fresh = Extracted(made_by, classes, {})
+        fresh.write(folder)  # so that what is cut off is known for what it is
+        return fresh
+    there = Extracted.read(folder)
+    if there.made_by != made_by or there.classes != classes:
+        raise InvalidInput(
+            f"the folder {str(folder)!r} holds features that {in_words(there.made_by)} made of "
+            f"{len(there.classes)} classes, not {in_words(made_by)} of {len(classes)}; give "
+            "another folder, or remove this one."
+        )
+    return there
+
+
+def _remarks(
+    folder: Path, found: Mapping[str, ExtractedPart], parts: Mapping[str, Pictures]
+) -> Iterator[tuple[str, Remark]]:
+    """Of every part in the folder, those of listing pictures first."""
+    for name in found:
+        for remark in parts[name].remarks if name in parts else ():
+            yield name, remark
+        for path in sorted((folder / name).glob(f"*.{_RECORD}")):
+            record = None if path.name == INDEX else _Record.read(path)
+            for remark in () if record is None else record.remarks:
+                yield name, remark
+
+
+def _write_remarks(folder: Path, remarks: Iterable[tuple[str, Remark]]) -> None:
+    with (folder / REMARKS).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["part", "picture", "what", "left out"])
+        for part, remark in remarks:
+            writer.writerow([part, remark.picture, remark.what, "yes" if remark.left_out else "no"])
+
+
+def _remove_beyond(folder: Path, chunks: int) -> None:
+    """What earlier pictures, which were more, left behind."""
+    for path in folder.glob("[0-9]*.*"):
+        if int(path.name.split(".")[0]) >= chunks:
+            path.unlink()
+
+
+def _digest(*contents: bytes) -> str:
+    return hashlib.sha256(b"".join(contents)).hexdigest()

@@ -1,0 +1,133 @@
+"""Pictures decoded ahead of the network, by processes of their own."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from dptune.features.transform import Transform
+from dptune.pictures.decode import BadPicture, decode
+from dptune.pictures.pictures import Content, Pictures, Remark
+
+_FEW = 256  # pictures for which no process is worth starting
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """Pictures of one size: where they stand in their batch, and their pixels."""
+
+    places: Tensor
+    pixels: Tensor
+
+    def pin_memory(self) -> "Alike":
+        return Alike(self.places, self.pixels.pin_memory())
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Consecutive pictures: `kept` are the numbers of those that could be read, `views` their
+    pixels for each of the transforms, and `digests` tell what every one was, kept or not."""
+
+    kept: list[int]
+    views: list[list[Alike]]
+    digests: list[bytes]
+    remarks: list[Remark]
+
+    def pin_memory(self) -> "Batch":
+        views = [[alike.pin_memory() for alike in view] for view in self.views]
+        return Batch(self.kept, views, self.digests, self.remarks)
+
+
+def digest_of(content: Content, label: str) -> bytes:
+    """What a picture is, to tell whether it has changed."""
+    digest = hashlib.sha256(label.encode())
+    if isinstance(content, np.ndarray):
+        digest.update(repr(content.shape).encode())
+        content = np.ascontiguousarray(content).tobytes()
+    digest.update(content)
+    return digest.digest()
+
+
+def digests_of(pictures: Pictures, numbers: range) -> list[bytes]:
+    """Of pictures that need not be decoded."""
+    return [_read(pictures, number)[1] for number in numbers]
+
+
+def batches(
+    pictures: Pictures, transforms: Sequence[Transform], spans: Iterable[range], device: str
+) -> Iterator[Batch]:
+    """The pictures of each span, in order."""
+    spans = list(spans)
+    workers = 0
+    if sum(map(len, spans)) > _FEW:
+        # A processor that computes features too can spare one core for decoding.
+        workers = (os.cpu_count() or 1) if device == "cuda" else 1
+    return iter(
+        DataLoader(
+            _Spans(pictures, transforms, spans),
+            batch_size=None,
+            num_workers=workers,
+            pin_memory=device == "cuda",
+            prefetch_factor=4 if workers else None,
+        )
+    )
+
+
+class _Spans(Dataset[Batch]):
+    def __init__(
+        self, pictures: Pictures, transforms: Sequence[Transform], spans: Sequence[range]
+    ) -> None:
+        self._pictures, self._transforms, self._spans = pictures, transforms, spans
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def __getitem__(self, item: int) -> Batch:
+        if item >= len(self._spans):
+            raise IndexError(item)
+        kept: list[int] = []
+        shrunk: list[list[NDArray[np.uint8]]] = [[] for _ in self._transforms]
+        digests: list[bytes] = []
+        remarks: list[Remark] = []
+        enough = max(transform.side for transform in self._transforms)
+        for number in self._spans[item]:
+            name = self._pictures.name(number)
+            content, digest = _read(self._pictures, number)
+            digests.append(digest)
+            try:
+                if isinstance(content, OSError):
+                    raise BadPicture(content.strerror or "it cannot be read")
+                pixels, odd = decode(content, at_least=enough)
+            except BadPicture as bad:
+                remarks.append(Remark(name, str(bad), left_out=True))
+                continue
+            remarks += [Remark(name, what, left_out=False) for what in odd]
+            kept.append(number)
+            for transform, view in zip(self._transforms, shrunk, strict=True):
+                view.append(transform.shrunk(pixels))
+        return Batch(kept, [_by_size(view) for view in shrunk], digests, remarks)
+
+
+def _read(pictures: Pictures, number: int) -> tuple[Content | OSError, bytes]:
+    label = pictures.classes[pictures.labels[number]]
+    try:
+        content = pictures.content(number)
+    except OSError as error:  # a picture that cannot be read is left out, and may come back
+        return error, digest_of(repr(error.errno).encode(), label)
+    return content, digest_of(content, label)
+
+
+def _by_size(view: list[NDArray[np.uint8]]) -> list[Alike]:
+    places: dict[tuple[int, ...], list[int]] = {}
+    for place, pixels in enumerate(view):
+        places.setdefault(pixels.shape, []).append(place)
+    return [
+        Alike(torch.tensor(at), torch.from_numpy(np.stack([view[place] for place in at])))
+        for at in places.values()
+    ]
