@@ -1,10 +1,19 @@
 """What every backbone offers, wherever its weights come from."""
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from dptune.errors import InvalidInput
 from dptune.features.transform import Transform
+from dptune.validate import one_of
+
+KINDS = ("pooled", "class-token", "blocks", "grid4")
+
+Way = Callable[[nn.Module, Tensor], Tensor]  # a network and its pictures to features of one kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -12,9 +21,87 @@ class Backbone:
     """A frozen public network: pictures (batch, 3, size, size), as `transform` makes them, to
     features (batch, columns)."""
 
-    name: str  # what finds it again
+    name: str  # what finds it again, together with kind and size
     module: nn.Module  # in evaluation mode; its output are the features
     transform: Transform
     columns: int
     digest: str  # of weights and everything else that features depend on
     trained_on: str = ""  # which data its weights saw, as far as that is known
+    kind: str = "pooled"  # one of KINDS
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network as its package or file gives it, before it is asked for one kind of features."""
+
+    module: nn.Module
+    ways: Mapping[str, Way]  # of KINDS, those that this network can give
+    transform: Transform
+    made_of: str  # what its features depend on beside weights and transform
+    trained_on: str = ""
+
+
+class _Frozen(nn.Module):
+    """A network's features of one kind."""
+
+    def __init__(self, network: nn.Module, way: Way) -> None:
+        super().__init__()
+        self.network = network
+        self._way = way
+        self.requires_grad_(False)
+        self.eval()
+
+    def train(self, mode: bool = True) -> "_Frozen":
+        """Stay in evaluation mode: in the other, features would depend on the rest of a batch."""
+        super().train(False)
+        return self
+
+    @torch.no_grad()
+    def forward(self, pictures: Tensor) -> Tensor:
+        return self._way(self.network, pictures).float()
+
+
+def frozen(name: str, network: Network, kind: str, size: int | None) -> Backbone:
+    """The network as a backbone that gives features of this kind from pictures of this size."""
+    one_of(KINDS, features=kind)
+    if kind not in network.ways:
+        has = ", ".join(each for each in KINDS if each in network.ways)
+        raise InvalidInput(f"{name} has no features of the kind {kind}; it has {has}.")
+    transform = network.transform if size is None else replace(network.transform, size=size)
+    module = _Frozen(network.module.float(), network.ways[kind])
+    return Backbone(
+        name=name,
+        module=module,
+        transform=transform,
+        columns=_columns(name, module, transform),
+        digest=_digest(network, kind, transform),
+        trained_on=network.trained_on,
+        kind=kind,
+    )
+
+
+def _columns(name: str, module: nn.Module, transform: Transform) -> int:
+    """How many features there are: one picture shows it, and shows that the network runs."""
+    try:
+        features = module(torch.zeros(1, 3, transform.size, transform.size))
+    except (RuntimeError, ValueError) as problem:
+        raise InvalidInput(
+            f"{name} does not take pictures of {transform.size} pixels: {problem}. Take the size "
+            "that it was made for."
+        ) from problem
+    if features.ndim != 2 or features.shape[0] != 1:
+        raise InvalidInput(
+            f"{name} must give one row of features for a picture; its output for one picture has "
+            f"the shape {tuple(features.shape)}."
+        )
+    return int(features.shape[1])
+
+
+def _digest(network: Network, kind: str, transform: Transform) -> str:
+    digest = hashlib.sha256()
+    digest.update(repr((kind, sorted(asdict(transform).items()), network.made_of)).encode())
+    for name, values in sorted(network.module.state_dict().items()):
+        digest.update(f"{name} {tuple(values.shape)} {values.dtype}".encode())
+        # Bytes, whatever the type: NumPy does not know all of torch's.
+        digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

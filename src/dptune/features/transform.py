@@ -4,14 +4,23 @@ from dataclasses import dataclass
 
 from PIL import Image
 
+from dptune.errors import InvalidInput
+from dptune.validate import flag, one_of, positive, store, whole
+
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+_LARGEST_SIZE = 4096  # pixels of a side; networks for larger pictures do not exist
 
 
 @dataclass(frozen=True)
 class Transform:
     """The picture's shorter side becomes `size / crop` pixels, its middle square of `size` pixels
-    is taken (with `squash`, the whole picture is pressed into it), and colours become
-    (value / 255 - mean) / deviation."""
+    is taken (with `squash`, the whole picture is pressed into a square of `size / crop` first),
+    and colours become (value / 255 - mean) / deviation.
+
+    It goes in two steps. `shrunk` runs where pictures are decoded and leaves what is worth
+    sending: the middle square at its final size, or, where the picture has fewer pixels than
+    that, the picture's own middle square. `normalised` runs on the device and enlarges the small.
+    """
 
     size: int
     mean: tuple[float, float, float]
@@ -19,3 +28,87 @@ class Transform:
     crop: float = 1.0
     resampling: str = "bicubic"
     squash: bool = False
+
+    def __post_init__(self) -> None:
+        one_of(tuple(_FILTERS), resampling=self.resampling)
+        store(
+            self,
+            size=whole(1, at_most=_LARGEST_SIZE, size=self.size),
+            crop=positive(at_most=1, crop=self.crop),
+            squash=flag(squash=self.squash),
+            mean=_three("mean", self.mean),
+            deviation=_three("deviation", self.deviation),
+        )
+        for value in self.deviation:
+            positive(deviation=value)
+
+    @property
+    def side(self) -> int:
+        """What the shorter side becomes before the middle is taken. A picture may be decoded at
+        less than its full size as long as both its sides stay at least this."""
+        return int(self.size / self.crop + 1e-6)  # rounded down as everybody does; 232.0 is 232
+
+    def shrunk(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Of a picture (height, width, 3): (size, size, 3), or less where it is smaller."""
+        height, width = pixels.shape[:2]
+        if self.squash:
+            if height * width < self.size**2:
+                return pixels
+            return self._resized(pixels, self.side, self.side)
+        shorter = min(height, width)
+        if shorter < self.size:
+            top, left = (height - shorter) // 2, (width - shorter) // 2
+            return np.ascontiguousarray(pixels[top : top + shorter, left : left + shorter])
+        # The longer side is rounded down, as other people's resizing does.
+        return self._resized(pixels, self.side * height // shorter, self.side * width // shorter)
+
+    def normalised(self, batch: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Of pictures (batch, height, width, 3) of one shape, as `shrunk` left them:
+        (batch, 3, size, size), on the device where they are."""
+        pictures = batch.permute(0, 3, 1, 2).to(torch.float32)  # channels last, nothing copied
+        if pictures.shape[2:] != (self.size, self.size):
+            pictures = F.interpolate(
+                pictures,
+                size=(self.side, self.side),
+                mode=self.resampling,
+                antialias=True,  # with it, these are Pillow's kernels
+                align_corners=False,
+            )
+            edge = _middle(self.side, self.size)
+            pictures = pictures[:, :, edge : edge + self.size, edge : edge + self.size]
+            pictures = pictures.round().clamp_(0, 255)  # grey levels, as Pillow leaves them
+        mean = torch.tensor(self.mean, device=batch.device).view(1, 3, 1, 1)
+        deviation = torch.tensor(self.deviation, device=batch.device).view(1, 3, 1, 1)
+        pictures = torch.addcmul(-mean / deviation, pictures, 1 / (255 * deviation))
+        return pictures.to(dtype, memory_format=torch.channels_last)
+
+    def _resized(self, pixels: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+        """The middle square of the picture at this height and width. Only the middle is computed:
+        the box says where it lies in the picture, and the filter may look beyond it."""
+        across, down = pixels.shape[1] / width, pixels.shape[0] / height
+        left, top = _middle(width, self.size), _middle(height, self.size)
+        box = (
+            left * across,
+            top * down,
+            min((left + self.size) * across, pixels.shape[1]),
+            min((top + self.size) * down, pixels.shape[0]),
+        )
+        square = (self.size, self.size)
+        picture = Image.fromarray(pixels).resize(square, _FILTERS[self.resampling], box=box)
+        return np.array(picture)
+
+
+def _middle(whole_side: int, part: int) -> int:
+    return round((whole_side - part) / 2)
+
+
+def _three(name: str, values: object) -> tuple[float, float, float]:
+    try:
+        red, green, blue = (float(value) for value in values)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"{name} must be three numbers, one for each of red, green and blue; got {values!r}."
+        ) from None
+    if not np.isfinite([red, green, blue]).all():
+        raise InvalidInput(f"{name} must be finite; got {values!r}.")
+    return red, green, blue

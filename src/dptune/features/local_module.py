@@ -1,0 +1,118 @@
+"""`module:PATH.py:FACTORY[:WEIGHTS.safetensors]`: a network from a file of one's own."""
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from dptune.errors import InvalidInput
+from dptune.features.backbone import Network, Way
+from dptune.features.maps import ALL_MAPS, LAST_MAP
+from dptune.features.transform import Transform
+from dptune.features.weights import put_weights, read_weights
+
+_FORM = "module:PATH.py:FACTORY or module:PATH.py:FACTORY:WEIGHTS.safetensors"
+
+
+def open_local_module(rest: str, size: int | None) -> Network:
+    """FACTORY() gives a module whose output are features (batch, columns) or maps (batch,
+    channels, height, width), which are pooled. It says what it takes by `transform`, or by `size`,
+    `mean` and `deviation`. With a method `maps`, it shows its blocks."""
+    path, _, factory = rest.partition(":")
+    factory, _, weights = factory.partition(":")
+    if not path or not factory:
+        raise InvalidInput(f"A network of your own is named {_FORM}; got module:{rest}.")
+    module = _made(Path(path), factory)
+    transform = _transform(module, rest)
+    if weights:
+        put_weights(module, read_weights(weights)[0], weights)
+    return Network(
+        module=module,
+        ways=_ways(module, rest, size or transform.size),
+        transform=transform,
+        made_of=Path(path).read_text(encoding="utf-8") + "\n" + factory,
+        trained_on=str(getattr(module, "trained_on", "")),
+    )
+
+
+def _made(path: Path, factory: str) -> nn.Module:
+    home = _imported(path)
+    make = getattr(home, factory, None)
+    if not callable(make):
+        raise InvalidInput(f"{path} has no function {factory}. The form is {_FORM}.")
+    try:
+        module = make()
+    except Exception as problem:  # code of the user's own may raise anything
+        raise InvalidInput(
+            f"{factory}() of {path} failed: {type(problem).__name__}: {problem}. It is called "
+            "without arguments and must return a torch module."
+        ) from problem
+    if not isinstance(module, nn.Module):
+        raise InvalidInput(
+            f"{factory}() of {path} must return a torch module; it returned "
+            f"{type(module).__name__}."
+        )
+    return module.eval()
+
+
+def _imported(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise InvalidInput(f"There is no file {path}. A network of your own is named {_FORM}.")
+    name = f"dptune_backbone_{path.stem}"
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise InvalidInput(f"{path} is not a Python file. A network is named {_FORM}.")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module  # dataclasses and pickle look there
+    try:
+        found.loader.exec_module(module)
+    except Exception as problem:
+        del sys.modules[name]
+        raise InvalidInput(
+            f"{path} cannot be imported: {type(problem).__name__}: {problem}."
+        ) from problem
+    return module
+
+
+def _transform(module: nn.Module, name: str) -> Transform:
+    own = getattr(module, "transform", None)
+    if isinstance(own, Transform):
+        return own
+    lacks = [each for each in ("size", "mean", "deviation") if not hasattr(module, each)]
+    if lacks:
+        raise InvalidInput(
+            f"The module of {name} does not say which pictures it takes: it lacks "
+            f"{' and '.join(lacks)}. Give it the attributes size (pixels), mean and deviation "
+            "(three numbers each, of colours from 0 to 1), or `transform`."
+        )
+    size, mean, deviation = module.size, module.mean, module.deviation
+    return Transform(size=size, mean=_plain(mean), deviation=_plain(deviation))  # type: ignore[arg-type]
+
+
+def _plain(values: object) -> object:
+    return values.flatten().tolist() if isinstance(values, Tensor) else values
+
+
+def _ways(module: nn.Module, name: str, size: int) -> Mapping[str, Way]:
+    """What can be had from its output, which one picture shows."""
+    try:
+        with torch.no_grad():
+            output = module(torch.zeros(1, 3, size, size))
+    except Exception as problem:
+        raise InvalidInput(
+            f"The module of {name} cannot be run on a picture of {size} pixels: "
+            f"{type(problem).__name__}: {problem}."
+        ) from problem
+    if not isinstance(output, Tensor) or output.ndim not in (2, 4):
+        shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise InvalidInput(
+            f"The module of {name} must return features (batch, columns) or maps (batch, channels, "
+            f"height, width); for one picture it returned {shape}."
+        )
+    if output.ndim == 4:
+        return ALL_MAPS if hasattr(module, "maps") else LAST_MAP
+    return {"pooled": lambda network, pictures: network(pictures)}
