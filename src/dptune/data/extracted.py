@@ -9,7 +9,7 @@ All of it is as private as the pictures.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Extracted:
     """What `features.json` says."""
 
     made_by: Mapping[str, Any]
+    source: str  # whose pictures
     classes: tuple[str, ...]
     parts: Mapping[str, ExtractedPart]
 
@@ -51,7 +52,7 @@ class Extracted:
                 name: ExtractedPart(part["rows"], part["fingerprint"], tuple(part["groups"]))
                 for name, part in plain["parts"].items()
             }
-            return Extracted(plain["made_by"], tuple(plain["classes"]), parts)
+            return Extracted(plain["made_by"], plain["source"], tuple(plain["classes"]), parts)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise InvalidInput(
                 f"{str(folder / CONTENTS)!r} cannot be read ({error}); make the features again "
@@ -61,12 +62,18 @@ class Extracted:
     def write(self, folder: Path) -> None:
         plain = {
             "made_by": dict(self.made_by),
+            "source": self.source,
             "classes": self.classes,
             "parts": {name: asdict(part) for name, part in self.parts.items()},
         }
         draft = folder / f"{CONTENTS}.new"
         draft.write_text(json.dumps(plain, indent=1))
         draft.replace(folder / CONTENTS)
+
+    def same_but_parts(self, other: "Extracted") -> bool:
+        """Whether the parts of both can stand in one folder."""
+        mine, others = replace(self, parts={}), replace(other, parts={})
+        return mine == others
 
 
 def holds_features(folder: Path) -> bool:

@@ -9,10 +9,9 @@ import csv
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,16 +20,14 @@ from torch import Tensor
 
 from dptune.data.disk import INDEX, StoredChunk, chunk_file, write_chunk, write_index
 from dptune.data.extracted import GROUPS, Extracted, ExtractedPart, holds_features
-from dptune.data.rows import TargetFacts, find_device
+from dptune.data.rows import TargetFacts
 from dptune.errors import InvalidInput
-from dptune.features.backbone import Backbone
 from dptune.features.loading import Batch, batches, digests_of
 from dptune.features.network import Networks, in_words
 from dptune.pictures.pictures import Pictures, Remark
 
 CHUNK = 1024
 REMARKS = "remarks.csv"
-_BATCH = {"cpu": 64, "cuda": 256}
 _RECORD = "json"
 
 
@@ -57,27 +54,21 @@ class Extraction:
 Watch = Callable[[Progress], None]
 
 
-def extract(
+def write_features(
     parts: Mapping[str, Pictures],
-    backbones: Sequence[Backbone],
+    networks: Networks,
     out: str | Path,
     *,
-    device: str = "cpu",
-    precision: str | None = None,
+    source: str,
     watch: Watch | None = None,
 ) -> Extraction:
-    """Write the features of every part into `out`, or what of them is not there yet.
-
-    All parts have the classes of "train". Several backbones' features stand side by side, each
-    block scaled to one length row by row. `precision` is what networks compute in, float32,
-    bfloat16 or float16; by default float32 on a CPU, bfloat16 on a GPU.
-    """
-    folder, kind = Path(out), find_device(device).type
-    networks = Networks(backbones, device, precision or _usual_precision(kind))
-    classes = _common_classes(parts)
-    there = _opened(folder, networks.made_by, classes)
+    """Write the features of every part into `out`, or what of them is not there yet. All parts
+    have the same classes; `source` says whose pictures they are."""
+    folder = Path(out)
+    wanted = Extracted(networks.made_by, source, _common_classes(parts), {})
+    there = _opened(folder, wanted)
     described = json.dumps(networks.made_by, sort_keys=True)
-    work = _Work(networks, _digest(described.encode()), kind)
+    work = _Work(networks, _digest(described.encode()))
     found, made = dict(there.parts), 0
     for name, pictures in parts.items():
         count = _Count(name, len(pictures), watch)
@@ -87,14 +78,10 @@ def extract(
         rows = sum(record.rows for record in records)
         fingerprint = _digest(*(record.pictures.encode() for record in records))
         found[name] = ExtractedPart(rows, fingerprint, pictures.groups)
-        Extracted(networks.made_by, classes, found).write(folder)
+        replace(wanted, parts=found).write(folder)
     remarks = list(_remarks(folder, found, parts))
     _write_remarks(folder, remarks)
     return Extraction(folder, found, remarks, made)
-
-
-def _usual_precision(kind: str) -> str:
-    return "float32" if kind == "cpu" else "bfloat16"
 
 
 class _Count:
@@ -160,7 +147,6 @@ class _Work:
 
     networks: Networks
     made_by: str  # digest of what the networks are
-    kind: str  # of device
 
     def part(
         self, pictures: Pictures, folder: Path, advanced: Callable[[int, int], None]
@@ -177,8 +163,8 @@ class _Work:
         missing = [number for number in range(len(chunks)) if number not in records]
         if missing:
             (folder / INDEX).unlink(missing_ok=True)
-            spans = [_spans(chunks[number], _BATCH[self.kind]) for number in missing]
-            ready = batches(pictures, self.networks.transforms, chain(*spans), self.kind)
+            spans = [_spans(chunks[number], self.networks.batch) for number in missing]
+            ready = batches(pictures, self.networks.transforms, chain(*spans), self.networks.device)
             for number, several in zip(missing, spans, strict=True):
                 records[number] = self._made(
                     pictures, folder, number, _told(islice(ready, len(several)), advanced)
@@ -257,25 +243,22 @@ def _common_classes(parts: Mapping[str, Pictures]) -> tuple[str, ...]:
     return parts[first].classes
 
 
-def _opened(folder: Path, made_by: Mapping[str, Any], classes: tuple[str, ...]) -> Extracted:
+def _opened(folder: Path, wanted: Extracted) -> Extracted:
     """What the folder holds already, which must be of the same kind."""
-    if not holds_features(folder):
-        if folder.is_dir() and any(folder.iterdir()):
+    if holds_features(folder):
+        there = Extracted.read(folder)
+        if not there.same_but_parts(wanted):
             raise InvalidInput(
-                f"the folder {str(folder)!r} holds other things than features; give a new one."
+                f"the folder {str(folder)!r} holds features that {in_words(there.made_by)} made of "
+                f"{there.source}, not those that {in_words(wanted.made_by)} makes of "
+                f"{wanted.source}; give another folder, or remove this one."
             )
-        _make(folder)
-        fresh = Extracted(made_by, classes, {})
-        fresh.write(folder)  # so that what is cut off is known for what it is
-        return fresh
-    there = Extracted.read(folder)
-    if there.made_by != made_by or there.classes != classes:
-        raise InvalidInput(
-            f"the folder {str(folder)!r} holds features that {in_words(there.made_by)} made of "
-            f"{len(there.classes)} classes, not {in_words(made_by)} of {len(classes)}; give "
-            "another folder, or remove this one."
-        )
-    return there
+        return there
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InvalidInput(f"{str(folder)!r} is there and holds no features; give a new folder.")
+    _make(folder)
+    wanted.write(folder)  # so that what is cut off is known for what it is
+    return wanted
 
 
 def _remarks(

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from dptune import validate
+from dptune.data.rows import find_device
 from dptune.errors import InvalidInput
 from dptune.features.backbone import Backbone
+from dptune.features.find import find_backbone
 from dptune.features.loading import Alike
 
 _PRECISIONS = {
@@ -18,16 +20,24 @@ _PRECISIONS = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+_USUAL = {"cpu": "float32", "cuda": "bfloat16"}
+_BATCH = {"cpu": 64, "cuda": 256}  # pictures at once
 
 
 class Networks:
-    """One or several backbones that compute in `precision`."""
+    """One or several backbones that compute in `precision`: by default float32 on a CPU, bfloat16
+    on a GPU."""
 
-    def __init__(self, backbones: Sequence[Backbone], device: str, precision: str) -> None:
+    def __init__(
+        self, backbones: Sequence[Backbone], *, device: str = "cpu", precision: str | None = None
+    ) -> None:
         if not backbones:
             raise InvalidInput("features need a backbone; name one with --backbone.")
+        self._backbones, self._device = backbones, find_device(device)
+        self.device = self._device.type
+        self.batch = _BATCH[self.device]
+        precision = precision or _USUAL[self.device]
         validate.one_of(tuple(_PRECISIONS), precision=precision)
-        self._backbones, self._device = backbones, torch.device(device)
         self.precision, self._dtype = precision, _PRECISIONS[precision]
         self._modules = [
             backbone.module.to(self._device, memory_format=torch.channels_last)
@@ -41,6 +51,7 @@ class Networks:
         backbones = [
             {
                 "name": backbone.name,
+                "kind": backbone.kind,
                 "columns": backbone.columns,
                 "digest": backbone.digest,
                 "trained_on": backbone.trained_on,
@@ -99,6 +110,25 @@ class Networks:
         for alike, pixels in zip(view, ready, strict=True):
             pictures[alike.places.to(self._device)] = pixels
         return pictures
+
+
+def found_again(
+    made_by: Mapping[str, Any], *, device: str = "cpu", precision: str | None = None
+) -> Networks:
+    """The networks that made the features which a model was trained on; they must not have
+    changed."""
+    backbones = [
+        find_backbone(wanted["name"], features=wanted["kind"], size=wanted["transform"]["size"])
+        for wanted in made_by["backbones"]
+    ]
+    for backbone, wanted in zip(backbones, made_by["backbones"], strict=True):
+        if backbone.digest != wanted["digest"]:
+            raise InvalidInput(
+                f"the backbone {backbone.name} is not the one that made the features which the "
+                "model was trained on: its weights or its preparation of pictures have changed. "
+                "Install the version of then, or train again."
+            )
+    return Networks(backbones, device=device, precision=precision)
 
 
 def in_words(made_by: Mapping[str, Any]) -> str:

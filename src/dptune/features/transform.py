@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
 
 from dptune.errors import InvalidInput
 from dptune.validate import flag, one_of, positive, store, whole
