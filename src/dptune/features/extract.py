@@ -1,0 +1,89 @@
+"""Pictures by name to features: what `dptune extract` does, for programs too."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dptune.data.extracted import SHIFT
+from dptune.features.extraction import Extraction, Watch, write_features
+from dptune.features.find import find_backbone
+from dptune.features.network import Networks
+from dptune.pictures.find import find_pictures
+from dptune.pictures.pictures import Pictures, PictureSet
+from dptune.pictures.shifts import find_shift, matched
+
+
+def extract(
+    images: str | Path,
+    backbone: str | Sequence[str],
+    out: str | Path,
+    *,
+    features: str = "pooled",
+    size: int | None = None,
+    test: str | Path | None = None,
+    public: str | Path | None = None,
+    shifts: Sequence[str | Path] = (),
+    root: str | Path | None = None,
+    device: str = "cpu",
+    precision: str | None = None,
+    watch: Watch | None = None,
+) -> Extraction:
+    """Write features of pictures into the folder `out`, which `load_data` reads.
+
+    What is there already is kept, and what was cut off goes on. The folder is as private as the
+    pictures.
+
+    Args:
+        images: a folder of class folders, an .npz file, "hub:NAME", or the name of a known set.
+        backbone: the public network, or several, whose features then stand side by side.
+        out: the folder.
+        features: pooled, class-token, blocks or grid4.
+        size: pixels of a side, where the backbone's own will not do.
+        test: pictures that report a figure; `images` itself for its own test pictures.
+        public: pictures that are nobody's secret.
+        shifts: other pictures to report accuracies on, by name (`find_shift`).
+        root: the folder in which known sets are looked for.
+        device: cpu or cuda.
+        precision: what networks compute in; by default float32 on a CPU, bfloat16 on a GPU.
+        watch: is told how far it is.
+
+    """
+    parts = gather(images, test=test, public=public, shifts=shifts, root=root)
+    networks = find_networks(
+        backbone, features=features, size=size, device=device, precision=precision
+    )
+    return write_features(parts, networks, out, source=place_of(images), watch=watch)
+
+
+def gather(
+    images: str | Path,
+    *,
+    test: str | Path | None = None,
+    public: str | Path | None = None,
+    shifts: Sequence[str | Path] = (),
+    root: str | Path | None = None,
+) -> Mapping[str, Pictures]:
+    """The pictures of every part, all with the classes of those to train on."""
+    trained = find_pictures(images, root)
+    parts = {"train": trained.part("train")}
+    classes = parts["train"].classes
+    for name, wanted, other in (("test", "test", test), ("public", "train", public)):
+        if other is not None:
+            found = trained if str(other) == str(images) else find_pictures(other, root)
+            parts[name] = matched(_either(found, wanted), classes)
+    for shift in shifts:
+        parts[f"{SHIFT}{_short(shift)}"] = find_shift(shift, trained, root)
+    return parts
+
+
+def find_networks(
+    backbone: str | Sequence[str],
+    *,
+    features: str = "pooled",
+    size: int | None = None,
+    device: str = "cpu",
+    precision: str | None = None,
+) -> Networks:
+    """Backbones by name, ready to run."""
+    names = [backbone] if isinstance(backbone, str) else backbone
+    backbones = [find_backbone(name, features=features, size=size) for name in names]
+    return Networks(backbones, device=device, precision=precision)
