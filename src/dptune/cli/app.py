@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dptune.cli import bench_verbs, ledger_verbs, price_verbs, screen, study_verbs
+from dptune.cli import bench_verbs, ledger_verbs, picture_verbs, price_verbs, screen, study_verbs
 from dptune.cli.parameters import FLAG, HELP_FLAGS
 from dptune.errors import DptuneError
 from dptune.version import __version__
@@ -33,6 +33,8 @@ for verb in (
     study_verbs.resume,
     study_verbs.predict,
     study_verbs.card,
+    picture_verbs.extract,
+    picture_verbs.backbones,
     price_verbs.account,
     price_verbs.plan,
     ledger_verbs.budget,

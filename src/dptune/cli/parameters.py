@@ -80,6 +80,57 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Kind(StrEnum):
+    pooled = "pooled"
+    class_token = "class-token"
+    blocks = "blocks"
+    grid4 = "grid4"
+
+
+class Precision(StrEnum):
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+_IMAGES = (
+    "a folder with a folder of pictures for each class (or train and test folders of such), an "
+    ".npz file, hub:NAME, or the name of a known set such as cifar10"
+)
+Images = Annotated[
+    str, typer.Option("--images", metavar="PICTURES", help=f"The private pictures: {_IMAGES}.")
+]
+Backbones = Annotated[
+    list[str],
+    typer.Option(
+        "--backbone",
+        metavar="NAME",
+        help="The public network that makes features: lite0, timm:NAME, hf:NAME, "
+        "module:FILE.py:FACTORY and others (dptune backbones). Several stand side by side.",
+    ),
+]
+FeatureKind = Annotated[
+    Kind,
+    typer.Option(
+        "--features",
+        metavar="KIND",
+        help="What to take of the network: its own pooling (pooled), the class token "
+        "(class-token), all blocks side by side (blocks), or its last map in 4 x 4 parts (grid4).",
+    ),
+]
+PictureSize = Annotated[
+    int | None,
+    typer.Option("--size", help="Pixels of a side. Not given: what the network was made for."),
+]
+PictureRoot = Annotated[
+    str | None,
+    typer.Option(
+        "--root",
+        metavar="FOLDER",
+        help="Where known sets are looked for. Not given: $DPTUNE_PICTURES, or the current "
+        "folder; then the hub.",
+    ),
+]
 TrainingDevice = Annotated[
     Device,
     typer.Option("--device", metavar="DEVICE", help=f"Where to train: {in_words(Device)}."),

@@ -75,6 +75,10 @@ def gather(
     return parts
 
 
+def has_test_pictures(images: str | Path, root: str | Path | None = None) -> bool:
+    return "test" in find_pictures(images, root).parts
+
+
 def find_networks(
     backbone: str | Sequence[str],
     *,
@@ -87,3 +91,18 @@ def find_networks(
     names = [backbone] if isinstance(backbone, str) else backbone
     backbones = [find_backbone(name, features=features, size=size) for name in names]
     return Networks(backbones, device=device, precision=precision)
+
+
+def place_of(images: str | Path) -> str:
+    """Whose pictures: a path wherever it is looked at from, or a name."""
+    return str(Path(images).absolute()) if Path(images).exists() else str(images)
+
+
+def _either(found: PictureSet, wanted: str) -> Pictures:
+    """Pictures that are not in parts serve as any."""
+    return found.part(wanted if wanted in found.parts else "train")
+
+
+def _short(shift: str | Path) -> str:
+    """What a part of these pictures is called: a name, or the last of a path."""
+    return Path(shift).stem if Path(shift).exists() else str(shift).replace(":", "-")

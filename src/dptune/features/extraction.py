@@ -189,7 +189,7 @@ class _Work:
         remarks: list[Remark] = []
         for batch in ready:
             if batch.kept:
-                blocks.append(self.networks.features(batch.views, len(batch.kept)))
+                blocks.append(self.networks.features(batch))
             kept += batch.kept
             digests += batch.digests
             remarks += batch.remarks
@@ -284,9 +284,11 @@ def _write_remarks(folder: Path, remarks: Iterable[tuple[str, Remark]]) -> None:
 
 def _remove_beyond(folder: Path, chunks: int) -> None:
     """What earlier pictures, which were more, left behind."""
-    for path in folder.glob("[0-9]*.*"):
-        if int(path.name.split(".")[0]) >= chunks:
-            path.unlink()
+    beyond = [path for path in folder.glob("[0-9]*.*") if int(path.name.split(".")[0]) >= chunks]
+    if beyond:
+        (folder / INDEX).unlink(missing_ok=True)  # which lists them
+    for path in beyond:
+        path.unlink()
 
 
 def _digest(*contents: bytes) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,17 +31,19 @@ class Alike:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Consecutive pictures: `kept` are the numbers of those that could be read, `views` their
-    pixels for each of the transforms, and `digests` tell what every one was, kept or not."""
+    """Some pictures. `kept` are the numbers of those that could be read and `places` where they
+    stand among all; `views` hold their pixels for each of the transforms; `digests` tell what every
+    one was, kept or not."""
 
     kept: list[int]
+    places: list[int]
     views: list[list[Alike]]
     digests: list[bytes]
     remarks: list[Remark]
 
     def pin_memory(self) -> "Batch":
         views = [[alike.pin_memory() for alike in view] for view in self.views]
-        return Batch(self.kept, views, self.digests, self.remarks)
+        return replace(self, views=views)
 
 
 def digest_of(content: Content, label: str) -> bytes:
@@ -54,13 +56,13 @@ def digest_of(content: Content, label: str) -> bytes:
     return digest.digest()
 
 
-def digests_of(pictures: Pictures, numbers: range) -> list[bytes]:
+def digests_of(pictures: Pictures, numbers: Sequence[int]) -> list[bytes]:
     """Of pictures that need not be decoded."""
     return [_read(pictures, number)[1] for number in numbers]
 
 
 def batches(
-    pictures: Pictures, transforms: Sequence[Transform], spans: Iterable[range], device: str
+    pictures: Pictures, transforms: Sequence[Transform], spans: Iterable[Sequence[int]], device: str
 ) -> Iterator[Batch]:
     """The pictures of each span, in order."""
     spans = list(spans)
@@ -81,7 +83,7 @@ def batches(
 
 class _Spans(Dataset[Batch]):
     def __init__(
-        self, pictures: Pictures, transforms: Sequence[Transform], spans: Sequence[range]
+        self, pictures: Pictures, transforms: Sequence[Transform], spans: Sequence[Sequence[int]]
     ) -> None:
         self._pictures, self._transforms, self._spans = pictures, transforms, spans
 
@@ -92,11 +94,12 @@ class _Spans(Dataset[Batch]):
         if item >= len(self._spans):
             raise IndexError(item)
         kept: list[int] = []
+        places: list[int] = []
         shrunk: list[list[NDArray[np.uint8]]] = [[] for _ in self._transforms]
         digests: list[bytes] = []
         remarks: list[Remark] = []
         enough = max(transform.side for transform in self._transforms)
-        for number in self._spans[item]:
+        for place, number in enumerate(self._spans[item]):
             name = self._pictures.name(number)
             content, digest = _read(self._pictures, number)
             digests.append(digest)
@@ -109,9 +112,11 @@ class _Spans(Dataset[Batch]):
                 continue
             remarks += [Remark(name, what, left_out=False) for what in odd]
             kept.append(number)
+            places.append(place)
             for transform, view in zip(self._transforms, shrunk, strict=True):
                 view.append(transform.shrunk(pixels))
-        return Batch(kept, [_by_size(view) for view in shrunk], digests, remarks)
+        views = [_by_size(view, places) for view in shrunk]
+        return Batch(kept, places, views, digests, remarks)
 
 
 def _read(pictures: Pictures, number: int) -> tuple[Content | OSError, bytes]:
@@ -123,11 +128,14 @@ def _read(pictures: Pictures, number: int) -> tuple[Content | OSError, bytes]:
     return content, digest_of(content, label)
 
 
-def _by_size(view: list[NDArray[np.uint8]]) -> list[Alike]:
-    places: dict[tuple[int, ...], list[int]] = {}
-    for place, pixels in enumerate(view):
-        places.setdefault(pixels.shape, []).append(place)
+def _by_size(view: list[NDArray[np.uint8]], places: list[int]) -> list[Alike]:
+    sizes: dict[tuple[int, ...], list[int]] = {}
+    for number, pixels in enumerate(view):
+        sizes.setdefault(pixels.shape, []).append(number)
     return [
-        Alike(torch.tensor(at), torch.from_numpy(np.stack([view[place] for place in at])))
-        for at in places.values()
+        Alike(
+            torch.tensor([places[number] for number in numbers]),
+            torch.from_numpy(np.stack([view[number] for number in numbers])),
+        )
+        for numbers in sizes.values()
     ]

@@ -13,7 +13,7 @@ from dptune.data.rows import find_device
 from dptune.errors import InvalidInput
 from dptune.features.backbone import Backbone
 from dptune.features.find import find_backbone
-from dptune.features.loading import Alike
+from dptune.features.loading import Alike, Batch
 
 _PRECISIONS = {
     "float32": torch.float32,
@@ -40,7 +40,7 @@ class Networks:
         validate.one_of(tuple(_PRECISIONS), precision=precision)
         self.precision, self._dtype = precision, _PRECISIONS[precision]
         self._modules = [
-            backbone.module.to(self._device, memory_format=torch.channels_last)
+            backbone.module.to(self._device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             for backbone in backbones
         ]
         self.transforms = list(dict.fromkeys(backbone.transform for backbone in backbones))
@@ -66,22 +66,26 @@ class Networks:
         return {"backbones": backbones, "precision": self.precision}
 
     @torch.inference_mode()
-    def features(self, views: Sequence[Sequence[Alike]], count: int) -> Tensor:
-        """Of `count` pictures, whose pixels come once for each of the transforms."""
-        of_transform = dict(zip(self.transforms, views, strict=True))
+    def features(self, batch: Batch) -> Tensor:
+        """Of those pictures that could be read. Networks see a black picture in place of each of
+        the others: a batch of another length might be computed in another order, and then one
+        picture would change the last digits of others' features."""
+        count = len(batch.digests)
+        of_transform = dict(zip(self.transforms, batch.views, strict=True))
         blocks = []
         for backbone, module in zip(self._backbones, self._modules, strict=True):
             pictures = self._pictures(backbone, of_transform[backbone.transform], count)
             with torch.autocast(
                 self._device.type, self._dtype, enabled=self._dtype != torch.float32
             ):
-                block = module(pictures).float()
+                block: Tensor = module(pictures).float()
             if block.shape != (count, backbone.columns):
                 raise InvalidInput(
                     f"the backbone {backbone.name} gives features of shape {tuple(block.shape)} "
                     f"for {count} pictures, and promised {backbone.columns} columns."
                 )
             blocks.append(block)
+        blocks = [block[batch.places] for block in blocks]
         if len(blocks) == 1:
             return blocks[0]
         # Each row by itself: a scale taken from all rows would have to be paid for.
@@ -98,15 +102,14 @@ class Networks:
             )
             for alike in view
         ]
-        if len(ready) == 1:
+        if len(ready) == 1 and len(ready[0]) == count:
             return ready[0]
         size = backbone.transform.size
-        pictures = torch.empty(
+        pictures = torch.zeros(
             (count, 3, size, size),
             dtype=self._dtype,
             device=self._device,
-            memory_format=torch.channels_last,
-        )
+        ).contiguous(memory_format=torch.channels_last)
         for alike, pixels in zip(view, ready, strict=True):
             pictures[alike.places.to(self._device)] = pixels
         return pictures

@@ -1,0 +1,160 @@
+"""Verbs about pictures: their features, and which public backbone to take for them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dptune.cli import screen
+from dptune.cli.parameters import (
+    AsJson,
+    Backbones,
+    Device,
+    FeatureKind,
+    Images,
+    Kind,
+    PictureRoot,
+    PictureSize,
+    Precision,
+    in_words,
+)
+from dptune.errors import InvalidInput
+
+
+def extract(
+    images: Images,
+    backbone: Backbones,
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", help="Where to write; what is there is gone on with."
+        ),
+    ],
+    features: FeatureKind = Kind.pooled,
+    size: PictureSize = None,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PICTURES",
+            help="Pictures that report a figure, as for --images. Not given: the test pictures of "
+            "--images, where it has any.",
+        ),
+    ] = None,
+    public: Annotated[
+        str | None,
+        typer.Option(metavar="PICTURES", help="Pictures that are nobody's secret."),
+    ] = None,
+    shift: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PICTURES",
+            help="Pictures of another origin to report an accuracy on: stl10, cifar10.1, "
+            "cifar10-c, corrupted:gaussian_blur, a folder. May be given several times.",
+        ),
+    ] = None,
+    root: PictureRoot = None,
+    device: Annotated[
+        Device,
+        typer.Option(metavar="DEVICE", help=f"Where networks run: {in_words(Device)}."),
+    ] = Device.cpu,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(
+            metavar="PRECISION",
+            help=f"What networks compute in: {in_words(Precision)}. Not given: float32 on a CPU, "
+            "bfloat16 on a GPU.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make features of pictures with a public backbone: rows for tune --data.
+
+    Cut off, the same command goes on where it was. Example: dptune extract --images pets
+    --backbone lite0 -o features/pets
+    """
+    from dptune.cli import picture_screen
+    from dptune.features.extract import extract as make
+    from dptune.features.extract import has_test_pictures
+
+    if test is None and has_test_pictures(images, root):
+        test = images
+    with picture_screen.live_view() as watch:
+        extraction = make(
+            images,
+            backbone,
+            out,
+            features=features.value,
+            size=size,
+            test=test,
+            public=public,
+            shifts=shift or (),
+            root=root,
+            device=device.value,
+            precision=precision and precision.value,
+            watch=watch,
+        )
+    screen.show(
+        as_json,
+        picture_screen.as_dict(extraction),
+        lambda: picture_screen.show_extraction(extraction, tell_how_to_tune=True),
+    )
+
+
+def backbones(
+    public: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PICTURES",
+            help="Public pictures to compare backbones on: a folder, or a set by name.",
+        ),
+    ] = None,
+    backbone: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What to compare; may be given several times. Not given: all that are installed.",
+        ),
+    ] = None,
+    pictures: Annotated[
+        int, typer.Option(help="How many of the public pictures to take at most.")
+    ] = 2000,
+    root: PictureRoot = None,
+    device: Annotated[
+        Device,
+        typer.Option(metavar="DEVICE", help=f"Where networks run: {in_words(Device)}."),
+    ] = Device.cpu,
+    as_json: AsJson = False,
+) -> None:
+    """List the backbones at hand, or rank them by their accuracy on public pictures.
+
+    No private picture is read, so nothing is paid. Example: dptune backbones --public cifar100
+    """
+    from dptune.cli import picture_screen
+    from dptune.features.ranking import known_backbones, rank
+
+    if public is None:
+        if backbone:
+            raise InvalidInput(
+                "backbones are compared on public pictures; name them with --public."
+            )
+        known = known_backbones()
+        screen.show(
+            as_json,
+            {"backbones": [each.to_dict() for each in known]},
+            lambda: picture_screen.show_backbones(known),
+        )
+        return
+    with picture_screen.live_view() as watch:
+        ranked = rank(
+            public,
+            backbone,
+            at_most=pictures,
+            root=root,
+            device=device.value,
+            watch=watch,
+        )
+    screen.show(
+        as_json,
+        {"public": str(Path(public)), "ranking": [each.to_dict() for each in ranked]},
+        lambda: picture_screen.show_ranking(ranked),
+    )

@@ -1,0 +1,286 @@
+"""Pictures to features: nothing lost, nothing made twice, no picture's features depend on
+another's."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from dptune.data.extracted import Extracted, read_groups, read_part
+from dptune.errors import InvalidInput
+from dptune.features import extraction
+from dptune.features.extraction import Progress, write_features
+from dptune.features.find import find_backbone
+from dptune.features.in_memory import features_of
+from dptune.features.network import Networks, found_again
+from dptune.pictures.decode import decode
+from dptune.pictures.find import find_pictures
+from dptune.pictures.pictures import Pictures
+
+NETWORK = """
+import torch
+from torch import nn
+
+def factory():
+    torch.manual_seed({seed})
+    network = nn.Sequential(nn.Conv2d(3, {width}, 5, stride=3), nn.ReLU())
+    network.size, network.mean, network.deviation = {size}, (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
+    return network
+"""
+Folder = Callable[..., Path]
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Callable[..., Networks]:
+    def make(*, seed: int = 0, width: int = 6, size: int = 20) -> Networks:
+        path = tmp_path / f"network{seed}_{width}_{size}.py"
+        path.write_text(NETWORK.format(seed=seed, width=width, size=size))
+        return Networks([find_backbone(f"module:{path}:factory")])
+
+    return make
+
+
+def noise(number: int, height: int = 24, width: int = 30) -> NDArray[np.uint8]:
+    draws = np.random.default_rng(number)
+    return draws.integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    def make(name: str = "pets", *, each: int = 10) -> Path:
+        for kind in range(3):
+            place = tmp_path / name / f"class{kind}"
+            place.mkdir(parents=True)
+            for number in range(each):
+                sides = (24, 30) if number % 3 else (12, 9)  # some smaller than the network takes
+                picture = noise(100 * kind + number, *sides)
+                Image.fromarray(picture).save(place / f"{number:03d}.png")
+        return tmp_path / name
+
+    return make
+
+
+def train(path: Path) -> Pictures:
+    return find_pictures(path).part("train")
+
+
+def run(path: Path, networks: Networks, out: Path, **more: object) -> extraction.Extraction:
+    return write_features({"train": train(path)}, networks, out, source="pets", **more)  # type: ignore[arg-type]
+
+
+def test_features_are_the_networks_own(folder: Folder, network, tmp_path: Path) -> None:
+    networks, pictures = network(), train(folder())
+    done = write_features({"train": pictures}, networks, tmp_path / "f", source="pets")
+    rows, labels = read_part(done.folder, "train")
+    assert done.made == len(rows) == 30 and not done.remarks
+    assert np.array_equal(labels, np.repeat([0, 1, 2], 10))
+    backbone = networks._backbones[0]
+    for number in (0, 1, 13, 29):
+        pixels, _ = decode(pictures.content(number))
+        shrunk = torch.tensor(backbone.transform.shrunk(pixels))[None]
+        alone = backbone.module(backbone.transform.normalised(shrunk))
+        np.testing.assert_allclose(rows[number], alone[0].numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_second_time_nothing_is_made(folder: Folder, network, tmp_path: Path) -> None:
+    path = folder()
+    first = run(path, network(), tmp_path / "f")
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "f" / "train").iterdir()}
+    second = run(path, network(), tmp_path / "f")
+    after = {file: file.stat().st_mtime_ns for file in (tmp_path / "f" / "train").iterdir()}
+    assert (first.made, second.made) == (30, 0)
+    assert after == before and second.parts == first.parts
+
+
+class _Killed(Exception):
+    pass
+
+
+def test_cut_off_at_any_batch_it_goes_on_where_it_was(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extraction, "CHUNK", 8)
+    monkeypatch.setattr("dptune.features.network._BATCH", {"cpu": 3})
+    path, networks = folder(), network()
+    whole = run(path, networks, tmp_path / "whole")
+    expected, labels = read_part(whole.folder, "train")
+    for stop in range(1, 11):
+        out = tmp_path / f"cut{stop}"
+        told: list[Progress] = []
+
+        def watch(progress: Progress, told=told, stop=stop) -> None:
+            told.append(progress)
+            if len(told) == stop:
+                raise _Killed
+
+        with pytest.raises(_Killed):
+            run(path, networks, out, watch=watch)
+        with pytest.raises(InvalidInput, match="no finished chunks"):
+            read_part(out, "train")
+        again = run(path, networks, out)
+        finished = sum(progress.done == stop_at for progress in told for stop_at in (8, 16, 24, 30))
+        assert again.made <= 30 - 8 * max(finished - 1, 0)
+        rows, found = read_part(out, "train")
+        np.testing.assert_array_equal(rows, expected)
+        np.testing.assert_array_equal(found, labels)
+        assert again.parts == whole.parts
+
+
+def test_a_changed_picture_changes_its_chunk_only(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extraction, "CHUNK", 8)
+    path, networks, out = folder(), network(), tmp_path / "f"
+    before = run(path, networks, out)
+    old, _ = read_part(out, "train")
+    Image.fromarray(noise(777)).save(path / "class1" / "003.png")
+    after = run(path, networks, out)
+    new, _ = read_part(out, "train")
+    assert after.made == 8
+    assert (new != old).any(axis=1).tolist() == [number == 13 for number in range(30)]
+    assert after.parts["train"].fingerprint != before.parts["train"].fingerprint
+
+
+def test_chunks_of_pictures_that_are_gone_are_removed(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extraction, "CHUNK", 8)
+    path, networks, out = folder(), network(), tmp_path / "f"
+    run(path, networks, out)
+    for file in (path / "class2").iterdir():
+        if file.stem > "003":
+            file.unlink()
+    again = run(path, networks, out)
+    rows, _ = read_part(out, "train")
+    assert len(rows) == again.parts["train"].rows == 24
+    assert not list((out / "train").glob("000003.*"))
+
+
+def test_bad_pictures_are_named_and_nobody_elses_features_change(
+    folder: Folder, network, tmp_path: Path
+) -> None:
+    path, networks = folder(), network()
+    good = run(path, networks, tmp_path / "good")
+    rows, _ = read_part(good.folder, "train")
+    (path / "class0" / "004.png").write_bytes(b"no picture")
+    torn = (path / "class2" / "001.png").read_bytes()
+    (path / "class2" / "001.png").write_bytes(torn[: len(torn) // 2])
+    (path / "class3").mkdir()
+    found = run(path, networks, tmp_path / "bad")
+    left, labels = read_part(found.folder, "train")
+    kept = [number for number in range(30) if number not in (4, 21)]
+    assert np.array_equal(left, rows[kept])  # to the last bit
+    assert np.array_equal(labels, np.repeat([0, 1, 2], 10)[kept])
+    named = {remark.picture: remark.left_out for _, remark in found.remarks}
+    assert named["class0/004.png"] and named["class2/001.png"]
+    assert any("class3" in name for name in named)
+    listed = (found.folder / "remarks.csv").read_text()
+    assert "class0/004.png" in listed and "class2/001.png" in listed
+    assert run(path, networks, tmp_path / "bad").remarks == found.remarks  # and still are, later
+
+
+def test_where_no_picture_can_be_read_the_error_names_one(network, tmp_path: Path) -> None:
+    for kind in ("a", "b"):
+        (tmp_path / "pets" / kind).mkdir(parents=True)
+        (tmp_path / "pets" / kind / "x.png").write_bytes(b"nothing")
+    with pytest.raises(InvalidInput, match=r"none of the pictures.*a/x\.png"):
+        run(tmp_path / "pets", network(), tmp_path / "f")
+
+
+def test_a_folder_of_other_features_is_left_alone(folder: Folder, network, tmp_path: Path) -> None:
+    path, out = folder(), tmp_path / "f"
+    run(path, network(), out)
+    before = Extracted.read(out)
+    with pytest.raises(InvalidInput, match="give another folder"):
+        run(path, network(seed=1), out)
+    with pytest.raises(InvalidInput, match="give another folder"):
+        write_features({"train": train(path)}, network(), out, source="others")
+    assert Extracted.read(out) == before
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("all I have")
+    with pytest.raises(InvalidInput, match="holds no features"):
+        run(path, network(), mine)
+    assert [file.name for file in mine.iterdir()] == ["thesis.txt"]
+
+
+def test_other_features_of_the_same_pictures_are_the_same_peoples(
+    folder: Folder, network, tmp_path: Path
+) -> None:
+    path = folder()
+    one = run(path, network(), tmp_path / "one").parts["train"]
+    other = run(path, network(width=9), tmp_path / "other").parts["train"]
+    assert one.fingerprint == other.fingerprint
+    (path / "class0" / "000.png").rename(path / "class1" / "000a.png")  # another label
+    moved = run(path, network(), tmp_path / "moved").parts["train"]
+    assert moved.fingerprint != one.fingerprint
+
+
+def test_several_backbones_stand_side_by_side(folder: Folder, network, tmp_path: Path) -> None:
+    path = folder()
+    first, second = network(), network(seed=3, width=9, size=16)
+    both = Networks([*first._backbones, *second._backbones])
+    pictures = train(path)
+    joined = features_of(pictures, both).rows
+    blocks = [features_of(pictures, each).rows for each in (first, second)]
+    assert joined.shape == (30, 15)
+    np.testing.assert_allclose(np.linalg.norm(joined, axis=1), 1, rtol=1e-5)
+    for block, found in zip(blocks, np.split(joined, [6], axis=1), strict=True):
+        unit = block / np.linalg.norm(block, axis=1, keepdims=True)
+        np.testing.assert_allclose(found * np.sqrt(2), unit, rtol=1e-4, atol=1e-6)
+
+
+def test_processes_decode_the_same(folder: Folder, network, tmp_path: Path) -> None:
+    path, networks = folder(each=100), network()
+    done = run(path, networks, tmp_path / "f")
+    rows, _ = read_part(done.folder, "train")
+    pictures = train(path)
+    here = [features_of(pictures, networks, range(at, at + 50)).rows for at in range(0, 300, 50)]
+    np.testing.assert_allclose(rows, np.concatenate(here), rtol=1e-4, atol=1e-6)
+
+
+def test_groups_are_kept_beside_the_rows(folder: Folder, network, tmp_path: Path) -> None:
+    pictures = train(folder())
+    grouped = _Grouped(pictures)
+    done = write_features({"train": grouped}, network(), tmp_path / "f", source="pets")
+    assert done.parts["train"].groups == ("land", "water")
+    assert np.array_equal(read_groups(done.folder, "train"), np.arange(30) % 2)
+
+
+class _Grouped:
+    groups = ("land", "water")
+
+    def __init__(self, pictures: Pictures) -> None:
+        self._pictures = pictures
+        self.group_numbers = np.arange(len(pictures)) % 2
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._pictures, name)
+
+    def __len__(self) -> int:
+        return len(self._pictures)
+
+
+def test_networks_are_found_again_or_refused(folder: Folder, network, tmp_path: Path) -> None:
+    networks = network()
+    made_by = json.loads(json.dumps(networks.made_by))
+    again = found_again(made_by)
+    assert again.made_by == made_by
+    path = Path(networks._backbones[0].name.split(":")[1])
+    path.write_text(NETWORK.format(seed=5, width=6, size=20))
+    with pytest.raises(InvalidInput, match="is not the one"):
+        found_again(made_by)
+
+
+def test_features_that_are_not_finite_are_refused(folder: Folder, tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    source = NETWORK.format(seed=0, width=6, size=20)
+    path.write_text(source.replace("nn.ReLU()", "nn.Threshold(1e9, float('inf'))"))
+    networks = Networks([find_backbone(f"module:{path}:factory")])
+    with pytest.raises(InvalidInput, match="not finite"):
+        run(folder(), networks, tmp_path / "f")
