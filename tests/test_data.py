@@ -178,10 +178,12 @@ def test_no_public_attribute_holds_rows() -> None:
         "count",
         "fingerprint",
         "loss",
+        "made_by",
         "name",
         "outputs",
         "public_facts",
         "shape",
+        "shifts",
         "target_range",
         "unused_test_rows",
     ]

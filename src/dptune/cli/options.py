@@ -51,6 +51,8 @@ def read_options(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> 
     for key in ("source", "test", "public"):
         if key in source:
             source[key] = _absolute(source[key])
+    if isinstance(source.get("shifts"), list):
+        source["shifts"] = [_absolute(place) for place in source["shifts"]]
     run = plain["run"] | given["run"]
     data = load_data(**source)
     budget = {"epsilon": DEFAULT_EPSILON} | plain["budget"] | given["budget"]

@@ -210,6 +210,9 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     if plan.optimizer == "sgd":  # what other optimizers leave on weights is not that simple
         table.add_row("noise on weights c", f"{plan.weight_noise:.2g}", "one standard deviation")
     out.print(table)
+    if shifts := result.get("shifts"):  # older versions had none
+        out.print()
+        out.print(_shifts(shifts, accuracy, result["test_rows"]))
     if words := verdict(record.picture, record.situation.history):
         out.print(Text(f"{words[0].upper()}{words[1:]}.", "yellow"))
     if check := result.get("check"):  # older versions had none
@@ -228,6 +231,27 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     _files(record, picture)
 
 
+def _shifts(shifts: Sequence[dict[str, Any]], accuracy: float | None, rows: int) -> Table:
+    """Rows like those it was trained on first, then those of other origins."""
+    table = plain_table("")
+    table.add_column("rows of", overflow="fold")
+    table.add_column("accuracy", justify="right")
+    table.add_column("rows", justify="right")
+    table.add_column("worst group", overflow="fold")
+    if accuracy is not None:
+        table.add_row("test", f"{100 * accuracy:.2f} %", f"{rows:,}", "")
+    for shift in shifts:
+        worst = shift["worst_group"]
+        of_all = worst and f"{100 * worst['accuracy']:.2f} % of {worst['rows']:,}: {worst['name']}"
+        table.add_row(
+            Text(shift["name"]),
+            f"{100 * shift['accuracy']:.2f} %",
+            f"{shift['rows']:,}",
+            Text(of_all or ""),
+        )
+    return table
+
+
 def _files(record: Record, picture: Path) -> None:
     folder = shlex.quote(str(record.folder.path))
     ledger = record.ledger
@@ -240,6 +264,11 @@ def _files(record: Record, picture: Path) -> None:
     for name, text in (
         ("model and records", folder),
         ("picture", str(picture)),
+        *(
+            [("shifts", str(picture.with_name("shifts.png")))]
+            if record.result.get("shifts")
+            else []
+        ),
         ("ledger", f"{ledger}{own}"),
         ("predict", f"dptune predict {folder} --data FILE -o predictions.csv"),
         ("publish", f"dptune card {folder}"),

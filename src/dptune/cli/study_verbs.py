@@ -67,6 +67,14 @@ def tune(
     public: Annotated[
         str | None, typer.Option(metavar="ROWS", help="Rows that are nobody's secret.")
     ] = None,
+    shift: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ROWS",
+            help="Rows of another origin, nobody's secret, that report a figure beside the test "
+            "rows; may be given several times.",
+        ),
+    ] = None,
     score: Annotated[
         StudyScore | None,
         typer.Option(
@@ -149,7 +157,13 @@ def tune(
     asked = read_options(
         config,
         {
-            "data": {"source": data, "label": label, "test": test, "public": public},
+            "data": {
+                "source": data,
+                "label": label,
+                "test": test,
+                "public": public,
+                "shifts": shift or None,
+            },
             "budget": {"epsilon": epsilon, "delta": delta},
             "search": {"method": method and method.value},
             "score": {"kind": score and score.value},

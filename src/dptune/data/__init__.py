@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dptune.data.rows import DataFacts as DataFacts
     from dptune.data.rows import MemoryRows as MemoryRows
     from dptune.data.rows import Rows as Rows
+    from dptune.data.shift import Shift as Shift
     from dptune.data.sources import load_data as load_data
 else:
     __getattr__, __all__ = lazy_names(
@@ -28,6 +29,7 @@ else:
             "preprocess": ("Preprocessing",),
             "disk": ("DiskRows", "write_chunks"),
             "rows": ("Chunk", "DataFacts", "MemoryRows", "Rows"),
+            "shift": ("Shift",),
             "sources": ("load_data",),
         },
     )

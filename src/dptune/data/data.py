@@ -7,8 +7,10 @@ target's range is never taken from the rows: its ends would be two people's valu
 """
 
 import copy
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,6 +26,7 @@ from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
 from dptune.data.preprocess import LARGEST, Preprocessing
 from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
 from dptune.data.rows import IDS, DataFacts, Rows
+from dptune.data.shift import Shift, shifted
 from dptune.errors import InvalidInput
 from dptune.privacy import Receipt
 
@@ -46,6 +49,9 @@ class Data:
     where they are not.
     `column_names` are those of the features, by default a frame's; they are stored with the model,
     which finds its columns by them.
+    `shifts` are rows of other origins, by name, that report a figure as test rows do. `made_by`
+    tells which public backbone made the features: its "name", and whatever else finds it again, as
+    plain data; it is stored with the model.
     """
 
     def __init__(
@@ -63,6 +69,8 @@ class Data:
         column_names: Sequence[str] = (),
         augmented: bool = False,
         fingerprint: str | None = None,
+        shifts: Mapping[str, Shift] | None = None,
+        made_by: Mapping[str, Any] | None = None,
     ) -> None:
         validate.text(name=name)
         validate.one_of(tuple(TASKS), task=task)
@@ -103,12 +111,14 @@ class Data:
         self.column_names = _names(column_names, found_names, self.columns)
         self.count = train.count if rows is None else validate.whole(1, rows=rows)
         self.outputs = len(self.classes) or 1
+        self.made_by = _plain(made_by)
         self.public_facts = self._facts_in_words(rows, classes)
         self._parts: dict[str, RowSource] = {"train": train}
         for which, given in (("test", test), ("public", public)):
             if given is not None:
-                self._parts[which] = self._beside(given, which)
-                self._must_hold_no_private_rows(which)
+                self._take_beside(given, which)
+        self._groups = self._take_shifts(_named_shifts(shifts, task))
+        self.shifts = tuple(self._groups)  # their names
         self.unused_test_rows = False  # of its file; `load_data` knows
         self._built = _Cache()
 
@@ -123,6 +133,11 @@ class Data:
             facts.append(f"the number of copies of a row ({self.copies:,}), taken from the data")
         if self.column_names:
             facts.append("the names of the columns, taken from the data")
+        if self.made_by is not None:
+            facts.append(
+                f"the features were made by {self.made_by['name']}, whose weights are taken as "
+                "public"
+            )
         if self.target_range is None:
             facts.append(f"the classes ({len(self.classes):,}), {_origin(classes)}")
         else:
@@ -154,6 +169,12 @@ class Data:
                 if facts.get(other) is not None:
                     features, numbers = facts[other]
                     facts[other] = (features, name_classes(numbers, names))
+            facts["shifts"] = {
+                name: shift
+                if isinstance(shift.features, DiskRows)
+                else replace(shift, labels=name_classes(shift.labels, names))
+                for name, shift in (facts.get("shifts") or {}).items()
+            }
         return Data(bunch.data, labels, **facts)
 
     def __repr__(self) -> str:
@@ -211,25 +232,41 @@ class Data:
             return None
         return self._rows("public", preprocessing, device, precision)
 
+    def shifted_rows(
+        self,
+        shift: str,
+        preprocessing: Preprocessing,
+        device: str = "cpu",
+        precision: str = "float32",
+    ) -> dict[str, Rows]:
+        """The rows of a shift by group, to report figures, never to choose by; all of them under
+        "" where it has no groups."""
+        rows = self._rows(shifted(shift), preprocessing, device, precision)
+        masks = self._groups[shift].items()
+        return {name: rows.taken(torch.from_numpy(mask)) for name, mask in masks} or {"": rows}
+
     @property
     def has_test_rows(self) -> bool:
         return "test" in self._parts
 
     def check_public_rows(self) -> None:
         """Trials may be compared on public rows, but never on those that report the result."""
-        public, test = self._parts.get("public"), self._parts.get("test")
+        public = self._parts.get("public")
         if public is None:
             raise InvalidInput(
                 "a public score needs public rows; give them with --public (public= in Python), "
                 "or pay for noisy scores."
             )
-        if test is not None and has_copies(
-            test.tables(copies=test.copies), public.tables(copies=public.copies)
-        ):
-            raise InvalidInput(
-                "some public rows are test rows: choosing by the rows that report the result "
-                "makes the report too good. Give other public rows, or pay for noisy scores."
-            )
+        for which in ("test", *map(shifted, self.shifts)):
+            other = self._parts.get(which)
+            if other is not None and has_copies(
+                other.tables(copies=other.copies), public.tables(copies=public.copies)
+            ):
+                raise InvalidInput(
+                    f"some public rows are {which} rows: choosing by the rows that report the "
+                    "result makes the report too good. Give other public rows, or pay for noisy "
+                    "scores."
+                )
 
     def public_features(self) -> NDArray[Any]:
         """The public features as they were given, to standardise by."""
@@ -253,6 +290,18 @@ class Data:
                 f"Ledger.receipt({receipt.payment})."
             )
         receipt.issuer.must_be_in_force(receipt, self.fingerprint)
+
+    def _take_beside(self, given: Any, which: str) -> RowSource:
+        self._parts[which] = self._beside(given, which)
+        self._must_hold_no_private_rows(which)
+        return self._parts[which]
+
+    def _take_shifts(self, shifts: Mapping[str, Shift]) -> dict[str, dict[str, NDArray[np.bool_]]]:
+        """Which rows of each are in which group."""
+        return {
+            name: shift.masks(self._take_beside(_given(shift), shifted(name)).count)
+            for name, shift in shifts.items()
+        }
 
     def _must_hold_no_private_rows(self, which: str) -> None:
         """By features alone: with another label, a row is private still."""
@@ -310,13 +359,14 @@ class Data:
         if unknown:
             raise InvalidInput(
                 f"{what} hold {_some(unknown) if shown else 'others'}, not among the classes "
-                f"({_some(self.classes)}); declare all of them {_WITH_CLASSES}."
+                f"({_some(self.classes)}); declare all of them {_WITH_CLASSES}"
+                f"{', or leave those rows out' if shown else ''}."
             )
         found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
         return found
 
     def _beside(self, given: Any, which: str) -> RowSource:
-        """Test or public rows, which must be of the same shape as the private ones."""
+        """Rows beside the private ones, which must be of the same shape."""
         what = f"the {which} labels"
         if isinstance(given, DiskRows):
             self._must_have_our_shape(given.shape, which)
@@ -375,6 +425,53 @@ def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
         )
     named: NDArray[Any] = np.asarray(names, dtype=str)[labels.astype(np.int64)]
     return named
+
+
+def _named_shifts(given: Mapping[str, Shift] | None, task: str) -> Mapping[str, Shift]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            "shifts must be a mapping of names to Shift(features, labels); got "
+            f"{type(given).__name__}."
+        )
+    if given and task != "classes":
+        raise InvalidInput(
+            f"shifts report accuracies, and task={task!r} has none; leave the shifts out."
+        )
+    for name, shift in given.items():
+        validate.text(shifts=name)
+        if not isinstance(shift, Shift):
+            raise InvalidInput(
+                f"the shift {name} must be a Shift(features, labels); got {type(shift).__name__}."
+            )
+    return given
+
+
+def _given(shift: Shift) -> Any:
+    if not isinstance(shift.features, DiskRows):
+        return shift.features, shift.labels
+    _must_hold_labels(shift.features, shift.labels, augmented=False)
+    return shift.features
+
+
+def _plain(made_by: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A copy as JSON gives it back, so that a stored model knows the same."""
+    if made_by is None:
+        return None
+    if not isinstance(made_by, Mapping) or "name" not in made_by:
+        raise InvalidInput(
+            'made_by must be a mapping with a "name", that of what made the features; got '
+            f"{made_by!r}."
+        )
+    validate.text(made_by=made_by["name"])
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(made_by), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"made_by must be plain texts, numbers, lists and mappings: {error}."
+        ) from None
+    return plain
 
 
 def _guarded(table: NDArray[Any]) -> NDArray[Any]:

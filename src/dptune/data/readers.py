@@ -24,7 +24,11 @@ from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput, MissingExtra
 
 DEFAULT_LABEL = "label"
-NPZ_ARRAYS = {"new": ("X", "y"), "train": ("X_train", "y_train"), "test": ("X_test", "y_test")}
+NPZ_ARRAYS = {
+    "new": ("X", "y", "groups"),
+    "train": ("X_train", "y_train", "groups_train"),
+    "test": ("X_test", "y_test", "groups_test"),
+}
 SAVED_TO_DISK = ("dataset_dict.json", "state.json")
 _UNREADABLE = (
     OSError,
@@ -43,13 +47,15 @@ _UNREADABLE = (
 class Part:
     """Some rows. `columns` are the names of the features, one each, `classes` those of numbered
     labels; a table's labels may be missing in some rows as long as nobody needs them. Chunks on
-    disk hold their labels themselves."""
+    disk hold their labels themselves. `groups` are those of a `Shift`."""
 
     features: NDArray[Any] | DiskRows
     labels: NDArray[Any] | None
     columns: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     gaps: bool = False
+    groups: NDArray[Any] | None = None
+    group_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,17 +109,18 @@ def _from_npz(path: Path, label: str | None) -> Source:
     return Source(parts, f"the arrays {listed(names)}")
 
 
-def _npz_part(path: Path, features_name: str, labels_name: str) -> Part:
+def _npz_part(path: Path, features_name: str, labels_name: str, groups_name: str) -> Part:
+    wanted = (features_name, labels_name, groups_name, "scale", "classes", "group_names")
     with reading(path), np.load(path, allow_pickle=False) as arrays:
-        read = {
-            name: arrays[name]
-            for name in (features_name, labels_name, "scale", "classes")
-            if name in arrays
-        }
+        read = {name: arrays[name] for name in wanted if name in arrays}
         if not all(isinstance(array, np.ndarray) for array in read.values()):
             raise ValueError("some of its members are no arrays")
         features, labels = read[features_name], read.get(labels_name)
-        classes = tuple(map(str, read["classes"].tolist())) if "classes" in read else ()
+        groups = read.get(groups_name)
+        classes, group_names = (
+            tuple(map(str, read[name].tolist())) if name in read else ()
+            for name in ("classes", "group_names")
+        )
         if "scale" in read:
             scale = read["scale"]
             if scale.shape != features.shape[1:]:
@@ -122,7 +129,9 @@ def _npz_part(path: Path, features_name: str, labels_name: str) -> Part:
                     f"{features.shape[1:]}; got {scale.shape}."
                 )
             features = features * scale
-    return Part(features, labels, classes=classes)
+    if groups is None:  # the names may be those of other rows in the file
+        group_names = ()
+    return Part(features, labels, classes=classes, groups=groups, group_names=group_names)
 
 
 def _from_npy(path: Path, label: str | None) -> Source:

@@ -28,6 +28,7 @@ from dptune.data.readers import (
     from_folder,
     from_hub,
 )
+from dptune.data.shift import Shift, shifted
 from dptune.errors import InvalidInput
 
 _DEMO, _HUB = "demo", "hub:"
@@ -44,6 +45,7 @@ def load_data(
     task: str = "classes",
     target_range: tuple[float, float] | None = None,
     name: str | None = None,
+    shifts: Sequence[str | Path] = (),
 ) -> Data:
     """Read "demo", an .npz, .npy, .csv or .parquet file, a folder written by `save_to_disk` or
     `write_chunks`, or "hub:NAME". `test` and `public` are such sources too; `label` names the
@@ -51,6 +53,10 @@ def load_data(
 
     Test rows that `source` itself holds (X_test, the split test) are used where `test` names it
     too, and those of "demo", which are public, always.
+
+    `shifts` are such sources as well, of rows of other origins that report a figure: their test
+    rows where they have any. An .npz file may hold `groups_test`, the number of a group for every
+    row, and `group_names`. A shift is called as its file is, without the suffix.
 
     >>> load_data("demo")
     Data('demo', 50,000 rows, 64 columns, 10 classes)
@@ -69,6 +75,11 @@ def load_data(
         others["test"] = _beside(source, test, label, "test", "train")
     if public is not None:
         others["public"] = _beside(source, public, label, "train")
+    tried_on = {
+        each: _beside(source, other, label, "test", "train")
+        for each, other in _named(shifts).items()
+    }
+    others |= {shifted(each): part for each, part in tried_on.items()}
     for which, part in others.items():
         if part.columns and train.columns and part.columns != train.columns:
             raise InvalidInput(
@@ -90,6 +101,10 @@ def load_data(
         fingerprint=None if _is_hub(source) else _identity(source),
         test=_rows_beside(others.get("test"), by_name),
         public=_rows_beside(others.get("public"), by_name),
+        shifts={
+            each: Shift(part.features, _labels(part, by_name), part.groups, part.group_names)
+            for each, part in tried_on.items()
+        },
     )
     data.unused_test_rows = test is None and "test" in opened.parts
     return data
@@ -238,6 +253,26 @@ def _beside(source: str | Path, other: str | Path, label: str | None, *wanted: s
             )
         wanted = ("test",)
     return _labelled(other, opened, label, *wanted)
+
+
+def _named(shifts: Sequence[str | Path]) -> dict[str, str | Path]:
+    """Each under its name, which must be its own."""
+    if isinstance(shifts, str | Path) or not isinstance(shifts, Sequence):
+        raise InvalidInput(
+            f"shifts must be a list of sources, such as --data takes; got {shifts!r}."
+        )
+    named: dict[str, str | Path] = {}
+    for source in shifts:
+        if not isinstance(source, str | Path):
+            raise InvalidInput(f"a shift is a path, 'demo' or 'hub:NAME'; got {source!r}.")
+        name = _default_name(source)
+        if name in named:
+            raise InvalidInput(
+                f"two shifts are called {name}: {str(named[name])!r} and {str(source)!r}; rename "
+                "one of the files."
+            )
+        named[name] = source
+    return named
 
 
 def _labels(part: Part, by_name: bool) -> NDArray[Any] | None:

@@ -48,7 +48,28 @@ def _model(record: Record) -> list[str]:
         "",
         figure,
         *(["", f"By a noisy count that was paid for, {check['words']}."] if check else []),
+        *_shifts(record),
     ]
+
+
+def _shifts(record: Record) -> list[str]:
+    """How it does on rows of other origins, group by group."""
+    shifts = record.result.get("shifts")  # older versions had none
+    if not shifts:
+        return []
+    lines = []
+    if record.result["test_accuracy"] is not None:
+        lines.append(("test", record.result["test_accuracy"], record.result["test_rows"]))
+    for shift in shifts:
+        name = _escape(shift["name"])
+        lines.append((f"**{name}**", shift["accuracy"], shift["rows"]))
+        for group in shift["groups"]:
+            worst = ", the worst group" * (group == shift["worst_group"])
+            called = f"{name}: {_escape(group['name'])}{worst}"
+            lines.append((called, group["accuracy"], group["rows"]))
+    head = ("rows of", "accuracy", "rows")
+    rows = [(name, f"{100 * share:.2f} %", f"{count:,}") for name, share, count in lines]
+    return ["", "On rows of other origins:", "", *_table(head, rows)]
 
 
 def _data(record: Record) -> list[str]:

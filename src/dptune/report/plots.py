@@ -1,5 +1,5 @@
-"""The picture of a finished run: where the search looked and what it chose, and how the budget was
-split. The only home of matplotlib, and slow to load: import it where it is used."""
+"""The pictures of a finished run: where the search looked and what it chose, and how the budget was
+split; and, where it was tried on rows of other origins, how it does there. The only home of matplotlib, and slow to load: import it where it is used."""
 
 import io
 import math
@@ -21,7 +21,7 @@ from dptune.search.linear_scaling import law_range, r_at, r_of
 from dptune.search.picture import CurvePicture, LinePicture
 from dptune.search.trial import scored_trials
 
-FILE = "search.png"
+FILE, SHIFTS_FILE = "search.png", "shifts.png"
 # Okabe and Ito's colours, which the colour-blind can tell apart.
 _BLUE, _ORANGE, _GREEN, _RED, _SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9"
 _INK, _FAINT = "#222222", "#777777"
@@ -37,10 +37,14 @@ def search_picture(folder: str | Path) -> Path:
 
 
 def save(record: Record) -> Path:
-    """The picture in the run's own folder."""
-    drawn = io.BytesIO()
-    draw(record).savefig(drawn, format="png", dpi=_DOTS_PER_INCH)
-    record.folder.write(FILE, drawn.getvalue())
+    """The picture in the run's own folder, and beside it that of its shifts, where it has any."""
+    figures = {FILE: draw(record)}
+    if record.result.get("shifts"):
+        figures[SHIFTS_FILE] = draw_shifts(record)
+    for name, figure in figures.items():
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png", dpi=_DOTS_PER_INCH)
+        record.folder.write(name, drawn.getvalue())
     if record.outline.schedule.sealed:
         record.folder.give_one_date()
     return record.folder.path / FILE
@@ -310,6 +314,46 @@ def _draw_split(axes: Axes, record: Record) -> None:
     axes.set_ylim((len(paid) - 1) / 2 + around, (len(paid) - 1) / 2 - around)
     axes.set_xlim(0, 100)
     axes.set_xlabel("share of the budget (% of mu squared)")
+
+
+def draw_shifts(record: Record) -> Figure:
+    """One bar for the test rows and one for every shift, with a mark for each of its groups."""
+    bars = [
+        (shift["name"], shift["accuracy"], shift["groups"]) for shift in record.result["shifts"]
+    ]
+    if record.result["test_accuracy"] is not None:
+        bars.insert(0, ("test", record.result["test_accuracy"], []))
+    figure = Figure(figsize=(_SIZE[0], 1.6 + 0.55 * max(len(bars), 3)), layout="constrained")
+    axes = figure.subplots()
+    places = range(len(bars))
+    colors = [
+        _BLUE if name == "test" and place == 0 else _SKY for place, (name, *_) in enumerate(bars)
+    ]
+    axes.barh(places, [100 * share for _, share, _ in bars], color=colors, height=0.55)
+    for place, (_, share, groups) in enumerate(bars):
+        others = [100 * group["accuracy"] for group in groups]
+        axes.plot(others, [place] * len(others), "|", ms=20, mew=1.5, color=_INK)
+        words = f"{100 * share:.1f} %"
+        if groups:
+            worst = min(groups, key=lambda group: group["accuracy"])
+            named = textwrap.shorten(worst["name"], 40, placeholder="...")
+            words += f"; worst group {100 * worst['accuracy']:.1f} %: {_without_formulas(named)}"
+        axes.text(102, place, words, va="center", fontsize=10, color=_INK)
+    names = [_without_formulas(textwrap.shorten(name, 40, placeholder="...")) for name, *_ in bars]
+    axes.set_yticks(list(places), names)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("rows right (%); a stroke is a group")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=10, colors=_INK)
+    name, promise = record.result["data"]["name"], record.model.guarantee
+    figure.suptitle(
+        f"{_without_formulas(name)} on rows of other origins, at epsilon "
+        f"{cost(promise.epsilon, 2)}",
+        fontsize=12,
+        color=_INK,
+    )
+    return figure
 
 
 def _is_best(number: int, record: Record) -> bool:

@@ -65,6 +65,7 @@ DATA = (
     "task",
     "target_range",
     "name",
+    "shifts",
 )
 Built = TypeVar("Built")
 AUTO = "auto"  # of a share: bought at the usual price where that is worth it (recipe.py)

@@ -9,6 +9,7 @@ from dptune.rounding import cost
 from dptune.search.base import Census
 from dptune.search.trial import Trial
 from dptune.study.check import FinalCheck
+from dptune.study.shifted import ShiftResult
 from dptune.study.trained_model import TrainedModel
 
 
@@ -28,6 +29,7 @@ class StudyResult:
     notes: tuple[str, ...]
     folder: Path | None
     set_aside: float = 0.0  # how much of delta its ledger keeps for failures
+    shifts: tuple[ShiftResult, ...] = ()  # how it does on rows of other origins
     preparation: tuple[str, ...] = ()  # which steps were worth their price, a sentence each
 
     def __repr__(self) -> str:
@@ -45,6 +47,7 @@ class StudyResult:
         return {
             "test_accuracy": self.test_accuracy,
             "test_rows": self.test_rows,
+            "shifts": [shift.to_dict() for shift in self.shifts],
             "check": self.check and self.check.to_dict(),
             "total_step_size": plan.total_step_size,
             "learning_rate": plan.learning_rate,

@@ -9,6 +9,7 @@ the new one, never half of one.
     result.json           figures of the study
     environment.json      versions
     search.png            a picture
+    shifts.png            another, where the model was tried on rows of other origins
     ledger.db             the ledger, unless another was named: for the owner of the data only,
                           since it can tell whether a guess of all rows is right
     .lock                 empty, and there only while somebody is at work

@@ -7,6 +7,7 @@ from dataclasses import replace
 from dptune import accounting, rounding
 from dptune.accounting import Guarantee
 from dptune.data import Data
+from dptune.data.shift import shifted
 from dptune.privacy import Event, Price, total
 from dptune.study.outline import Outline
 
@@ -132,6 +133,7 @@ def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:
         public.append("the test rows" + ", whose accuracy is shown exactly" * bool(data.classes))
+    public += [f"the {shifted(name)} rows, whose accuracy is shown exactly" for name in data.shifts]
     if config.score.rows == "public":
         public.append("the rows that score the trials")
     if config.preparation.standardize:

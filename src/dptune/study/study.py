@@ -48,6 +48,7 @@ from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.result import StudyResult
 from dptune.study.run_folder import RunFolder
 from dptune.study.runner import Progress, Runner, Watch
+from dptune.study.shifted import on_shift
 from dptune.study.statement import guarantee_for, noise_notes
 from dptune.study.trained_model import TrainedModel
 
@@ -310,11 +311,17 @@ def _run(
         ),
         trials=trials,
         column_names=data.column_names,
+        made_by=data.made_by,
     )
-    test = data.test_rows(preprocessing, precision=IDS if planned.engine.takes_ids else "float32")
+    precision = IDS if planned.engine.takes_ids else "float32"
+    test = data.test_rows(preprocessing, precision=precision)
     accuracy = None
     if test is not None and data.classes:
         accuracy = planned.engine.evaluate_many([model.model], test)[0].correct / test.count
+    shifts = tuple(
+        on_shift(name, model, data.shifted_rows(name, preprocessing, precision=precision))
+        for name in data.shifts
+    )
     ended = StudyResult(
         model=model,
         trials=trials,
@@ -324,6 +331,7 @@ def _run(
         rows=data.count,
         test_accuracy=accuracy,
         test_rows=0 if test is None else test.count,
+        shifts=shifts,
         check=check,
         notes=notes,
         folder=folder.path,

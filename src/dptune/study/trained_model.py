@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class TrainedModel:
     guarantee: Guarantee
     trials: tuple[Trial, ...]
     column_names: tuple[str, ...] = ()  # none where the private rows had none
+    made_by: Mapping[str, Any] | None = None  # which backbone made the features, where one did
 
     @property
     def columns(self) -> int:
@@ -115,6 +117,7 @@ class TrainedModel:
             "classes": self.classes,
             "target_range": self.target_range,
             "column_names": self.column_names,
+            "made_by": self.made_by,
         }
         folder.write_guarantee(self.guarantee)
         folder.write_tensors(_FILE, tensors, facts=json.dumps(facts))
@@ -157,5 +160,6 @@ def load(path: str | Path) -> TrainedModel:
             guarantee=guarantee,
             trials=tuple(folder.read_trials()),
             column_names=tuple(facts.get("column_names", ())),  # older models know none
+            made_by=facts.get("made_by"),  # nor this
         )
     return trained

@@ -1,0 +1,60 @@
+"""Rows of another origin than the private ones, on which the final model is tried."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune import validate
+from dptune.data.arrays import as_class_labels, listed
+from dptune.errors import InvalidInput
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
+class Shift:
+    """Rows that report a figure only, as test rows do: features and labels, or `DiskRows`, which
+    hold their labels. `groups` are the numbers of `group_names`, one a row: what worst-group
+    accuracy is the worst of. Groups without names are called by their numbers."""
+
+    features: Any
+    labels: Any = None
+    groups: Any = None
+    group_names: Sequence[str] = ()
+
+    def masks(self, count: int) -> dict[str, NDArray[np.bool_]]:
+        """Which of the `count` rows are in each group that has any; empty without groups."""
+        names = tuple(self.group_names)
+        if self.groups is None:
+            if names:
+                raise InvalidInput(
+                    "group_names name the groups of a shift, and none are given; give groups, the "
+                    "number of a name for every row, or leave the names out."
+                )
+            return {}
+        numbers = as_class_labels(self.groups, "the groups of a shift")
+        if numbers.dtype.kind not in "iuf" or len(numbers) != count:
+            raise InvalidInput(
+                "the groups of a shift are whole numbers, one a row; got "
+                f"{len(numbers)} of type {numbers.dtype} for {count} rows."
+            )
+        names = names or tuple(str(n) for n in range(max(int(numbers.max()), 0) + 1))
+        for name in names:
+            validate.text(group_names=name)
+        if isinstance(self.group_names, str) or len(set(names)) != len(names):
+            raise InvalidInput(
+                f"group_names must be a list of different texts, one a group; got {listed(names)}."
+            )
+        if numbers.min() < 0 or numbers.max() >= len(names):
+            raise InvalidInput(
+                f"{len(names)} groups have names, so groups must be numbers from 0 to "
+                f"{len(names) - 1}; found {numbers.min():g} to {numbers.max():g}."
+            )
+        each = {name: numbers == number for number, name in enumerate(names)}
+        return {name: mask for name, mask in each.items() if mask.any()}
+
+
+def shifted(name: str) -> str:
+    """What the rows of a shift are called, which test and public rows never are."""
+    return f"shifted {name}"
