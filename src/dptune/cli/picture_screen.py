@@ -14,6 +14,7 @@ from rich.text import Text
 
 from dptune.cli.screen import duration, out, plain_table
 from dptune.features.extraction import REMARKS, Extraction, Progress
+from dptune.pictures.pictures import Remark
 
 if TYPE_CHECKING:
     from dptune.features.ranking import KnownBackbone, Ranked
@@ -86,30 +87,40 @@ def as_dict(extraction: Extraction) -> dict[str, Any]:
     }
 
 
-def show_extraction(extraction: Extraction, *, tell_how_to_tune: bool) -> None:
+def show_extraction(extraction: Extraction, *, to_tune: bool) -> None:
+    """What is in the folder now; on standard error where a study follows."""
+    console = out if to_tune else Console(stderr=True, highlight=False)
     parts = ", ".join(f"{part.rows:,} {name}" for name, part in extraction.parts.items())
     folder = str(extraction.folder)
-    out.print(Text(f"Features in {folder}: {parts}. Keep them as private as the pictures."))
-    show_remarks(extraction)
-    if tell_how_to_tune:
+    _line(console, f"Features in {folder}: {parts}. Keep them as private as the pictures.")
+    _show_remarks(console, [remark for _, remark in extraction.remarks])
+    if extraction.remarks:
+        _line(console, f"The whole list: {extraction.folder / REMARKS}")
+    if to_tune:
         quoted = shlex.quote(folder)
         test = f" --test {quoted}" if "test" in extraction.parts else ""
-        out.print(Text(f"Train on them: dptune tune --data {quoted}{test}"), soft_wrap=True)
+        _line(console, f"Train on them: dptune tune --data {quoted}{test}")
 
 
-def show_remarks(extraction: Extraction) -> None:
-    """How many pictures were left out and why; the rest of the list is in the folder."""
+def show_left_out(remarks: Sequence[Remark]) -> None:
+    """Of pictures to predict, those for which there is no prediction."""
+    _show_remarks(Console(stderr=True, highlight=False), remarks)
+
+
+def _show_remarks(console: Console, remarks: Sequence[Remark]) -> None:
     for left_out, verb in ((True, "left out"), (False, "taken, though odd")):
-        found = [each for _, each in extraction.remarks if each.left_out == left_out]
+        found = [each for each in remarks if each.left_out == left_out]
         if not found:
             continue
         counted = ", ".join(f"{n:,} {what}" for what, n in Counter(e.what for e in found).items())
-        out.print(Text(f"{len(found):,} {verb}: {counted}"), soft_wrap=True)
+        _line(console, f"{len(found):,} {verb}: {counted}")
         if left_out:
             for each in found[:_SHOWN]:
-                out.print(Text(f"  {each.picture}: {each.what}"), soft_wrap=True)
-    if extraction.remarks:
-        out.print(Text(f"The whole list: {extraction.folder / REMARKS}"), soft_wrap=True)
+                _line(console, f"  {each.picture}: {each.what}")
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)
 
 
 def show_backbones(known: Sequence["KnownBackbone"]) -> None:

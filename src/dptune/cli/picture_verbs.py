@@ -96,7 +96,7 @@ def extract(
     screen.show(
         as_json,
         picture_screen.as_dict(extraction),
-        lambda: picture_screen.show_extraction(extraction, tell_how_to_tune=True),
+        lambda: picture_screen.show_extraction(extraction, to_tune=True),
     )
 
 

@@ -16,8 +16,12 @@ from dptune.cli.parameters import (
     AsJson,
     Balance,
     Device,
+    FeatureKind,
     Folder,
+    Kind,
     Method,
+    PictureRoot,
+    PictureSize,
     StudyScore,
     in_words,
 )
@@ -33,9 +37,27 @@ def tune(
         typer.Option(
             metavar="ROWS",
             help="The private rows: a .csv, .parquet, .npz or .npy file, a folder that "
-            "save_to_disk wrote, hub:NAME, or demo, the bundled data. Not given: demo.",
+            "save_to_disk or dptune extract wrote, hub:NAME, or demo, the bundled data. Not given: "
+            "demo.",
         ),
     ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PICTURES",
+            help="Private pictures in the place of rows, as for dptune extract; --test, --public "
+            "and --shift are pictures then.",
+        ),
+    ] = None,
+    backbone: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="With --images: the public network that makes their features."
+        ),
+    ] = None,
+    features: FeatureKind = Kind.pooled,
+    size: PictureSize = None,
+    root: PictureRoot = None,
     epsilon: Annotated[float | None, typer.Option(help="Total epsilon. Not given: 1.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="Total delta. Not given: one in ten times the rows.")
@@ -152,18 +174,28 @@ def tune(
     """
     from dptune.cli import study_screen
     from dptune.cli.options import read_options, share
+    from dptune.cli.picture_rows import rows_of_pictures
     from dptune.study import planning, study
 
+    rows = {"source": data, "label": label, "test": test, "public": public, "shifts": shift}
+    if images is not None:
+        rows = rows_of_pictures(
+            rows,
+            images=images,
+            backbone=backbone,
+            features=features.value,
+            size=size,
+            root=root,
+            device=(device or Device.cpu).value,
+        )
+    elif backbone or size is not None or root is not None or features is not Kind.pooled:
+        raise InvalidInput(
+            "--backbone, --features, --size and --root are about pictures; give them with --images."
+        )
     asked = read_options(
         config,
         {
-            "data": {
-                "source": data,
-                "label": label,
-                "test": test,
-                "public": public,
-                "shifts": shift or None,
-            },
+            "data": rows,
             "budget": {"epsilon": epsilon, "delta": delta},
             "search": {"method": method and method.value},
             "score": {"kind": score and score.value},
@@ -217,16 +249,29 @@ def resume(folder: Folder, as_json: AsJson = False) -> None:
 
 def predict(
     folder: Folder,
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="The CSV file to write.")],
     data: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="ROWS", help="New rows: a source as for tune; a column of labels is left out."
         ),
-    ],
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="The CSV file to write.")],
+    ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PICTURES",
+            help="New pictures, for a model of pictures: a folder, with class folders or without.",
+        ),
+    ] = None,
+    device: Annotated[
+        Device,
+        typer.Option(
+            metavar="DEVICE", help=f"Where the backbone of --images runs: {in_words(Device)}."
+        ),
+    ] = Device.cpu,
     as_json: AsJson = False,
 ) -> None:
-    """Predict new rows: a CSV file with one prediction a line.
+    """Predict new rows or pictures: a CSV file with one prediction a line.
 
     Example: dptune predict runs/patients-1 --data new.csv -o predictions.csv
     """
@@ -235,15 +280,27 @@ def predict(
     from dptune.study.run_folder import RunFolder
     from dptune.study.trained_model import load
 
+    if (data is None) == (images is None):
+        raise InvalidInput("give new rows with --data, or new pictures with --images.")
     model = load(folder)
-    label = planning.read_config(RunFolder.open(folder)).source.get("label")
-    features = read_features(data, model.column_names or model.columns, label)
-    predictions = model.predict(features).tolist()
-    _write_column(out, "prediction", predictions, beside=data)
+    columns: dict[str, list[Any]] = {}
+    if images is not None:
+        from dptune.cli.picture_rows import features_of_new_pictures
+
+        columns["picture"], features = features_of_new_pictures(
+            images, model.made_by, folder, device.value
+        )
+    else:
+        assert data is not None
+        label = planning.read_config(RunFolder.open(folder)).source.get("label")
+        features = read_features(data, model.column_names or model.columns, label)
+    columns["prediction"] = model.predict(features).tolist()
+    _write_columns(out, columns, beside=data or "")
+    count = len(columns["prediction"])
     screen.show(
         as_json,
-        {"rows": len(predictions), "out": out},
-        lambda: print(f"Wrote {len(predictions):,} predictions to {out}."),
+        {"rows": count, "out": out},
+        lambda: print(f"Wrote {count:,} predictions to {out}."),
     )
 
 
@@ -287,13 +344,15 @@ def _free_folder(name: str) -> str:
     return str(next(folder for folder in numbered if not folder.exists()))
 
 
-def _write_column(path: str, head: str, values: list[Any], *, beside: str) -> None:
-    if Path(path).absolute() == Path(beside).absolute():
-        raise InvalidInput(f"{path!r} is the data file itself; write the {head}s to another file.")
+def _write_columns(path: str, columns: dict[str, list[Any]], *, beside: str) -> None:
+    if beside and Path(path).absolute() == Path(beside).absolute():
+        raise InvalidInput(f"{path!r} is the data file itself; write predictions to another file.")
     try:
         with open(path, "w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([[head], *([value] for value in values)])
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
     except OSError as error:
         raise InvalidInput(
-            f"the {head}s cannot be written to {path!r}: {error.strerror}."
+            f"predictions cannot be written to {path!r}: {error.strerror}."
         ) from None

@@ -4,19 +4,23 @@
     train/, test/ ...  chunks of rows as `DiskRows` reads them, and beside each chunk its groups
     remarks.csv        what was odd about pictures, and which were left out
 
-All of it is as private as the pictures.
+All of it is as private as the pictures. The folder itself stands for its training rows; the folder
+of a part inside it, for that part.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune.data.disk import DiskRows, chunk_file
+from dptune.data.arrays import listed
+from dptune.data.disk import INDEX, DiskRows, chunk_file
+from dptune.data.readers import Part, Source
 from dptune.errors import InvalidInput
 
 CONTENTS = "features.json"
@@ -80,6 +84,55 @@ def holds_features(folder: Path) -> bool:
     return (folder / CONTENTS).is_file()
 
 
+def is_extracted(path: Path) -> bool:
+    """Whether this is a folder of features, or that of one of its parts."""
+    return holds_features(path) or (path.is_dir() and holds_features(path.absolute().parent))
+
+
+def from_extracted(path: Path) -> Source:
+    """The parts of a folder of features, or one part of it alone."""
+    folder, inside, part = _found(path)
+    parts = {"train": part} | ({"test": "test"} if part == "train" else {})
+    return Source(
+        {
+            name: partial(_part, folder, which, inside)
+            for name, which in parts.items()
+            if which in inside.parts
+        },
+        f"features of the parts {listed(list(inside.parts))}",
+        made_by=inside.made_by,
+    )
+
+
+def fingerprint_extracted(path: Path) -> str:
+    """That of the pictures, whatever made features of them."""
+    folder, inside, part = _found(path)
+    if part not in inside.parts:
+        raise InvalidInput(
+            f"{str(folder)!r} has no finished {part} features; go on with dptune extract."
+        )
+    return inside.parts[part].fingerprint
+
+
+def _found(path: Path) -> tuple[Path, Extracted, str]:
+    if holds_features(path):
+        return path, Extracted.read(path), "train"
+    path = path.absolute()
+    return path.parent, Extracted.read(path.parent), path.name
+
+
+def _part(folder: Path, name: str, inside: Extracted) -> Part:
+    features, labels = read_part(folder, name)
+    groups = inside.parts[name].groups
+    return Part(
+        features,
+        labels,
+        classes=inside.classes,
+        groups=read_groups(folder, name) if groups else None,
+        group_names=groups,
+    )
+
+
 def read_part(folder: Path, part: str) -> tuple[NDArray[Any] | DiskRows, NDArray[Any] | None]:
     """(features, class numbers), or what streams both from disk where they are many."""
     rows = DiskRows(folder / part)
@@ -92,6 +145,6 @@ def read_part(folder: Path, part: str) -> tuple[NDArray[Any] | DiskRows, NDArray
 
 def read_groups(folder: Path, part: str) -> NDArray[np.int64]:
     """The number of the group of every row."""
-    numbers = json.loads((folder / part / "index.json").read_text())["numbers"]
+    numbers = json.loads((folder / part / INDEX).read_text())["numbers"]
     files = (chunk_file(folder / part, number, GROUPS) for number in numbers)
     return np.concatenate([np.load(file, allow_pickle=False) for file in files])

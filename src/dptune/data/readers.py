@@ -69,6 +69,7 @@ class Source:
     parts: Mapping[str, Callable[[], Part]]
     contents: str
     columns: Sequence[str] | None = None  # of a table that names them, the labels' included
+    made_by: Mapping[str, Any] | None = None  # which backbone made the features, where one did
 
 
 @contextmanager

@@ -16,6 +16,13 @@ from dptune import validate
 from dptune.data.arrays import listed, places
 from dptune.data.data import Data, name_classes
 from dptune.data.disk import INDEX, DiskRows
+from dptune.data.extracted import (
+    CONTENTS,
+    SHIFT,
+    fingerprint_extracted,
+    from_extracted,
+    is_extracted,
+)
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
 from dptune.data.readers import (
     DEFAULT_LABEL,
@@ -47,9 +54,9 @@ def load_data(
     name: str | None = None,
     shifts: Sequence[str | Path] = (),
 ) -> Data:
-    """Read "demo", an .npz, .npy, .csv or .parquet file, a folder written by `save_to_disk` or
-    `write_chunks`, or "hub:NAME". `test` and `public` are such sources too; `label` names the
-    column of labels.
+    """Read "demo", an .npz, .npy, .csv or .parquet file, a folder written by `save_to_disk`,
+    `write_chunks` or `dptune extract`, or "hub:NAME". `test` and `public` are such sources too;
+    `label` names the column of labels.
 
     Test rows that `source` itself holds (X_test, the split test) are used where `test` names it
     too, and those of "demo", which are public, always.
@@ -62,21 +69,23 @@ def load_data(
     Data('demo', 50,000 rows, 64 columns, 10 classes)
     """
     opened = _open(source, label)
-    if label is not None and (_is_npz(source) or _holds_chunks(_path(source))):
+    if label is not None and (
+        _is_npz(source) or _holds_chunks(_path(source)) or is_extracted(_path(source))
+    ):
         raise InvalidInput(
-            "the labels of an .npz file are its y_train, and chunks of rows hold their own; leave "
-            "out --label (label= in Python)."
+            "the labels of an .npz file are its y_train, and chunks of rows and features of "
+            "pictures hold their own; leave out --label (label= in Python)."
         )
     train = _labelled(source, opened, label, "train")
     if test is None and source == _DEMO:
         test = _DEMO
     others = {}
     if test is not None:
-        others["test"] = _beside(source, test, label, "test", "train")
+        others["test"] = _beside(source, opened, test, label, "test", "train")
     if public is not None:
-        others["public"] = _beside(source, public, label, "train")
+        others["public"] = _beside(source, opened, public, label, "train")
     tried_on = {
-        each: _beside(source, other, label, "test", "train")
+        each: _beside(source, opened, other, label, "test", "train")
         for each, other in _named(shifts).items()
     }
     others |= {shifted(each): part for each, part in tried_on.items()}
@@ -105,6 +114,7 @@ def load_data(
             each: Shift(part.features, _labels(part, by_name), part.groups, part.group_names)
             for each, part in tried_on.items()
         },
+        made_by=opened.made_by,
     )
     data.unused_test_rows = test is None and "test" in opened.parts
     return data
@@ -146,10 +156,11 @@ def fingerprint_source(source: str | Path) -> str:
             "folder."
         )
     path = _path(source)
-    if path.is_dir() and not any((path / name).exists() for name in (*SAVED_TO_DISK, INDEX)):
+    known = (*SAVED_TO_DISK, INDEX, CONTENTS)
+    if path.is_dir() and not any((path / name).exists() for name in known):
         raise InvalidInput(
-            f"{str(source)!r} is a folder, but not one that save_to_disk or write_chunks wrote; "
-            "give such a folder, a file, or 'demo'."
+            f"{str(source)!r} is a folder, but not one that save_to_disk, write_chunks or dptune "
+            "extract wrote; give such a folder, a file, or 'demo'."
         )
     return _identity(source)
 
@@ -173,13 +184,20 @@ def _path(source: str | Path) -> Path:
 
 
 def _default_name(source: str | Path) -> str:
-    return str(source).removeprefix(_HUB) if _is_hub(source) else Path(source).stem
+    if _is_hub(source):
+        return str(source).removeprefix(_HUB)
+    path = Path(source)
+    if path.is_dir():  # where a point in the name starts no suffix
+        return path.absolute().name.removeprefix(SHIFT if is_extracted(path) else "")
+    return path.stem
 
 
 def _identity(source: str | Path) -> str:
     if _is_hub(source):
         return str(source)
     path = _path(source)
+    if is_extracted(path):
+        return fingerprint_extracted(path)
     return fingerprint_folder(path) if path.is_dir() else fingerprint_file(path)
 
 
@@ -194,6 +212,8 @@ def _open(source: str | Path, label: str | None) -> Source:
             f"there is no file or folder {str(source)!r}; give a path, 'demo' for the bundled data "
             "set, or 'hub:NAME'."
         )
+    if is_extracted(path):
+        return from_extracted(path)
     if _holds_chunks(path):
         return from_chunks(path)
     if path.is_dir():
@@ -237,8 +257,11 @@ def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: st
     return part
 
 
-def _beside(source: str | Path, other: str | Path, label: str | None, *wanted: str) -> Part:
+def _beside(
+    source: str | Path, mine: Source, other: str | Path, label: str | None, *wanted: str
+) -> Part:
     opened = _open(other, label)
+    _must_be_made_alike(source, mine, other, opened)
     if _identity(other) == _identity(source):
         if "test" not in wanted:
             raise InvalidInput(
@@ -253,6 +276,21 @@ def _beside(source: str | Path, other: str | Path, label: str | None, *wanted: s
             )
         wanted = ("test",)
     return _labelled(other, opened, label, *wanted)
+
+
+def _must_be_made_alike(
+    source: str | Path, mine: Source, other: str | Path, others: Source
+) -> None:
+    """Columns of two backbones may be as many, and mean other things."""
+    if mine.made_by != others.made_by:
+        made = [
+            "no backbone of ours" if each is None else each["name"]
+            for each in (mine.made_by, others.made_by)
+        ]
+        raise InvalidInput(
+            f"the features of {str(source)!r} were made by {made[0]}, those of {str(other)!r} by "
+            f"{made[1]}, or with other settings; make both with the same (dptune extract)."
+        )
 
 
 def _named(shifts: Sequence[str | Path]) -> dict[str, str | Path]:

@@ -23,7 +23,7 @@ from dptune.data.extracted import GROUPS, Extracted, ExtractedPart, holds_featur
 from dptune.data.rows import TargetFacts
 from dptune.errors import InvalidInput
 from dptune.features.loading import Batch, batches, digests_of
-from dptune.features.network import Networks, in_words
+from dptune.features.network import Networks
 from dptune.pictures.pictures import Pictures, Remark
 
 CHUNK = 1024
@@ -249,8 +249,8 @@ def _opened(folder: Path, wanted: Extracted) -> Extracted:
         there = Extracted.read(folder)
         if not there.same_but_parts(wanted):
             raise InvalidInput(
-                f"the folder {str(folder)!r} holds features that {in_words(there.made_by)} made of "
-                f"{there.source}, not those that {in_words(wanted.made_by)} makes of "
+                f"the folder {str(folder)!r} holds features that {there.made_by['name']} made of "
+                f"{there.source}, not those that {wanted.made_by['name']} makes of "
                 f"{wanted.source}; give another folder, or remove this one."
             )
         return there

@@ -63,7 +63,8 @@ class Networks:
             }
             for backbone in self._backbones
         ]
-        return {"backbones": backbones, "precision": self.precision}
+        name = " and ".join(backbone.name for backbone in self._backbones)
+        return {"name": name, "backbones": backbones, "precision": self.precision}
 
     @torch.inference_mode()
     def features(self, batch: Batch) -> Tensor:
@@ -132,8 +133,3 @@ def found_again(
                 "Install the version of then, or train again."
             )
     return Networks(backbones, device=device, precision=precision)
-
-
-def in_words(made_by: Mapping[str, Any]) -> str:
-    """Which backbones."""
-    return " and ".join(backbone["name"] for backbone in made_by["backbones"])
