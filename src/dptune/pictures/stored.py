@@ -24,7 +24,9 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)  # no repr: it would print rows
-class _Listed:
+class Listed:
+    """What was listed when the pictures were found, whatever they are stored as."""
+
     classes: tuple[str, ...]
     labels: Numbers
     groups: tuple[str, ...] = ()
@@ -40,7 +42,7 @@ class _Listed:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FilePictures(_Listed):
+class FilePictures(Listed):
     """Files under a folder, each read when it is asked for."""
 
     folder: Path
@@ -57,7 +59,7 @@ class FilePictures(_Listed):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RowPictures(_Listed):
+class RowPictures(Listed):
     """Rows of pixels: `pixels[number]` is (height, width[, channels])."""
 
     pixels: Rows
@@ -70,7 +72,7 @@ class RowPictures(_Listed):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PiecePictures(_Listed):
+class PiecePictures(Listed):
     """Whole encoded files, one after the other: picture i is `data[offsets[i]:offsets[i + 1]]`."""
 
     data: NDArray[np.uint8]
