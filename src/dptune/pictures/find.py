@@ -1,0 +1,114 @@
+"""Pictures by what a user calls them: a folder, a file, the hub, or a data set with a name."""
+
+import os
+import re
+from pathlib import Path
+
+from dptune.errors import InvalidInput, MissingExtra
+from dptune.pictures.folders import class_folders
+from dptune.pictures.hugging_face import SAVED_TO_DISK, OnHub, from_hub, from_saved
+from dptune.pictures.known.sets import KNOWN, KnownSet
+from dptune.pictures.packed import packed
+from dptune.pictures.pictures import PictureSet
+
+HUB = "hub:"
+ROOT = "DPTUNE_PICTURES"  # the environment variable
+
+
+def find_pictures(source: str | Path, root: str | Path | None = None) -> PictureSet:
+    """The pictures that `source` names: a folder with one folder for each class, or in a known
+    set's usual layout; an .npz; hub:NAME; or a known NAME or NAME:VARIANT, looked for in `root`
+    (else the folder that DPTUNE_PICTURES names, else the current one) and then on the hub."""
+    text = str(source)
+    if text.startswith(HUB):
+        return from_hub(OnHub(text.removeprefix(HUB)))
+    name, _, variant = text.partition(":")
+    known = next((each for each in KNOWN if _plain(name) in _names(each)), None)
+    if known is None or isinstance(source, Path):
+        return _at(Path(source))
+    variant = variant or known.variant
+    folder = Path(root if root is not None else os.environ.get(ROOT) or ".")
+    found = _under(folder, known, variant)
+    if found is None and Path(text).exists():
+        return _at(Path(text))
+    return found or _from_afar(folder, known, variant)
+
+
+def _at(path: Path) -> PictureSet:
+    if path.is_dir():
+        return _in_folder(path)
+    if path.is_file() and path.suffix == ".npz":
+        return packed(path)
+    names = ", ".join(each.name for each in KNOWN)
+    what = "is neither a folder nor an .npz" if path.exists() else "does not exist"
+    raise InvalidInput(
+        f"pictures must be a folder, an .npz, {HUB}NAME, or one of {names}; {str(path)!r} {what}."
+    )
+
+
+def _in_folder(folder: Path) -> PictureSet:
+    if _is_saved(folder):
+        return from_saved(folder)
+    for known in sorted(KNOWN, key=lambda each: _mentions(folder, each), reverse=True):
+        found = known.read(folder, known.variant)
+        if found is not None:
+            return found
+    return class_folders(folder)
+
+
+def _mentions(folder: Path, known: KnownSet) -> int:
+    """MNIST's files are called like Fashion-MNIST's: the longest name in the path decides."""
+    path = _plain(str(folder.absolute()))
+    return max((len(name) for name in _names(known) if name in path), default=0)
+
+
+def _under(root: Path, known: KnownSet, variant: str) -> PictureSet | None:
+    names = _names(known)
+    exact = {name + _plain(variant) for name in names}
+    if variant == known.variant:
+        exact |= names
+    entries = sorted(root.iterdir()) if root.is_dir() else []
+    for path in entries:
+        if path.suffix == ".npz" and _plain(path.stem) in exact:
+            return packed(path, known.classes.get(variant, ()))
+    named = [path for path in entries if path.is_dir() and _plain(path.name) in names | exact]
+    places = [place / folder for place in named for folder in (".", *known.folders)]
+    for place in (*places, *(root / folder for folder in known.folders)):
+        found = known.read(place, variant) if place.is_dir() else None
+        if found is not None:
+            return found
+    for place in named:
+        if _plain(place.name) in exact:
+            return from_saved(place) if _is_saved(place) else class_folders(place)
+    return None
+
+
+def _from_afar(root: Path, known: KnownSet, variant: str) -> PictureSet:
+    called = f"{known.name}:{variant}" if variant else known.name
+    tried = "It is not on the hub in a form that dptune reads."
+    if known.hub is not None and variant == known.variant:
+        try:
+            return from_hub(known.hub)
+        except (InvalidInput, MissingExtra) as error:
+            tried = f"The hub has it as {known.hub.name}, but {error}"
+    usual = ", ".join(folder for folder in known.folders if folder != ".")
+    raise InvalidInput(
+        f"the data set {called} was not found in {str(root.absolute())!r} (--root or {ROOT} name "
+        f"another folder): no {known.name}.npz, no {known.name}"
+        f"{f', no {usual}' if usual else ''} with its files. Understood are {known.files}; a "
+        f"folder {known.name} with a folder for each class; an .npz of pictures. Get it from "
+        f"{known.source} and unpack it there. {tried}"
+    )
+
+
+def _is_saved(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in SAVED_TO_DISK)
+
+
+def _plain(name: str) -> str:
+    """People write CIFAR-10, cifar_10 and cifar10."""
+    return re.sub(r"[-_. ]", "", name).casefold()
+
+
+def _names(known: KnownSet) -> set[str]:
+    return {_plain(name) for name in (known.name, *known.other_names)}

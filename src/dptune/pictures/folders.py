@@ -1,0 +1,125 @@
+"""Pictures in folders: one folder a class, perhaps in folders train and test; or no classes at all.
+
+Names of folders are public. Which files are listed depends on each file alone.
+"""
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from dptune.errors import InvalidInput
+from dptune.pictures.pictures import PictureSet, Remark
+from dptune.pictures.stored import FilePictures, shown
+
+_TRAIN = ("train", "training")
+_TEST = ("test", "testing", "val", "validation", "valid")  # the first that has classes
+
+
+def class_folders(folder: Path) -> PictureSet:
+    """FOLDER/CLASS/..., or FOLDER/train/CLASS/... with FOLDER/test/CLASS/... beside it."""
+    parts = _splits(folder) or {"train": folder}
+    classes = sorted({name for part in parts.values() for name in _subfolders(part)})
+    what = f"{str(folder)!r} must hold a folder for each class, with its pictures in it"
+    advice = (
+        f"Make it {folder.name}/CLASS/picture.jpg, or {folder.name}/train/CLASS/picture.jpg and "
+        f"{folder.name}/test/CLASS/picture.jpg."
+    )
+    if not classes:
+        raise InvalidInput(f"{what}; found no folders. {advice}")
+    if len(classes) == 1:
+        found = shown(classes[0])
+        raise InvalidInput(f"{what}, and at least two of them; found only {found!r}. {advice}")
+    listed = {part: partial(_labelled, folder, path, classes) for part, path in parts.items()}
+    return PictureSet(folder.name, listed)
+
+
+def unlabelled(folder: Path) -> FilePictures:
+    """Every picture under the folder, of no class: pictures to predict."""
+    if not folder.is_dir():
+        raise InvalidInput(f"there is no folder {str(folder)!r} to take pictures from.")
+    remarks: list[Remark] = []
+    paths = sorted(_files(folder, "", remarks))
+    if not paths:
+        raise InvalidInput(f"{str(folder)!r} holds no pictures: no file that is not hidden.")
+    labels = np.zeros(len(paths), np.int64)
+    return FilePictures(
+        classes=(), labels=labels, remarks=tuple(remarks), folder=folder, paths=tuple(paths)
+    )
+
+
+def _splits(folder: Path) -> dict[str, Path]:
+    """Folders called train and test, if they hold folders: a class can be called train too."""
+    named = {name.casefold(): name for name in _subfolders(folder)}
+
+    def first(names: tuple[str, ...]) -> Path | None:
+        there = (folder / named[name] for name in names if name in named)
+        return next((path for path in there if _subfolders(path)), None)
+
+    train, test = first(_TRAIN), first(_TEST)
+    if train is None:
+        return {}
+    return {"train": train} | ({} if test is None else {"test": test})
+
+
+def _labelled(root: Path, folder: Path, classes: list[str]) -> FilePictures:
+    remarks: list[Remark] = []
+    paths, labels = [], []
+    within = "" if folder == root else f"{folder.name}/"
+    for name in _entries(folder, within, remarks):
+        if name not in classes:
+            what = "beside the folders of the classes, so of no class"
+            remarks.append(Remark(shown(within + name), what, left_out=True))
+    for number, name in enumerate(classes):
+        found = sorted(_files(root, f"{within}{name}", remarks))
+        if not found:
+            remarks.append(Remark(shown(within + name), "a class without pictures", left_out=False))
+        paths += found
+        labels += [number] * len(found)
+    return FilePictures(
+        classes=tuple(map(shown, classes)),
+        labels=np.array(labels, np.int64),
+        remarks=tuple(remarks),
+        folder=root,
+        paths=tuple(paths),
+    )
+
+
+def _files(root: Path, within: str, remarks: list[Remark]) -> Iterator[str]:
+    """The paths in `root` of all files under `within`, folders in it included."""
+    for name in _entries(root / within, within, remarks):
+        path = f"{within}/{name}" if within else name
+        place = root / path
+        if place.is_file():
+            yield path
+        elif place.is_dir() and not place.is_symlink():  # links can go in circles
+            yield from _files(root, path, remarks)
+        else:
+            remarks.append(Remark(shown(path), _why_no_file(place), left_out=True))
+
+
+def _why_no_file(place: Path) -> str:
+    if not place.is_symlink():
+        return "neither a file nor a folder"
+    return "a link to a folder is not followed" if place.is_dir() else "a link to nothing"
+
+
+def _subfolders(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return [name for name in _entries(folder, "", []) if (folder / name).is_dir()]
+
+
+def _entries(folder: Path, within: str, remarks: list[Remark]) -> list[str]:
+    """What is in a folder and not hidden, sorted."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []  # a class that only the other part has
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        remarks.append(Remark(shown(within) or str(folder), what, left_out=True))
+        return []
+    return sorted(name for name in names if not name.startswith(".") and name != "__MACOSX")

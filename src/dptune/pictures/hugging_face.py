@@ -1,0 +1,140 @@
+"""Hugging Face data sets with a column of pictures: saved folders, and the hub."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dptune.errors import InvalidInput, MissingExtra
+from dptune.pictures.packed import check_labels, reading
+from dptune.pictures.pictures import Content, Pictures, PictureSet
+from dptune.pictures.stored import Listed, Numbers
+
+SAVED_TO_DISK = ("dataset_dict.json", "state.json")
+_IMAGES, _LABELS = ("image", "img"), ("label", "labels", "fine_label")
+_TEST = ("test", "validation", "val", "valid")
+
+
+@dataclass(frozen=True)
+class OnHub:
+    """A data set on the hub, and what there is to know of it that it does not say itself."""
+
+    name: str
+    config: str | None = None
+    label: str | None = None
+    group: str | None = None  # groups are pairs of class and this
+    classes: tuple[str, ...] = ()
+    splits: Mapping[str, str] = field(default_factory=dict)  # from "test" to its name there
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ColumnPictures(Listed):
+    """A column of encoded pictures, read a row at a time."""
+
+    rows: Any  # a datasets.Dataset of this column alone, not decoded
+    column: str
+
+    def name(self, number: int) -> str:
+        return str(number)
+
+    def content(self, number: int) -> Content:
+        stored = self.rows[number][self.column]
+        if stored is None:
+            return b""
+        if stored["bytes"] is not None:
+            return bytes(stored["bytes"])
+        return Path(stored["path"] or "").read_bytes()
+
+
+def from_saved(folder: Path) -> PictureSet:
+    datasets = _datasets()
+    with reading(folder):
+        stored = datasets.load_from_disk(str(folder))
+    return _from_splits(stored, OnHub(str(folder)), folder.name)
+
+
+def from_hub(where: OnHub) -> PictureSet:
+    datasets = _datasets()
+    try:
+        stored = datasets.load_dataset(where.name, where.config)
+    except Exception as error:  # the hub fails in more ways than can be listed
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise InvalidInput(
+            f"the data set {where.name!r} could not be had from the hub: {reason}. Check the name "
+            "and the connection; or save_to_disk it where there is one, and give the folder."
+        ) from None
+    return _from_splits(stored, where, where.name)
+
+
+def _datasets() -> Any:
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtra(
+            "a Hugging Face data set needs the package datasets: pip install 'dptune[hub]'."
+        ) from None
+    return datasets
+
+
+def _from_splits(stored: Any, where: OnHub, name: str) -> PictureSet:
+    splits = dict(stored) if isinstance(stored, Mapping) else {"train": stored}
+    parts = {}
+    for part, usual in (("train", ("train",)), ("test", _TEST)):
+        names = (where.splits[part],) if part in where.splits else usual
+        split = next((each for each in names if each in splits), None)
+        if split is not None:
+            parts[part] = partial(_part, splits[split], where, name)
+    return PictureSet(name, parts)
+
+
+def _part(split: Any, where: OnHub, name: str) -> Pictures:
+    datasets = _datasets()
+    kinds = split.features
+    images = [each for each, kind in kinds.items() if isinstance(kind, datasets.Image)]
+    image = _one(images, _IMAGES, "pictures", kinds, name)
+    labelled = [each for each, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
+    wanted = (where.label,) if where.label else _LABELS
+    label = _one(labelled, wanted, "labels (ClassLabel, which names the classes)", kinds, name)
+    names = tuple(kinds[label].names)
+    classes = where.classes if len(where.classes) == len(names) else names
+    with reading(Path(name)):
+        labels = _numbers(split, label)
+        check_labels(labels, classes)
+        groups: tuple[str, ...] = ()
+        grouped = None
+        if where.group is not None:
+            others = tuple(kinds[where.group].names)
+            groups = tuple(f"{each} on {other}" for each in classes for other in others)
+            grouped = labels * len(others) + _numbers(split, where.group)
+        rows = split.select_columns([image]).cast_column(image, datasets.Image(decode=False))
+    return ColumnPictures(
+        classes=classes,
+        labels=labels,
+        groups=groups,
+        grouped=grouped,
+        rows=rows.with_format(None),
+        column=image,
+    )
+
+
+def _one(
+    found: list[str], wanted: tuple[str, ...], what: str, kinds: Mapping[str, Any], name: str
+) -> str:
+    best = [each for each in wanted if each in found]
+    if best or len(found) == 1:
+        return (best or found)[0]
+    columns = ", ".join(kinds)
+    raise InvalidInput(
+        f"{name!r} must have one column of {what}, called {' or '.join(wanted)} if there are "
+        f"several; found the columns {columns}."
+    )
+
+
+def _numbers(split: Any, column: str) -> Numbers:
+    stored = split.with_format("arrow").select_columns([column])[:].column(column)
+    if stored.null_count:
+        raise ValueError(f"the column {column!r} has missing values")
+    return np.asarray(stored.to_numpy()).astype(np.int64)

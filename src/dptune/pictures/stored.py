@@ -1,0 +1,94 @@
+"""Pictures that are files of their own, rows of an array, or pieces of one long row of bytes."""
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune.pictures.pictures import Content, Remark
+
+Numbers = NDArray[np.int64]
+LARGEST_FILE = 1 << 30  # bytes; no picture that could be decoded comes near
+
+
+class Rows(Protocol):
+    """Pixels (rows, height, width[, channels]); an array, or what reads one from a file."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, row: int) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)  # no repr: it would print rows
+class Listed:
+    """What was listed when the pictures were found, whatever they are stored as."""
+
+    classes: tuple[str, ...]
+    labels: Numbers
+    groups: tuple[str, ...] = ()
+    grouped: Numbers | None = None
+    remarks: Sequence[Remark] = ()
+
+    @property
+    def group_numbers(self) -> Numbers:
+        return np.zeros(len(self), np.int64) if self.grouped is None else self.grouped
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FilePictures(Listed):
+    """Files under a folder, each read when it is asked for."""
+
+    folder: Path
+    paths: Sequence[str]  # in the folder, as the file system spells them
+
+    def name(self, number: int) -> str:
+        return shown(self.paths[number])
+
+    def content(self, number: int) -> Content:
+        path = self.folder / self.paths[number]
+        if path.stat().st_size > LARGEST_FILE:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return path.read_bytes()
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RowPictures(Listed):
+    """Rows of pixels: `pixels[number]` is (height, width[, channels])."""
+
+    pixels: Rows
+
+    def name(self, number: int) -> str:
+        return str(number)
+
+    def content(self, number: int) -> Content:
+        return np.asarray(self.pixels[number])
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PiecePictures(Listed):
+    """Whole encoded files, one after the other: picture i is `data[offsets[i]:offsets[i + 1]]`."""
+
+    data: NDArray[np.uint8]
+    offsets: Numbers
+
+    def name(self, number: int) -> str:
+        return str(number)
+
+    def content(self, number: int) -> Content:
+        return self.data[self.offsets[number] : self.offsets[number + 1]].tobytes()
+
+
+def shown(path: str) -> str:
+    """A path as it can be printed and stored: a file system allows any bytes in a name."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
