@@ -89,7 +89,7 @@ def _gaussian_blur(x: Values, width: float, draws: _Draws) -> Values:
 
 
 def _glass_blur(x: Values, setting: tuple[float, int, int], draws: _Draws) -> Values:
-    """Every pixel becomes one a little above and to the left, once or twice, between two blurs."""
+    """Every pixel takes the colour of one near it, once or twice, between two blurs."""
     width, far, times = setting
     far = max(1, round(far * draws.scale))
     x = _smoothed(x, width * draws.scale)
@@ -112,9 +112,7 @@ def _defocus_blur(x: Values, setting: tuple[float, float], draws: _Draws) -> Val
     kernel = fftconvolve(disk.astype(float), np.outer(edge, edge), "same")
     kernel /= kernel.sum()
     around = [(len(places) // 2,) * 2] * 2 + [(0, 0)]
-    padded = (
-        np.pad(x, around, mode="reflect") if min(x.shape[:2]) > 1 else np.pad(x, around, "edge")
-    )
+    padded = np.pad(x, around, mode="reflect" if min(x.shape[:2]) > 1 else "edge")
     blurred: Values = fftconvolve(padded, kernel[..., None], "valid", axes=(0, 1))
     return blurred
 
