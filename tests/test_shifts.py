@@ -318,6 +318,16 @@ def test_files_that_are_no_shift_are_refused(tmp_path: Path, source: Path) -> No
             load_data(source, shifts=shifts)  # type: ignore[arg-type]
 
 
+def test_chunks_of_rows_are_a_shift_of_their_class_numbers(tmp_path: Path, source: Path) -> None:
+    features, labels = make_rows(60, 3)
+    write_chunks(tmp_path / "near", [(features, labels)])
+    write_chunks(tmp_path / "strange", [(features, labels + 1)])
+    (rows,) = load_data(source, shifts=[tmp_path / "near"]).shifted_rows("near", AS_GIVEN).values()
+    assert rows.count == 60
+    with pytest.raises(InvalidInput, match=r"shifted strange labels in .* class numbers from 0 to"):
+        load_data(source, shifts=[tmp_path / "strange"])
+
+
 def test_columns_of_a_shift_are_those_of_the_private_rows(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("a,b,label\n1,2,0\n3,4,1\n5,7,1\n")
     (tmp_path / "far.csv").write_text("a,c,label\n9,2,0\n8,4,1\n")

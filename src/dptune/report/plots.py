@@ -1,5 +1,6 @@
 """The pictures of a finished run: where the search looked and what it chose, and how the budget was
-split; and, where it was tried on rows of other origins, how it does there. The only home of matplotlib, and slow to load: import it where it is used."""
+split; and, where it was tried on rows of other origins, how it does there. The only home of
+matplotlib, and slow to load: import it where it is used."""
 
 import io
 import math

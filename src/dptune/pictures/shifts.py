@@ -1,0 +1,176 @@
+"""Pictures of other origins to try a model on, by name, with the labels of what it was trained on.
+
+Classes are matched by their names; pictures of any other class are left out. What is corrupted is
+read from its usual files, or computed from the test pictures of what is trained on.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dptune import validate
+from dptune.errors import InvalidInput
+from dptune.pictures.corruptions import CORRUPTIONS, SEVERITIES, corrupted
+from dptune.pictures.decode import BadPicture, decode
+from dptune.pictures.find import find_pictures
+from dptune.pictures.known.class_names import CIFAR10, CIFAR100
+from dptune.pictures.pictures import Content, Pictures, PictureSet, Remark
+from dptune.pictures.stored import Listed, Numbers
+
+COMPUTED = "corrupted"
+_USUAL = "gaussian_blur"  # where no corruption is named
+_CORRUPTED_SETS = {"cifar10c": CIFAR10, "cifar100c": CIFAR100}
+# One word for each thing that data sets call differently.
+_SAME = {
+    **dict.fromkeys(("car", "auto", "motorcar"), "automobile"),
+    **dict.fromkeys(("plane", "aeroplane"), "airplane"),
+    **dict.fromkeys(("motorbike",), "motorcycle"),
+    **dict.fromkeys(("bike",), "bicycle"),
+    **dict.fromkeys(("lorry",), "truck"),
+    **dict.fromkeys(("sofa",), "couch"),
+    **dict.fromkeys(("tvmonitor", "tv"), "television"),
+}
+
+
+def find_shift(name: str, trained: PictureSet, root: str | Path | None = None) -> Pictures:
+    """Pictures of another origin than those `trained` on, for whose classes they have labels.
+
+    `name` is whatever `find_pictures` takes, of which those that are kept for a shift count, else
+    the test pictures, else all; cifar10-c or cifar100-c, or cifar10-c:CORRUPTION, computed where
+    the set is not at hand; or corrupted:CORRUPTION, computed from the test pictures of `trained`.
+    """
+    kind, _, corruption = name.partition(":")
+    corruption = corruption or _USUAL
+    if kind == COMPUTED:
+        return _computed(corruption, trained)
+    classes = trained.part("train").classes
+    if _plain(kind) not in _CORRUPTED_SETS:
+        return _matched(_part(find_pictures(name, root)), name, classes)
+    asked = f"{kind}:{corruption}"
+    try:
+        found = find_pictures(asked, root)
+    except InvalidInput as error:
+        # Another set's test pictures would be another shift than the one that was asked for.
+        ours = {_plain(each) for each in classes}
+        if corruption not in CORRUPTIONS or ours != set(map(_plain, _CORRUPTED_SETS[_plain(kind)])):
+            raise InvalidInput(
+                f"{error} Where that set's clean pictures are trained on, these can be computed: "
+                f"{', '.join(CORRUPTIONS)}; for any other set ask for {COMPUTED}:CORRUPTION."
+            ) from None
+        what = f"not at hand: computed from the test pictures of {trained.name}"
+        return _computed(corruption, trained, Remark(asked, what, left_out=False))
+    return _matched(_part(found), asked, classes)
+
+
+def _computed(corruption: str, trained: PictureSet, *remarks: Remark) -> Pictures:
+    validate.one_of(CORRUPTIONS, corruption=corruption)
+    clean = trained.part("test")
+    return CorruptedPictures(
+        classes=clean.classes,
+        labels=np.tile(clean.labels, len(SEVERITIES)),
+        groups=tuple(f"severity {severity}" for severity in SEVERITIES),
+        grouped=np.repeat(np.arange(len(SEVERITIES), dtype=np.int64), len(clean)),
+        remarks=(*clean.remarks, *remarks),
+        clean=clean,
+        corruption=corruption,
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class CorruptedPictures(Listed):
+    """All pictures at severity 1, then all at severity 2, and so on."""
+
+    clean: Pictures
+    corruption: str
+
+    def name(self, number: int) -> str:
+        severity, picture = self._of(number)
+        return f"{self.clean.name(picture)} ({self.corruption}, severity {severity})"
+
+    def content(self, number: int) -> Content:
+        severity, picture = self._of(number)
+        content = self.clean.content(picture)
+        try:
+            pixels, _ = decode(content)
+        except BadPicture:
+            return content  # for whoever decodes, and lists what is bad
+        return corrupted(pixels, self.corruption, severity, picture)
+
+    def _of(self, number: int) -> tuple[int, int]:
+        repeat, picture = divmod(number, len(self.clean))
+        return SEVERITIES[repeat], picture
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MatchedPictures(Listed):
+    """Those of other pictures whose numbers are `kept`, with labels of their own."""
+
+    others: Pictures
+    kept: Numbers
+
+    def name(self, number: int) -> str:
+        return self.others.name(int(self.kept[number]))
+
+    def content(self, number: int) -> Content:
+        return self.others.content(int(self.kept[number]))
+
+
+def _part(found: PictureSet) -> Pictures:
+    which = next((part for part in ("shift", "test") if part in found.parts), "train")
+    return found.part(which)
+
+
+def _matched(others: Pictures, name: str, classes: tuple[str, ...]) -> Pictures:
+    """The pictures of known classes, by the numbers of `classes`."""
+    numbers = _numbers(others.classes, classes)
+    labels = np.array(numbers, np.int64)[others.labels]
+    kept = np.flatnonzero(labels >= 0)
+    if not len(kept):
+        raise InvalidInput(
+            f"{name} has no pictures of the classes trained on ({_some(classes)}), only of "
+            f"{_some(others.classes)}; classes are matched by their names."
+        )
+    counts = np.bincount(others.labels, minlength=len(numbers)).tolist()
+    unknown = [
+        Remark(each, f"not among the classes trained on: {count:,} pictures", left_out=True)
+        for each, number, count in zip(others.classes, numbers, counts, strict=True)
+        if number < 0 and count
+    ]
+    return MatchedPictures(
+        classes=classes,
+        labels=labels[kept],
+        groups=others.groups,
+        grouped=others.group_numbers[kept],
+        remarks=(*others.remarks, *unknown),
+        others=others,
+        kept=kept,
+    )
+
+
+def _numbers(theirs: tuple[str, ...], ours: tuple[str, ...]) -> list[int]:
+    """For each of their classes the number of ours that is called so, or else like it; -1 where
+    there is none, or more than one."""
+    exact, alike = (_unique(names) for names in (ours, tuple(map(_meant, ours))))
+    return [exact.get(name, alike.get(_meant(name), -1)) for name in theirs]
+
+
+def _unique(names: tuple[str, ...]) -> dict[str, int]:
+    often = Counter(names)
+    return {name: number for number, name in enumerate(names) if often[name] == 1}
+
+
+def _meant(name: str) -> str:
+    plain = _plain(name)
+    return _SAME.get(plain, plain)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_. ]", "", name).casefold()
+
+
+def _some(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:10])
+    return shown if len(names) <= 10 else f"{shown}, ..."
