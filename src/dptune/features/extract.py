@@ -8,7 +8,7 @@ from dptune.features.extraction import Extraction, Watch, write_features
 from dptune.features.find import find_backbone
 from dptune.features.network import Networks
 from dptune.pictures.find import find_pictures
-from dptune.pictures.pictures import Pictures, PictureSet
+from dptune.pictures.pictures import Pictures
 from dptune.pictures.shifts import find_shift, matched
 
 
@@ -68,9 +68,12 @@ def gather(
     classes = parts["train"].classes
     for name, wanted, other in (("test", "test", test), ("public", "train", public)):
         if other is not None:
-            found = trained if str(other) == str(images) else find_pictures(other, root)
-            parts[name] = matched(_either(found, wanted), classes)
-    for shift in shifts:
+            own = str(other) == str(images)
+            found = trained if own else find_pictures(other, root)
+            # Those of other sets need not be in parts.
+            pictures = found.part(wanted if own or wanted in found.parts else "train")
+            parts[name] = matched(pictures, found.name, classes)
+    for shift in map(str, shifts):
         parts[f"{SHIFT}{_short(shift)}"] = find_shift(shift, trained, root)
     return parts
 
@@ -98,11 +101,6 @@ def place_of(images: str | Path) -> str:
     return str(Path(images).absolute()) if Path(images).exists() else str(images)
 
 
-def _either(found: PictureSet, wanted: str) -> Pictures:
-    """Pictures that are not in parts serve as any."""
-    return found.part(wanted if wanted in found.parts else "train")
-
-
-def _short(shift: str | Path) -> str:
+def _short(shift: str) -> str:
     """What a part of these pictures is called: a name, or the last of a path."""
     return Path(shift).stem if Path(shift).exists() else str(shift).replace(":", "-")

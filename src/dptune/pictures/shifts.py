@@ -48,7 +48,7 @@ def find_shift(name: str, trained: PictureSet, root: str | Path | None = None) -
         return _computed(corruption, trained)
     classes = trained.part("train").classes
     if _plain(kind) not in _CORRUPTED_SETS:
-        return _matched(_part(find_pictures(name, root)), name, classes)
+        return matched(_part(find_pictures(name, root)), name, classes)
     asked = f"{kind}:{corruption}"
     try:
         found = find_pictures(asked, root)
@@ -62,7 +62,7 @@ def find_shift(name: str, trained: PictureSet, root: str | Path | None = None) -
             ) from None
         what = f"not at hand: computed from the test pictures of {trained.name}"
         return _computed(corruption, trained, Remark(asked, what, left_out=False))
-    return _matched(_part(found), asked, classes)
+    return matched(_part(found), asked, classes)
 
 
 def _computed(corruption: str, trained: PictureSet, *remarks: Remark) -> Pictures:
@@ -123,7 +123,7 @@ def _part(found: PictureSet) -> Pictures:
     return found.part(which)
 
 
-def _matched(others: Pictures, name: str, classes: tuple[str, ...]) -> Pictures:
+def matched(others: Pictures, name: str, classes: tuple[str, ...]) -> Pictures:
     """The pictures of known classes, by the numbers of `classes`."""
     numbers = _numbers(others.classes, classes)
     labels = np.array(numbers, np.int64)[others.labels]
