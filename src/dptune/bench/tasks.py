@@ -12,7 +12,7 @@ Benchmarks are for public data: rows open without payment, and results are exact
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -21,6 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dptune.data.extracted import is_extracted
+from dptune.data.fingerprint import fingerprint_folder
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import MemoryRows
 from dptune.data.sources import fingerprint_source, load_data
@@ -95,6 +97,8 @@ def identity(text: str) -> str:
     """Of the rows that `text` describes: another file of the same name has another."""
     source, _, query = text.partition("?")
     rows = source if source.startswith("hub:") else fingerprint_source(source)
+    if is_extracted(Path(source)):  # known by its pictures, and one backbone is not another
+        rows = fingerprint_folder(source)
     return f"{rows}?{query}" if query else rows
 
 

@@ -15,7 +15,7 @@ from dptune.errors import InvalidInput
 from dptune.features.extract import find_networks, gather, place_of
 from dptune.features.extraction import write_features
 from dptune.features.in_memory import features_of
-from dptune.features.network import found_again
+from dptune.features.network import found_again, short_name
 from dptune.pictures.folders import unlabelled
 
 
@@ -45,7 +45,7 @@ def rows_of_pictures(
     )
     networks = find_networks(backbone, features=features, size=size, device=device)
     source = place_of(images)
-    name = "-".join(map(_word, [Path(images).stem, *backbone]))
+    name = "-".join(map(_word, [Path(images).stem, *map(short_name, backbone)]))
     folder = _folder(name, Extracted(networks.made_by, source, parts["train"].classes, {}))
     with picture_screen.live_view() as watch:
         extraction = write_features(parts, networks, folder, source=source, watch=watch)

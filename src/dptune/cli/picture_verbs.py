@@ -148,7 +148,7 @@ def backbones(
         ranked = rank(
             public,
             backbone,
-            at_most=pictures,
+            pictures=pictures,
             root=root,
             device=device.value,
             watch=watch,

@@ -261,6 +261,7 @@ def _files(record: Record, picture: Path) -> None:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
+    new = "--images FOLDER" if record.result["data"].get("made_by") else "--data FILE"
     for name, text in (
         ("model and records", folder),
         ("picture", str(picture)),
@@ -270,7 +271,7 @@ def _files(record: Record, picture: Path) -> None:
             else []
         ),
         ("ledger", f"{ledger}{own}"),
-        ("predict", f"dptune predict {folder} --data FILE -o predictions.csv"),
+        ("predict", f"dptune predict {folder} {new} -o predictions.csv"),
         ("publish", f"dptune card {folder}"),
         ("from Python", f"dptune.load({str(record.folder.path)!r})"),
     ):

@@ -120,7 +120,8 @@ class _Spans(Dataset[Batch]):
 
 
 def _read(pictures: Pictures, number: int) -> tuple[Content | OSError, bytes]:
-    label = pictures.classes[pictures.labels[number]]
+    # Pictures to predict have no classes.
+    label = pictures.classes[pictures.labels[number]] if pictures.classes else ""
     try:
         content = pictures.content(number)
     except OSError as error:  # a picture that cannot be read is left out, and may come back

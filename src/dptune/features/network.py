@@ -63,7 +63,7 @@ class Networks:
             }
             for backbone in self._backbones
         ]
-        name = " and ".join(backbone.name for backbone in self._backbones)
+        name = " and ".join(short_name(backbone.name) for backbone in self._backbones)
         return {"name": name, "backbones": backbones, "precision": self.precision}
 
     @torch.inference_mode()
@@ -114,6 +114,11 @@ class Networks:
         for alike, pixels in zip(view, ready, strict=True):
             pictures[alike.places.to(self._device)] = pixels
         return pictures
+
+
+def short_name(backbone: str) -> str:
+    """Without the folders in which its files are: for people, and for names of files."""
+    return ":".join(part.rsplit("/", 1)[-1] for part in backbone.split(":"))
 
 
 def found_again(

@@ -61,28 +61,29 @@ def rank(
     public: str | Path,
     names: Sequence[str] | None = None,
     *,
-    at_most: int = 2000,
+    pictures: int = 2000,
     root: str | Path | None = None,
     device: str = "cpu",
     watch: Watch | None = None,
 ) -> list[Ranked]:
-    """Backbones, those of the best features first; by default all that are installed."""
+    """Backbones, those of the best features first; by default all that are installed. Of the
+    public pictures, so many at most are taken, evenly."""
     names = names or [each.name for each in known_backbones() if each.installed]
     if not names:
         raise InvalidInput(
             "no package with a backbone is installed; name backbones with --backbone, or see "
             "dptune backbones for packages."
         )
-    at_most = validate.whole(10 * _FOLDS, at_most=at_most)
-    pictures = find_pictures(public, root).part("train")
-    numbers = np.linspace(0, len(pictures) - 1, min(at_most, len(pictures))).astype(int).tolist()
+    wanted = validate.whole(10 * _FOLDS, pictures=pictures)
+    there = find_pictures(public, root).part("train")
+    numbers = np.linspace(0, len(there) - 1, min(wanted, len(there))).astype(int).tolist()
     found = []
     for name in names:
         networks = find_networks(name, device=device)
         began = perf_counter()
-        features = features_of(pictures, networks, numbers, part=name, watch=watch)
+        features = features_of(there, networks, numbers, part=name, watch=watch)
         seconds = perf_counter() - began
-        accuracy = _held_out_accuracy(features.rows, pictures.labels[features.kept])
+        accuracy = _held_out_accuracy(features.rows, there.labels[features.kept])
         rows, columns = features.rows.shape
         error = math.sqrt(accuracy * (1 - accuracy) / rows)
         found.append(Ranked(name, accuracy, error, columns, rows / seconds))

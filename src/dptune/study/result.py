@@ -60,6 +60,7 @@ class StudyResult:
                 "rows": self.rows,
                 "columns": self.model.columns,
                 "classes": len(self.model.classes),
+                "made_by": self.model.made_by and self.model.made_by["name"],
             },
             "trials": [trial.to_dict() for trial in self.trials],
             "final": self.final.to_dict(),
