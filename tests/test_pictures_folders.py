@@ -216,7 +216,7 @@ def test_what_is_listed_of_a_file_does_not_depend_on_another(tmp_path: Path) -> 
 @pytest.mark.parametrize("content", [(), ("1.png", "2.png")])
 def test_a_folder_without_classes_is_refused(tmp_path: Path, content: tuple[str, ...]) -> None:
     fill(tmp_path, *content)
-    with pytest.raises(InvalidInput, match="folder for each class.*found no folders.*CLASS"):
+    with pytest.raises(InvalidInput, match=r"folder for each class.*found no folders.*CLASS"):
         find_pictures(tmp_path)
 
 
@@ -230,7 +230,7 @@ def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"hub:NAME, or one of cifar10, .*does not exist"):
         find_pictures(tmp_path / "nothing")
     (tmp_path / "a.txt").touch()
-    with pytest.raises(InvalidInput, match="neither a folder nor an .npz"):
+    with pytest.raises(InvalidInput, match=r"neither a folder nor an \.npz"):
         find_pictures(tmp_path / "a.txt")
 
 
