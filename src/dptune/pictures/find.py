@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dptune.errors import InvalidInput, MissingExtra
 from dptune.pictures.folders import class_folders
-from dptune.pictures.hugging_face import SAVED_TO_DISK, OnHub, from_hub, from_saved
+from dptune.pictures.hugging_face import SAVED_TO_DISK, OnHub, from_hub, from_saved, hub_is_near
 from dptune.pictures.known.sets import KNOWN, KnownSet
 from dptune.pictures.packed import packed
 from dptune.pictures.pictures import PictureSet
@@ -26,6 +26,8 @@ def find_pictures(source: str | Path, root: str | Path | None = None) -> Picture
     known = next((each for each in KNOWN if _plain(name) in _names(each)), None)
     if known is None or isinstance(source, Path):
         return _at(Path(source))
+    if variant and not known.variants:
+        raise InvalidInput(f"{known.name} comes in one variant; got {text!r}. Say {known.name}.")
     variant = variant or known.variant
     folder = Path(root if root is not None else os.environ.get(ROOT) or ".")
     found = _under(folder, known, variant)
@@ -86,18 +88,20 @@ def _under(root: Path, known: KnownSet, variant: str) -> PictureSet | None:
 def _from_afar(root: Path, known: KnownSet, variant: str) -> PictureSet:
     called = f"{known.name}:{variant}" if variant else known.name
     tried = "It is not on the hub in a form that dptune reads."
-    if known.hub is not None and variant == known.variant:
+    if known.hub is not None:
+        tried = f"The hub has it as {known.hub.name}, but the hub cannot be reached from here."
         try:
-            return from_hub(known.hub)
+            if hub_is_near():
+                return from_hub(known.hub)
         except (InvalidInput, MissingExtra) as error:
             tried = f"The hub has it as {known.hub.name}, but {error}"
-    usual = ", ".join(folder for folder in known.folders if folder != ".")
+    usual = "".join(f", no {folder}" for folder in known.folders if folder != ".")
+    variants = f" {known.name}:VARIANT can be {known.variants}." if known.variants else ""
     raise InvalidInput(
         f"the data set {called} was not found in {str(root.absolute())!r} (--root or {ROOT} name "
-        f"another folder): no {known.name}.npz, no {known.name}"
-        f"{f', no {usual}' if usual else ''} with its files. Understood are {known.files}; a "
-        f"folder {known.name} with a folder for each class; an .npz of pictures. Get it from "
-        f"{known.source} and unpack it there. {tried}"
+        f"another folder): no {known.name}.npz, no {known.name}{usual} with its files. Understood "
+        f"are {known.files}; a folder {known.name} with a folder for each class; an .npz of "
+        f"pictures.{variants} Get it from {known.source} and unpack it there. {tried}"
     )
 
 

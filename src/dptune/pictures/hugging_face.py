@@ -1,15 +1,18 @@
 """Hugging Face data sets with a column of pictures: saved folders, and the hub."""
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import numpy as np
 
 from dptune.errors import InvalidInput, MissingExtra
-from dptune.pictures.packed import check_labels, reading
+from dptune.pictures.checks import check_labels, reading
 from dptune.pictures.pictures import Content, Pictures, PictureSet
 from dptune.pictures.stored import Listed, Numbers
 
@@ -67,6 +70,20 @@ def from_hub(where: OnHub) -> PictureSet:
             "and the connection; or save_to_disk it where there is one, and give the folder."
         ) from None
     return _from_splits(stored, where, where.name)
+
+
+def hub_is_near() -> bool:
+    """Whether to ask: where there is no network, it takes half a minute to be told so."""
+    _datasets()
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or getproxies():  # it answers at once, or others know its address
+        return True
+    try:
+        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+    except OSError:
+        return False
+    return True
 
 
 def _datasets() -> Any:

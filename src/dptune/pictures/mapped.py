@@ -38,13 +38,12 @@ class MappedRows:
 
     def __getitem__(self, row: int) -> NDArray[np.uint8]:
         begin = self.start + row * self.step
-        stored = self._bytes[begin : begin + math.prod(self.shape)]
-        return np.array(stored).reshape(self.shape).transpose(self.axes)
+        stored = np.array(self._bytes[begin : begin + math.prod(self.shape)]).reshape(self.shape)
+        return stored if self.axes is None else stored.transpose(self.axes)
 
-    def every(self, offset: int) -> NDArray[np.uint8]:
-        """The byte `offset` after `start` less the first row's, of every row: a label, say."""
-        whole = self._bytes[self.start + offset :][:: self.step]
-        return np.array(whole[: self.rows])
+    def bytes_before(self) -> NDArray[np.uint8]:
+        """The byte before each row's pixels: its label, in some files."""
+        return np.array(self._bytes[self.start - 1 :: self.step])
 
 
 @dataclass(frozen=True)

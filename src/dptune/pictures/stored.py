@@ -68,7 +68,7 @@ class RowPictures(Listed):
         return str(number)
 
     def content(self, number: int) -> Content:
-        return np.asarray(self.pixels[number])
+        return np.ascontiguousarray(self.pixels[number])
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -13,13 +13,12 @@ def unpickle(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             found = _Plain(file, encoding="latin1").load()
+        return {_text(key): _value(value) for key, value in found.items()}
     except OSError:
         raise
     except Exception as error:  # a damaged pickle can fail anywhere
-        raise ValueError(f"it is no pickle of plain values and arrays ({error})") from None
-    if not isinstance(found, dict):
-        raise ValueError("it is a pickle, but not of a dictionary")
-    return {_text(key): _value(value) for key, value in found.items()}
+        what = "it is no pickle of a dictionary of plain values and arrays"
+        raise ValueError(f"{what} ({error})") from None
 
 
 def _text(value: Any) -> str:

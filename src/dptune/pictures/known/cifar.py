@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
+from dptune.pictures.checks import check_labels, reading, whole_numbers
 from dptune.pictures.known.class_names import CIFAR10, CIFAR100
 from dptune.pictures.mapped import JoinedRows, mapped_npy, mapped_records
-from dptune.pictures.packed import check_labels, reading, whole_numbers
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import Numbers, RowPictures, Rows
 from dptune.pictures.unpickle import unpickle
@@ -66,7 +66,7 @@ def _binary(paths: list[Path], classes: tuple[str, ...], before: int) -> Picture
     for path in paths:
         with reading(path):
             rows = mapped_records(path, before, _COLOURS_FIRST, _COLOURS_LAST)
-            labels.append(rows.every(-1).astype(np.int64))
+            labels.append(rows.bytes_before().astype(np.int64))
             check_labels(labels[-1], classes)
             pixels.append(rows)
     return RowPictures(classes=classes, labels=np.concatenate(labels), pixels=JoinedRows(pixels))

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
+from dptune.pictures.checks import check_labels, reading
 from dptune.pictures.known.class_names import DIGITS, EMNIST, FASHION
 from dptune.pictures.mapped import MappedRows
-from dptune.pictures.packed import check_labels, reading
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import Numbers, RowPictures, Rows
 
@@ -96,7 +96,8 @@ def _idx_bytes(path: Path, axes: int) -> NDArray[np.uint8]:
     if path.suffix == ".gz":
         content = gzip.decompress(content)
     head = 4 + 4 * axes
-    return np.frombuffer(content, np.uint8, offset=head).reshape(_idx_shape(content[:head], axes))
+    shape = _idx_shape(content[:head], axes)
+    return np.frombuffer(content, np.uint8, offset=head).reshape(shape)
 
 
 def _idx_shape(head: bytes, axes: int) -> tuple[int, ...]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dptune.pictures.checks import reading
 from dptune.pictures.folders import class_folders, unlabelled
-from dptune.pictures.packed import reading
 from dptune.pictures.pictures import Pictures, PictureSet, Remark
 
 _SOLUTION = "LOC_val_solution.csv"

@@ -24,7 +24,8 @@ class KnownSet:
     licence: str
     # Of each variant, for files that do not name them.
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    variant: str = ""  # what NAME means where NAME:VARIANT is not said
+    variants: str = ""  # which VARIANT can be said in NAME:VARIANT, in words
+    variant: str = ""  # which one NAME alone means
     other_names: tuple[str, ...] = ()
     hub: OnHub | None = None
 
@@ -80,10 +81,11 @@ KNOWN = (
         digits.emnist,
         ("EMNIST/raw", "raw", "gzip", "."),
         "emnist-VARIANT-train-images-idx3-ubyte and its kin, packed (.gz) or not, in emnist, gzip "
-        f"or EMNIST/raw; emnist:VARIANT is one of {', '.join(class_names.EMNIST)}",
+        "or EMNIST/raw",
         "https://www.nist.gov/itl/products-and-services/emnist-dataset",
         "derived from NIST Special Database 19, a work of the US government",
         class_names.EMNIST,
+        variants=", ".join(class_names.EMNIST),
         variant="byclass",
     ),
     KnownSet(
@@ -149,26 +151,29 @@ KNOWN = (
         "cifar10.1",
         cifar.cifar101,
         ("CIFAR-10.1/datasets", "datasets", "."),
-        "cifar10.1_v6_data.npy and cifar10.1_v6_labels.npy (cifar10.1:v4 for the other version)",
+        "cifar10.1_v6_data.npy and cifar10.1_v6_labels.npy or of v4",
         "https://github.com/modestyachts/CIFAR-10.1",
         "MIT",
         {"v4": class_names.CIFAR10, "v6": class_names.CIFAR10},
+        variants="v4, v6",
         variant="v6",
     ),
     KnownSet(
         "cifar10-c",
         cifar.cifar10_c,
         ("CIFAR-10-C",),
-        "CIFAR-10-C (CORRUPTION.npy and labels.npy); cifar10-c:CORRUPTION",
+        "CIFAR-10-C (CORRUPTION.npy and labels.npy)",
         "https://zenodo.org/records/2535967",
         _ROBUSTNESS,
+        variants="the name of a corruption",
     ),
     KnownSet(
         "cifar100-c",
         cifar.cifar100_c,
         ("CIFAR-100-C",),
-        "CIFAR-100-C (CORRUPTION.npy and labels.npy); cifar100-c:CORRUPTION",
+        "CIFAR-100-C (CORRUPTION.npy and labels.npy)",
         "https://zenodo.org/records/3555552",
         _ROBUSTNESS,
+        variants="the name of a corruption",
     ),
 )

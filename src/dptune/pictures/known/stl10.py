@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from dptune.pictures.checks import check_labels, reading
 from dptune.pictures.known.class_names import STL10
 from dptune.pictures.mapped import mapped_records
-from dptune.pictures.packed import check_labels, reading
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import RowPictures
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dptune.pictures.checks import check_labels, reading
 from dptune.pictures.known.class_names import BIRDS, FMOW, TISSUE
-from dptune.pictures.packed import check_labels, reading
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import FilePictures
 

@@ -1,0 +1,62 @@
+"""What is read from a file is what it should be, or the message says which file is not."""
+
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune.errors import InvalidInput
+from dptune.pictures.stored import Numbers
+
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    EOFError,
+    MemoryError,  # a torn header can ask for any size
+    RuntimeError,  # a zip that is encrypted, or compressed in an unknown way
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except _UNREADABLE as error:
+        advice = "It may be damaged, or of another kind than its name says; get it again."
+        if isinstance(error, PermissionError):
+            advice = "Ask its owner for the right to read it."
+        strerror = error.strerror if isinstance(error, OSError) else None
+        reason = strerror or str(error).split("\n")[0].rstrip(".") or type(error).__name__
+        raise InvalidInput(f"{str(path)!r} cannot be read: {reason}. {advice}") from None
+
+
+def whole_numbers(values: NDArray[np.generic]) -> Numbers:
+    if values.dtype.kind not in "iub" or values.ndim != 1:
+        raise ValueError(f"labels must be one row of whole numbers; found {values.dtype}")
+    return values.astype(np.int64)
+
+
+def check_labels(labels: Numbers, classes: tuple[str, ...]) -> None:
+    if len(labels) and not 0 <= labels.min() <= labels.max() < len(classes):
+        raise ValueError(f"labels must be numbers of the {len(classes)} classes, from 0")
+
+
+def check_pixels(pixels: NDArray[np.generic], rows: int) -> None:
+    if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4) or len(pixels) != rows:
+        raise ValueError(
+            f"pixels must be uint8 (rows, height, width[, channels]), {rows} rows as there are "
+            f"labels; found {pixels.dtype} {pixels.shape}"
+        )
