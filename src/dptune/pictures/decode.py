@@ -4,11 +4,9 @@ What comes of a picture depends on its own bytes alone, never on another's or on
 """
 
 import io
+import os
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import PurePath
 from threading import Lock
 
 import numpy as np
@@ -50,7 +48,7 @@ _UPRIGHT = {
 
 
 class BadPicture(DptuneError):
-    """No pixels can be had from this; the message says why and quotes nothing of it."""
+    """No pixels can be had from this; the message says why."""
 
 
 def decode(
@@ -64,7 +62,7 @@ def decode(
     """
     if isinstance(content, np.ndarray):
         return _from_array(content), ()
-    with _QUIET.warnings():
+    with _QUIET:
         try:
             return _from_file(content, at_least, name)
         except BadPicture:
@@ -100,12 +98,12 @@ def _from_file(content: bytes, at_least: int | None, name: str) -> tuple[Pixels,
     with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
         _check_size(*image.size)
         kind = image.format or ""
-        suffix = PurePath(name).suffix.lower()
+        suffix = os.path.splitext(name)[1].lower()
         if suffix and suffix not in _SUFFIXES.get(kind, ()):
             remarks.append(f"its content is {kind}, whatever its suffix says")
         if kind != "MPO" and getattr(image, "is_animated", False):
             remarks.append("several pictures in one: the first is taken")
-        if at_least is not None:
+        if at_least is not None and min(image.size) >= 2 * at_least:
             image.draft(None, (at_least, at_least))
         image.load()
         turned = _UPRIGHT.get(_orientation(image))
@@ -184,20 +182,18 @@ class _Quiet:
         where = re.compile(r"PIL\b|dptune\.pictures\b")
         self._ignore = ("ignore", None, Warning, where, 0)
 
-    @contextmanager
-    def warnings(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         with self._lock:
             self._threads += 1
             if self._threads == 1:
                 self._filters = warnings.filters  # type: ignore[assignment]
                 self._filters.insert(0, self._ignore)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._threads -= 1
-                if self._threads == 0:
-                    self._filters.remove(self._ignore)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._threads -= 1
+            if self._threads == 0 and self._ignore in self._filters:  # others may reset them
+                self._filters.remove(self._ignore)
 
 
 _QUIET = _Quiet()

@@ -101,7 +101,8 @@ def _from_afar(root: Path, known: KnownSet, variant: str) -> PictureSet:
         f"the data set {called} was not found in {str(root.absolute())!r} (--root or {ROOT} name "
         f"another folder): no {known.name}.npz, no {known.name}{usual} with its files. Understood "
         f"are {known.files}; a folder {known.name} with a folder for each class; an .npz of "
-        f"pictures.{variants} Get it from {known.source} and unpack it there. {tried}"
+        f"pictures.{variants} Get it from {known.source} (licence: {known.licence}) and unpack it "
+        f"there. {tried}"
     )
 
 

@@ -153,7 +153,7 @@ KNOWN = (
         ("CIFAR-10.1/datasets", "datasets", "."),
         "cifar10.1_v6_data.npy and cifar10.1_v6_labels.npy or of v4",
         "https://github.com/modestyachts/CIFAR-10.1",
-        "MIT",
+        "none stated for the pictures, which are from TinyImages",
         {"v4": class_names.CIFAR10, "v6": class_names.CIFAR10},
         variants="v4, v6",
         variant="v6",
