@@ -1,0 +1,233 @@
+"""From a folder of pictures to a private classifier on the command line, as a new user would."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import dptune
+from dptune.cli import app as cli
+from dptune.data.extracted import Extracted
+from dptune.data.sources import fingerprint_source, load_data
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+Run = Callable[..., tuple[int, str, str]]
+NETWORK = """
+import torch
+from torch import nn
+
+def factory():
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, {width}, 3, stride=2), nn.ReLU())
+    network.size, network.mean, network.deviation = 8, (0.5, 0.5, 0.5), (0.3, 0.3, 0.3)
+    return network
+"""
+QUICK = "[space]\nsteps = [5, 20]\n"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Call the command in a folder with pictures; returns exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    draw_pictures()
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dptune", *arguments])
+        with pytest.raises(SystemExit) as exit:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(exit.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+def draw_pictures() -> None:
+    """Three classes told apart by colour, a backbone, and some bad pictures."""
+    draws = np.random.default_rng(0)
+    for part, each in (("train", 60), ("test", 10)):
+        for number, name in enumerate(("blue", "green", "red")):
+            place = Path("own", part, name)
+            place.mkdir(parents=True)
+            for picture in range(each):
+                pixels = draws.integers(0, 160, (9, 11, 3))
+                pixels[..., 2 - number] += 95
+                Image.fromarray(pixels.astype(np.uint8)).save(place / f"{picture}.png")
+    Path("own/train/red/notes.txt").write_text("of a walk")
+    Path("own/train/green/torn.png").write_bytes(Path("own/train/green/0.png").read_bytes()[:60])
+    Path("small.py").write_text(NETWORK.format(width=8))
+    Path("wide.py").write_text(NETWORK.format(width=12))
+    Path("quick.toml").write_text(QUICK)
+
+
+BACKBONE = ("--backbone", "module:small.py:factory")
+TUNE = ("tune", "--images", "own", *BACKBONE, "--epsilon", "8", "--config", "quick.toml")
+
+
+def test_one_command_makes_a_model_of_a_folder_and_names_bad_pictures(run: Run) -> None:
+    code, out, err = run(*TUNE, "--test", "own", "--out", "r")
+    assert code == 0, err
+    assert "train/red/notes.txt" in err and "train/green/torn.png" in err
+    assert "2 left out" in err and "remarks.csv" in err
+    assert "test accuracy" in out and "--images FOLDER" in out
+    result = json.loads(Path("r/result.json").read_text())
+    assert result["data"]["rows"] == 180 and result["test_rows"] == 30
+    assert result["test_accuracy"] > 0.6
+    facts = dptune.load("r").guarantee.public_facts
+    assert any("small.py:factory" in fact and "taken as public" in fact for fact in facts)
+
+
+def test_what_is_wrong_with_private_pictures_stays_out_of_the_run(run: Run) -> None:
+    assert run(*TUNE, "--out", "r")[0] == 0
+    secrets = [b"notes.txt", b"torn.png"]
+    secrets.append(fingerprint_source("features/own-module-small.py-factory").encode())
+    files = [path for path in Path("r").rglob("*") if path.is_file()]
+    assert len(files) > 5
+    for file in files:
+        assert not any(secret in file.read_bytes() for secret in secrets), file
+
+
+def test_predictions_are_those_of_the_study(run: Run) -> None:
+    assert run(*TUNE, "--test", "own", "--out", "r")[0] == 0
+    code, _, _ = run("predict", "r", "--images", "own/test", "-o", "p.csv")
+    assert code == 0
+    rows = list(csv.DictReader(Path("p.csv").read_text().splitlines()))
+    right = sum(row["picture"].split("/")[0] == row["prediction"] for row in rows)
+    assert right / len(rows) == json.loads(Path("r/result.json").read_text())["test_accuracy"]
+    Path("small.py").write_text(NETWORK.format(width=8).replace("seed(0)", "seed(1)"))
+    code, _, err = run("predict", "r", "--images", "own/test", "-o", "q.csv")
+    assert code == 2 and "is not the one" in err and not Path("q.csv").exists()
+
+
+def test_a_run_is_resumed_from_its_features(run: Run) -> None:
+    assert run(*TUNE, "--test", "own", "--shift", "corrupted:contrast", "--out", "r")[0] == 0
+    first = json.loads(Path("r/result.json").read_text())
+    assert run("resume", "r")[0] == 0
+    again = json.loads(Path("r/result.json").read_text())
+    assert again == first
+    (shift,) = first["shifts"]
+    assert shift["name"] == "corrupted-contrast" and shift["rows"] == 150
+    assert [group["name"] for group in shift["groups"]][-1] == "severity 5"
+
+
+def test_features_are_made_once(run: Run) -> None:
+    assert run(*TUNE, "--out", "r1")[0] == 0
+    folder = Path("features/own-module-small.py-factory/train")
+    before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
+    assert run(*TUNE, "--out", "r2")[0] == 0
+    assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
+    other = [*TUNE]
+    other[other.index("module:small.py:factory")] = "module:wide.py:factory"
+    assert run(*other, "--out", "r3")[0] == 0
+    assert sorted(path.name for path in Path("features").iterdir()) == [
+        "own-module-small.py-factory",
+        "own-module-wide.py-factory",
+    ]
+
+
+def test_one_ledger_pays_for_all_backbones_of_the_same_pictures(run: Run) -> None:
+    small, wide = (
+        ("--backbone", "module:small.py:factory"),
+        ("--backbone", "module:wide.py:factory"),
+    )
+    for folder, backbone in (("f1", small), ("f2", wide)):
+        assert run("extract", "--images", "own", *backbone, "-o", folder)[0] == 0
+    create = (
+        "ledger",
+        "open",
+        "own.db",
+        "--dataset",
+        "own",
+        "--epsilon",
+        "8",
+        "--delta",
+        "1e-4",
+        "--data",
+        "f1",
+    )
+    assert run(*create)[0] == 0
+    tune = ("tune", "--config", "quick.toml", "--ledger", "own.db")
+    assert run(*tune, "--data", "f1", "--epsilon", "6", "--out", "r1")[0] == 0
+    code, _, err = run(*tune, "--data", "f2", "--epsilon", "6", "--out", "r2")
+    assert code == 3, err  # the same people: what is left is not enough
+    assert run(*tune, "--data", "f2", "--epsilon", "1", "--out", "r2")[0] == 0
+
+
+def test_extract_and_tune_by_hand(run: Run) -> None:
+    code, out, _ = run("extract", "--images", "own", *BACKBONE, "-o", "f", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["parts"] == {
+        "train": {"rows": 180, "groups": []},
+        "test": {"rows": 30, "groups": []},
+    }
+    assert [remark["picture"] for remark in told["remarks"] if remark["left_out"]] == [
+        "train/green/torn.png",
+        "train/red/notes.txt",
+    ]
+    data = load_data("f", test="f")
+    assert data.classes == ("blue", "green", "red") and data.count == 180
+    code, out, _ = run("tune", "--data", "f", "--test", "f", "--config", "quick.toml", "--out", "r")
+    assert code == 0 and "test accuracy" in out
+    code, _, err = run(
+        "extract", "--images", "own", "--backbone", "module:wide.py:factory", "-o", "f"
+    )
+    assert code == 2 and "give another folder" in err
+    assert Extracted.read(Path("f")).made_by["name"] == "module:small.py:factory"
+
+
+def test_features_of_two_backbones_do_not_mix(run: Run) -> None:
+    for folder, backbone in (("f1", "small"), ("f2", "small")):
+        if folder == "f2":
+            Path("small.py").write_text(NETWORK.format(width=8).replace("seed(0)", "seed(1)"))
+        command = ("extract", "--images", "own", "--backbone", f"module:{backbone}.py:factory")
+        assert run(*command, "-o", folder)[0] == 0
+    code, _, err = run("tune", "--data", "f1", "--test", "f2/test", "--out", "r")
+    assert code == 2 and "make both with the same" in err and not Path("r").exists()
+
+
+def test_backbones_are_listed_and_ranked_on_public_pictures(run: Run) -> None:
+    code, out, _ = run("backbones")
+    assert code == 0 and "lite0" in out and "pip install" in out
+    both = (*BACKBONE, "--backbone", "module:wide.py:factory")
+    code, out, err = run("backbones", "--public", "own", *both, "--json")
+    assert code == 0, err
+    ranking = json.loads(out)["ranking"]
+    assert {each["name"] for each in ranking} == {
+        "module:small.py:factory",
+        "module:wide.py:factory",
+    }
+    assert ranking[0]["accuracy"] >= ranking[1]["accuracy"] > 0.6
+    assert not Path("features").exists() and not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("tune", "--images", "own"), "--backbone"),
+        (("tune", "--images", "own", *BACKBONE, "--data", "demo"), "do not go together"),
+        (("tune", "--images", "own", *BACKBONE, "--label", "x"), "do not go together"),
+        (("tune", *BACKBONE), "--images"),
+        (("tune", "--images", "nowhere", *BACKBONE), "nowhere"),
+        (("tune", "--images", "cifar10", *BACKBONE), "cifar-10"),
+        (("tune", "--images", "own", "--backbone", "resnet999"), "resnet999"),
+        (("tune", "--images", "own", *BACKBONE, "--shift", "corrupted:rain"), "gaussian_blur"),
+        (("tune", "--images", "own", *BACKBONE, "--features", "class-token"), "class-token"),
+        (("extract", "--images", "own", *BACKBONE, "-o", "small.py"), "give a new folder"),
+        (("backbones", *BACKBONE), "--public"),
+        (("backbones", "--public", "own", *BACKBONE, "--pictures", "3"), "pictures"),
+        (("predict", "nowhere", "-o", "p.csv"), "--images"),
+    ],
+)
+def test_bad_input_is_named_and_nothing_is_made(
+    run: Run, arguments: tuple[str, ...], told: str
+) -> None:
+    code, _, err = run(*arguments)
+    assert code == 2 and told in err and "Traceback" not in err
+    assert not Path("runs").exists() and not Path("p.csv").exists()
