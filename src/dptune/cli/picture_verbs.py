@@ -73,8 +73,8 @@ def extract(
     --backbone lite0 -o features/pets
     """
     from dptune.cli import picture_screen
-    from dptune.features.extract import extract as make
-    from dptune.features.extract import has_test_pictures
+    from dptune.features.from_pictures import extract as make
+    from dptune.features.from_pictures import has_test_pictures
 
     if test is None and has_test_pictures(images, root):
         test = images

@@ -1,1 +1,21 @@
 """Features of pictures: public backbones, and what makes files of features with them."""
+
+from typing import TYPE_CHECKING
+
+from dptune.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from dptune.features.from_pictures import extract as extract
+    from dptune.features.find import find_backbone as find_backbone
+    from dptune.features.ranking import rank as rank
+    from dptune.features.transform import Transform as Transform
+else:
+    __getattr__, __all__ = lazy_names(
+        __name__,
+        {
+            "from_pictures": ("extract",),
+            "find": ("find_backbone",),
+            "ranking": ("rank",),
+            "transform": ("Transform",),
+        },
+    )

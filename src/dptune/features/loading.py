@@ -106,7 +106,7 @@ class _Spans(Dataset[Batch]):
             try:
                 if isinstance(content, OSError):
                     raise BadPicture(content.strerror or "it cannot be read")
-                pixels, odd = decode(content, at_least=enough)
+                pixels, odd = decode(content, at_least=enough, name=name)
             except BadPicture as bad:
                 remarks.append(Remark(name, str(bad), left_out=True))
                 continue

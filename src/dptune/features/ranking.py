@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.errors import InvalidInput
-from dptune.features.extract import find_networks
+from dptune.features.from_pictures import find_networks
 from dptune.features.extraction import Watch
 from dptune.features.in_memory import features_of
 from dptune.features.packages import PACKAGES
