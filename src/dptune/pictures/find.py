@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from dptune.errors import InvalidInput, MissingExtra
@@ -81,7 +82,13 @@ def _under(root: Path, known: KnownSet, variant: str) -> PictureSet | None:
             return found
     for place in named:
         if _plain(place.name) in exact:
-            return from_saved(place) if _is_saved(place) else class_folders(place)
+            if _is_saved(place):
+                return from_saved(place)
+            with suppress(InvalidInput):
+                found = class_folders(place)
+                # Else they are other folders: raw and processed, say, with a file missing.
+                if len(found.part("train").classes) == len(known.classes.get(variant, ())):
+                    return found
     return None
 
 
