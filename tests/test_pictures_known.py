@@ -633,6 +633,18 @@ def test_the_root_is_said_or_in_the_environment_or_here(
     assert find_pictures("mnist", str(places[0])).part("test").labels.tolist() == [0]
 
 
+def test_a_folder_of_ones_own_can_be_called_like_a_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "mnist/odd/1.png", 0)
+    put(tmp_path, "mnist/even/2.png", 1)
+    monkeypatch.chdir(tmp_path)
+    assert find_pictures("./mnist").part("train").classes == ("even", "odd")
+    assert find_pictures(Path("mnist")).part("train").classes == ("even", "odd")
+    with pytest.raises(InvalidInput, match="mnist was not found"):
+        find_pictures("mnist")
+
+
 def test_a_set_of_one_variant_has_no_other(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="mnist comes in one variant; got 'mnist:letters'"):
         find_pictures("mnist:letters", tmp_path)

@@ -31,10 +31,7 @@ def find_pictures(source: str | Path, root: str | Path | None = None) -> Picture
         raise InvalidInput(f"{known.name} comes in one variant; got {text!r}. Say {known.name}.")
     variant = variant or known.variant
     folder = Path(root if root is not None else os.environ.get(ROOT) or ".")
-    found = _under(folder, known, variant)
-    if found is None and Path(text).exists():
-        return _at(Path(text))
-    return found or _from_afar(folder, known, variant)
+    return _under(folder, known, variant) or _from_afar(folder, known, variant)
 
 
 def _at(path: Path) -> PictureSet:
