@@ -81,6 +81,24 @@ def test_a_test_folder_without_classes_does_not_hide_the_one_with(tmp_path: Path
     assert listing(find_pictures(tmp_path).part("test")) == [("valid/b/7.png", "b")]
 
 
+def test_what_lies_beside_the_splits_is_remarked_once(tmp_path: Path) -> None:
+    fill(tmp_path, "train/a/1.png", "train/b/1.png", "test/a/1.png", "val/a/1.png")
+    fill(tmp_path, "stray.png", "more/c/1.png", "train/loose.png")
+    found = find_pictures(tmp_path)
+    assert remarks(found.part("train")) == [
+        ("more", True),
+        ("stray.png", True),
+        ("train/loose.png", True),
+    ]
+    assert remarks(found.part("test")) == [("test/b", False)]
+
+
+def test_the_current_folder_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, "pets/cat/1.png", "pets/dog/1.png")
+    monkeypatch.chdir(tmp_path / "pets")
+    assert find_pictures(".").name == "pets"
+
+
 def test_a_class_can_be_called_train(tmp_path: Path) -> None:
     fill(tmp_path, "train/1.png", "plane/1.png")
     assert find_pictures(tmp_path).part("train").classes == ("plane", "train")
@@ -138,11 +156,16 @@ def test_links_are_followed_to_files_and_classes_but_not_in_circles(tmp_path: Pa
     (tmp_path / "set/a/file.png").symlink_to(tmp_path / "elsewhere/2.png")
     (tmp_path / "set/a/circle").symlink_to(tmp_path / "set")
     (tmp_path / "set/a/gone.png").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "set/a/itself.png").symlink_to(tmp_path / "set/a/itself.png")
+    (tmp_path / "set/itself").symlink_to(tmp_path / "set/itself")
     train = find_pictures(tmp_path / "set").part("train")
     assert [name for name, _ in listing(train)] == ["a/1.png", "a/file.png", "b/1.png", "c/2.png"]
+    assert train.classes == ("a", "b", "c")
     assert [(each.picture, each.what) for each in train.remarks] == [
+        ("itself", "beside the folders of the classes, so of no class"),
         ("a/circle", "a link to a folder is not followed"),
         ("a/gone.png", "a link to nothing"),
+        ("a/itself.png", "a link to nothing"),
     ]
 
 
@@ -173,12 +196,12 @@ def test_a_folder_that_cannot_be_read_is_remarked(
 ) -> None:
     fill(tmp_path, "a/1.png", "a/locked/2.png", "b/1.png")
 
-    def listdir(folder: Any, real: Any = os.listdir) -> Any:
+    def scandir(folder: Any, real: Any = os.scandir) -> Any:
         if Path(folder).name == "locked":
             raise PermissionError(13, "Permission denied")
         return real(folder)
 
-    monkeypatch.setattr(os, "listdir", listdir)
+    monkeypatch.setattr(os, "scandir", scandir)
     train = find_pictures(tmp_path).part("train")
     assert len(train) == 2
     assert train.remarks == (

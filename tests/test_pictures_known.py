@@ -127,6 +127,8 @@ def test_cifar10(tmp_path: Path, make: Callable[[Path], None], name: str) -> Non
     rows, labels = np.concatenate(CIFAR_ROWS[:5]), np.concatenate(CIFAR_LABELS[:5]).tolist()
     check(found.part("train"), rows, labels, CIFAR10)
     check(found.part("test"), CIFAR_ROWS[5], CIFAR_LABELS[5], CIFAR10)
+    folder = next(path.parent for path in tmp_path.rglob("test_batch*"))
+    assert find_pictures(folder).part("train").labels.tolist() == labels
 
 
 def cifar100_python(root: Path) -> None:
@@ -591,9 +593,21 @@ def test_an_npz_called_like_the_set_is_the_set(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_class_folders_called_like_the_set_is_the_set(tmp_path: Path) -> None:
-    put(tmp_path, "cifar10/train/cat/1.png", 0)
-    put(tmp_path, "cifar10/train/dog/1.png", 1)
-    assert find_pictures("cifar10", tmp_path).part("train").classes == ("cat", "dog")
+    for number, name in enumerate(CIFAR10[:9]):
+        put(tmp_path, f"cifar10/train/{name}/1.png", number)
+    with pytest.raises(InvalidInput, match="cifar10 was not found"):
+        find_pictures("cifar10", tmp_path)
+    put(tmp_path, "cifar10/train/truck/1.png", 9)
+    assert find_pictures("cifar10", tmp_path).part("train").classes == CIFAR10
+
+
+def test_what_is_left_of_a_set_is_not_taken_for_classes(tmp_path: Path) -> None:
+    (tmp_path / "MNIST/processed").mkdir(parents=True)
+    files = mnist_files([1, 2, 3, 4])
+    del files["train-labels-idx1-ubyte"]
+    write_idx(tmp_path / "MNIST/raw", files, packed=False)
+    with pytest.raises(InvalidInput, match="mnist was not found"):
+        find_pictures("mnist", tmp_path)
 
 
 def test_a_saved_data_set_called_like_the_set_is_the_set(tmp_path: Path) -> None:
@@ -617,6 +631,18 @@ def test_the_root_is_said_or_in_the_environment_or_here(
     monkeypatch.setenv("DPTUNE_PICTURES", str(places[1]))
     assert find_pictures("mnist").part("test").labels.tolist() == [1]
     assert find_pictures("mnist", str(places[0])).part("test").labels.tolist() == [0]
+
+
+def test_a_folder_of_ones_own_can_be_called_like_a_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "mnist/odd/1.png", 0)
+    put(tmp_path, "mnist/even/2.png", 1)
+    monkeypatch.chdir(tmp_path)
+    assert find_pictures("./mnist").part("train").classes == ("even", "odd")
+    assert find_pictures(Path("mnist")).part("train").classes == ("even", "odd")
+    with pytest.raises(InvalidInput, match="mnist was not found"):
+        find_pictures("mnist")
 
 
 def test_a_set_of_one_variant_has_no_other(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from dptune.errors import InvalidInput, MissingExtra
@@ -30,10 +31,7 @@ def find_pictures(source: str | Path, root: str | Path | None = None) -> Picture
         raise InvalidInput(f"{known.name} comes in one variant; got {text!r}. Say {known.name}.")
     variant = variant or known.variant
     folder = Path(root if root is not None else os.environ.get(ROOT) or ".")
-    found = _under(folder, known, variant)
-    if found is None and Path(text).exists():
-        return _at(Path(text))
-    return found or _from_afar(folder, known, variant)
+    return _under(folder, known, variant) or _from_afar(folder, known, variant)
 
 
 def _at(path: Path) -> PictureSet:
@@ -81,7 +79,13 @@ def _under(root: Path, known: KnownSet, variant: str) -> PictureSet | None:
             return found
     for place in named:
         if _plain(place.name) in exact:
-            return from_saved(place) if _is_saved(place) else class_folders(place)
+            if _is_saved(place):
+                return from_saved(place)
+            with suppress(InvalidInput):
+                found = class_folders(place)
+                # Else they are other folders: raw and processed, say, with a file missing.
+                if len(found.part("train").classes) == len(known.classes.get(variant, ())):
+                    return found
     return None
 
 

@@ -22,10 +22,11 @@ def class_folders(folder: Path) -> PictureSet:
     """FOLDER/CLASS/..., or FOLDER/train/CLASS/... with FOLDER/test/CLASS/... beside it."""
     parts = _splits(folder) or {"train": folder}
     classes = sorted({name for part in parts.values() for name in _subfolders(part)})
+    name = folder.resolve().name or "pictures"
     what = f"{str(folder)!r} must hold a folder for each class, with its pictures in it"
     advice = (
-        f"Make it {folder.name}/CLASS/picture.jpg, or {folder.name}/train/CLASS/picture.jpg and "
-        f"{folder.name}/test/CLASS/picture.jpg."
+        f"Make it {name}/CLASS/picture.jpg, or {name}/train/CLASS/picture.jpg and "
+        f"{name}/test/CLASS/picture.jpg."
     )
     if not classes:
         raise InvalidInput(f"{what}; found no folders. {advice}")
@@ -33,7 +34,7 @@ def class_folders(folder: Path) -> PictureSet:
         found = shown(classes[0])
         raise InvalidInput(f"{what}, and at least two of them; found only {found!r}. {advice}")
     listed = {part: partial(_labelled, folder, path, classes) for part, path in parts.items()}
-    return PictureSet(folder.name, listed)
+    return PictureSet(name, listed)
 
 
 def unlabelled(folder: Path) -> FilePictures:
@@ -68,10 +69,15 @@ def _labelled(root: Path, folder: Path, classes: list[str]) -> FilePictures:
     remarks: list[Remark] = []
     paths, labels = [], []
     within = "" if folder == root else f"{folder.name}/"
-    for name in _entries(folder, within, remarks):
-        if name not in classes:
+    if folder != root and folder.name.casefold() in _TRAIN:
+        for entry in _entries(root, "", remarks):
+            if entry.name.casefold() not in (*_TRAIN, *_TEST):
+                what = f"beside the folder {folder.name}, so in no part"
+                remarks.append(Remark(shown(entry.name), what, left_out=True))
+    for entry in _entries(folder, within, remarks):
+        if entry.name not in classes:
             what = "beside the folders of the classes, so of no class"
-            remarks.append(Remark(shown(within + name), what, left_out=True))
+            remarks.append(Remark(shown(within + entry.name), what, left_out=True))
     for number, name in enumerate(classes):
         found = sorted(_files(root, f"{within}{name}", remarks))
         if not found:
@@ -89,37 +95,51 @@ def _labelled(root: Path, folder: Path, classes: list[str]) -> FilePictures:
 
 def _files(root: Path, within: str, remarks: list[Remark]) -> Iterator[str]:
     """The paths in `root` of all files under `within`, folders in it included."""
-    for name in _entries(root / within, within, remarks):
-        path = f"{within}/{name}" if within else name
-        place = root / path
-        if place.is_file():
+    for entry in _entries(root / within, within, remarks):
+        path = f"{within}/{entry.name}" if within else entry.name
+        if _is_file(entry):
             yield path
-        elif place.is_dir() and not place.is_symlink():  # links can go in circles
+        elif entry.is_dir(follow_symlinks=False):  # links can go in circles
             yield from _files(root, path, remarks)
         else:
-            remarks.append(Remark(shown(path), _why_no_file(place), left_out=True))
+            remarks.append(Remark(shown(path), _why_no_file(entry), left_out=True))
 
 
-def _why_no_file(place: Path) -> str:
-    if not place.is_symlink():
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link to itself
+        return False
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _why_no_file(entry: os.DirEntry[str]) -> str:
+    if not entry.is_symlink():
         return "neither a file nor a folder"
-    return "a link to a folder is not followed" if place.is_dir() else "a link to nothing"
+    return "a link to a folder is not followed" if _is_folder(entry) else "a link to nothing"
 
 
 def _subfolders(folder: Path) -> list[str]:
-    if not folder.is_dir():
-        return []
-    return [name for name in _entries(folder, "", []) if (folder / name).is_dir()]
+    return [entry.name for entry in _entries(folder, "", []) if _is_folder(entry)]
 
 
-def _entries(folder: Path, within: str, remarks: list[Remark]) -> list[str]:
+def _entries(folder: Path, within: str, remarks: list[Remark]) -> list[os.DirEntry[str]]:
     """What is in a folder and not hidden, sorted."""
     try:
-        names = os.listdir(folder)
+        with os.scandir(folder) as found:  # which knows files from folders without asking for each
+            entries = [entry for entry in found if not entry.name.startswith(".")]
     except FileNotFoundError:
         return []  # a class that only the other part has
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
         remarks.append(Remark(shown(within) or str(folder), what, left_out=True))
         return []
-    return sorted(name for name in names if not name.startswith(".") and name != "__MACOSX")
+    return sorted(
+        (entry for entry in entries if entry.name != "__MACOSX"), key=lambda entry: entry.name
+    )
