@@ -1,7 +1,8 @@
 """Backbones by name."""
 
 from dptune.errors import InvalidInput
-from dptune.features.backbone import Backbone, Network, frozen
+from dptune.features.backbone import KINDS, Backbone, Network, frozen
+from dptune.validate import one_of
 
 _FORMS = (
     "timm:NAME, hf:NAME_OR_FOLDER[@REVISION], module:PATH.py:FACTORY[:WEIGHTS.safetensors], "
@@ -12,6 +13,7 @@ _FORMS = (
 def find_backbone(name: str, *, features: str = "pooled", size: int | None = None) -> Backbone:
     """The backbone of this name, ready to run; `size` (pixels of a side) where its own will not
     do."""
+    one_of(KINDS, features=features)
     return frozen(name, _open(name, size), features, size)
 
 

@@ -114,7 +114,7 @@ class _Reader:
         if last.ndim == 3:
             patches = self._patches(last)
             side = isqrt(patches.shape[1])
-            last = patches.transpose(1, 2).unflatten(2, (side, side))
+            last = patches.transpose(1, 2).reshape(len(patches), -1, side, side)
         return grid(last)
 
     def _pooled(self, state: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ def _loaded(where: str, options: Mapping[str, Any]) -> tuple[nn.Module, Any, boo
                 dtype=torch.float32,
                 output_loading_info=True,
             )
-    except (OSError, ValueError, RuntimeError) as problem:
+    except (OSError, ValueError, RuntimeError, ImportError) as problem:
         raise InvalidInput(_unreachable(where, problem)) from problem
     missing = sorted(report["missing_keys"])
     model = getattr(model, "vision_model", model)  # of those that read texts as well
@@ -155,8 +155,7 @@ def _loaded(where: str, options: Mapping[str, Any]) -> tuple[nn.Module, Any, boo
 
 
 def _transform(where: str, options: Mapping[str, Any]) -> Transform:
-    from transformers.utils import cached_file
-
+    cached_file = _transformers().utils.cached_file
     for name in ("preprocessor_config.json", "processor_config.json"):
         try:
             path = cached_file(where, name, **options, _raise_exceptions_for_missing_entries=False)

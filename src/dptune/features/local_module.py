@@ -114,5 +114,5 @@ def _ways(module: nn.Module, name: str, size: int) -> Mapping[str, Way]:
             f"height, width); for one picture it returned {shape}."
         )
     if output.ndim == 4:
-        return ALL_MAPS if hasattr(module, "maps") else LAST_MAP
+        return ALL_MAPS if callable(getattr(module, "maps", None)) else LAST_MAP
     return {"pooled": lambda network, pictures: network(pictures)}

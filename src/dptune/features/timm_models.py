@@ -39,7 +39,7 @@ def _made(timm: Any, name: str, size: int | None) -> nn.Module:
                 pass  # it has no such option: its size is free
         return timm.create_model(name, **asked)  # type: ignore[no-any-return]
     except Exception as problem:  # the hub's, the network's and timm's own have nothing in common
-        first = str(problem).strip().partition("\n")[0] or type(problem).__name__
+        first = str(problem).strip().partition("\n")[0].rstrip(".") or type(problem).__name__
         raise InvalidInput(
             f"timm cannot give {name} with its weights: {first}. timm.list_models(pretrained=True) "
             "has the names. Without a way to the hub, download the model where there is one and "
