@@ -147,7 +147,6 @@ def test_another_size_is_taken_where_the_model_can(tmp_path: Path) -> None:
     with torch.no_grad():
         wanted = made(pictures(64), interpolate_pos_encoding=True).pooler_output
     torch.testing.assert_close(backbone.module(pictures(64)), wanted)
-    (tmp_path / "clip").mkdir()
 
 
 def test_the_digest_is_of_weights_configuration_and_preparation(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dptune.cli import picture_screen
 from dptune.data.extracted import SHIFT, Extracted, holds_features
 from dptune.errors import InvalidInput
-from dptune.features.from_pictures import find_networks, gather, place_of
 from dptune.features.extraction import write_features
+from dptune.features.from_pictures import find_networks, gather, place_of
 from dptune.features.in_memory import features_of
 from dptune.features.network import found_again, short_name
 from dptune.pictures.folders import unlabelled

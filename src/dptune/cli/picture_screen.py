@@ -3,7 +3,7 @@
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from dptune.cli.screen import duration, out, plain_table
+from dptune.cli.screen import duration, error, out, plain_table
 from dptune.features.extraction import REMARKS, Extraction, Progress
 from dptune.pictures.pictures import Remark
 
@@ -27,9 +27,16 @@ _OFTEN = 10.0  # seconds between lines where there is no terminal
 def live_view() -> Iterator[Callable[[Progress], None]]:
     """Bars with the time left on a terminal, plain lines elsewhere, on standard error."""
     console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield _Lines(console)
-        return
+    try:
+        with _bars(console) if console.is_terminal else nullcontext(_Lines(console)) as watch:
+            yield watch
+    except KeyboardInterrupt:
+        error("interrupted; the same command goes on where this one was")
+        raise
+
+
+@contextmanager
+def _bars(console: Console) -> Iterator[Callable[[Progress], None]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

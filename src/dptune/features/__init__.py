@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from dptune.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dptune.features.from_pictures import extract as extract
     from dptune.features.find import find_backbone as find_backbone
+    from dptune.features.from_pictures import extract as extract
     from dptune.features.ranking import rank as rank
     from dptune.features.transform import Transform as Transform
 else:

@@ -5,7 +5,8 @@ from dptune.features.backbone import KINDS, Backbone, Network, frozen
 from dptune.validate import one_of
 
 _FORMS = (
-    "timm:NAME, hf:NAME_OR_FOLDER[@REVISION], module:PATH.py:FACTORY[:WEIGHTS.safetensors], "
+    "timm:NAME, hf:NAME_OR_FOLDER[@REVISION], onnx:FILE.onnx[:OUTPUT], "
+    "module:PATH.py:FACTORY[:WEIGHTS.safetensors], "
     "resnet20:WEIGHTS.safetensors, wrn16-4:WEIGHTS.safetensors"
 )
 
@@ -28,6 +29,7 @@ def _open(name: str, size: int | None) -> Network:
     from dptune.features.cifar_networks import CIFAR_NETWORKS, open_cifar_network
     from dptune.features.hugging_face import open_hugging_face
     from dptune.features.local_module import open_local_module
+    from dptune.features.onnx_models import open_onnx
     from dptune.features.packages import PACKAGES, open_package
     from dptune.features.timm_models import open_timm
 
@@ -40,6 +42,8 @@ def _open(name: str, size: int | None) -> Network:
         return open_local_module(rest, size)
     if kind == "hf":
         return open_hugging_face(rest, size)
+    if kind == "onnx":
+        return open_onnx(rest)
     if kind == "timm":
         return open_timm(rest, size)
     raise InvalidInput(

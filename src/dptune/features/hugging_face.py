@@ -25,7 +25,7 @@ _FILES = "config.json, model.safetensors and preprocessor_config.json"
 
 
 def open_hugging_face(rest: str, size: int | None) -> Network:
-    where, _, revision = rest.partition("@")
+    where, _, revision = (rest, "", "") if Path(rest).is_dir() else rest.partition("@")
     if not where:
         raise InvalidInput(
             "hf: needs the name of a model or a folder: hf:google/vit-base-patch16-224."
@@ -83,10 +83,8 @@ class _Reader:
             found["class-token"] = self._class_token
         if self.sample.get("hidden_states"):
             found["blocks"] = self._blocks
-        if (
-            last.ndim == 4
-            or isqrt(self._patches(last).shape[1]) ** 2 == self._patches(last).shape[1]
-        ):
+        patches = 0 if last.ndim == 4 else self._patches(last).shape[1]
+        if isqrt(patches) ** 2 == patches:
             found["grid4"] = self._grid4
         return found
 
@@ -177,9 +175,7 @@ def _made_of(config: Any) -> str:
 
 
 def _unreachable(where: str, problem: Exception) -> str:
-    first = (
-        str(problem).strip().splitlines()[0].rstrip(".") if str(problem).strip() else "no reason"
-    )
+    first = str(problem).strip().partition("\n")[0].rstrip(".") or type(problem).__name__
     return (
         f"The model {where} could not be had: {first}. Without a way to the hub, download it where "
         f"there is one and give its folder, with {_FILES}: hf:FOLDER. Only safetensors files are "

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.errors import InvalidInput
-from dptune.features.from_pictures import find_networks
 from dptune.features.extraction import Watch
+from dptune.features.from_pictures import find_networks
 from dptune.features.in_memory import features_of
 from dptune.features.packages import PACKAGES
 from dptune.pictures.find import find_pictures

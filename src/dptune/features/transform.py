@@ -1,6 +1,7 @@
 """From a decoded picture to what a backbone takes, as the backbone's own configuration says."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -74,27 +75,14 @@ class Transform:
         pictures = batch.permute(0, 3, 1, 2).to(torch.float32)  # channels last, nothing copied
         if pictures.shape[2:] != (self.size, self.size):
             # Across, then down, in whole grey levels after each: as Pillow does it.
-            across = self._weights(pictures.shape[3], batch.device)
-            down = self._weights(pictures.shape[2], batch.device)
+            across = _weights(self, pictures.shape[3], batch.device)
+            down = _weights(self, pictures.shape[2], batch.device)
             with torch.autocast(batch.device.type, enabled=False):  # half would lose grey levels
                 pictures = (pictures.contiguous() @ across.T).round_().clamp_(0, 255)
                 pictures = torch.einsum("sh,nchw->ncsw", down, pictures).round_().clamp_(0, 255)
-        mean = torch.tensor(self.mean, device=batch.device).view(1, 3, 1, 1)
-        deviation = torch.tensor(self.deviation, device=batch.device).view(1, 3, 1, 1)
-        pictures = torch.addcmul(-mean / deviation, pictures, 1 / (255 * deviation))
+        shift, factor = _colours(self, batch.device)
+        pictures = torch.addcmul(shift, pictures, factor)
         return pictures.to(dtype, memory_format=torch.channels_last)
-
-    def _weights(self, length: int, device: torch.device) -> Tensor:
-        """What each pixel of the middle square takes from a row of so many pixels."""
-        rows = F.interpolate(
-            torch.eye(length)[None, None],
-            size=(self.side, length),
-            mode=self.resampling,
-            antialias=True,  # with it, these are Pillow's filters
-            align_corners=False,
-        )[0, 0]
-        first = _middle(self.side, self.size)
-        return rows[first : first + self.size].to(device)
 
     def _resized(self, pixels: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
         """The middle square of the picture at this height and width. Only the middle is computed:
@@ -110,6 +98,30 @@ class Transform:
         square = (self.size, self.size)
         picture = Image.fromarray(pixels).resize(square, _FILTERS[self.resampling], box=box)
         return np.array(picture)
+
+
+# What is the same for every batch is kept on the device: sending it again would wait for all that
+# the device still has to do.
+@lru_cache(maxsize=32)
+def _weights(transform: Transform, length: int, device: torch.device) -> Tensor:
+    """What each pixel of the middle square takes from a row of so many pixels."""
+    rows = F.interpolate(
+        torch.eye(length)[None, None],
+        size=(transform.side, length),
+        mode=transform.resampling,
+        antialias=True,  # with it, these are Pillow's filters
+        align_corners=False,
+    )[0, 0]
+    first = _middle(transform.side, transform.size)
+    return rows[first : first + transform.size].to(device)
+
+
+@lru_cache(maxsize=32)
+def _colours(transform: Transform, device: torch.device) -> tuple[Tensor, Tensor]:
+    """What is added to colours, and before that what grey levels are multiplied by."""
+    mean = torch.tensor(transform.mean).view(1, 3, 1, 1)
+    deviation = torch.tensor(transform.deviation).view(1, 3, 1, 1)
+    return (-mean / deviation).to(device), (1 / (255 * deviation)).to(device)
 
 
 def _middle(whole_side: int, part: int) -> int:
