@@ -16,7 +16,7 @@ DIMENSIONS = 128  # of the sphere's space
 RATE = 0.12 / 256  # of learning, per picture of a batch
 MOMENTUM, DECAY = 0.9, 1e-4
 TEMPERATURE = 2.0
-WARM_UP = 0.02  # the share of all steps in which the rate rises
+WARM_UP = 0.05  # the share of all steps in which the rate rises
 
 
 @dataclass(frozen=True)

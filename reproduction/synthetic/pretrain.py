@@ -19,7 +19,6 @@ from reproduction.synthetic import bank
 from reproduction.synthetic.contrast import Learner
 from reproduction.synthetic.views import DEVIATION, MEAN, SIZE, plain
 
-PICTURES = 300_000
 BATCH = 768
 TRAINED_ON = "pictures from random processes only, no real picture"
 
@@ -33,7 +32,7 @@ def pretrain(
     *,
     minutes: float,
     device: str = "cuda",
-    pictures: int = PICTURES,
+    pictures: int,
     batch: int = BATCH,
     seed: int = 0,
     report: Report = print,

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dptune.features.maps import grid, mean_over
+from dptune.features.maps import ALL_MAPS
 from reproduction.synthetic.views import plain
 
 BATCH = 1000
@@ -64,13 +64,13 @@ def accuracy(train: Tensor, labels: Tensor, test: Tensor, truth: Tensor) -> floa
 
 
 def _features(network: nn.Module, pictures: NDArray[np.uint8], device: str) -> Mapping[str, Tensor]:
-    pooled, squares = [], []
-    with torch.inference_mode():
+    found: dict[str, list[Tensor]] = {kind: [] for kind in ALL_MAPS}
+    with torch.no_grad():
         for batch in torch.split(torch.from_numpy(pictures), BATCH):
-            last = network(plain(batch.to(device).permute(0, 3, 1, 2)))
-            pooled.append(mean_over(last))
-            squares.append(grid(last))
-    return {"pooled": torch.cat(pooled).clone(), "grid4": torch.cat(squares).clone()}
+            taken = plain(batch.to(device).permute(0, 3, 1, 2))
+            for kind, features in ALL_MAPS.items():
+                found[kind].append(features(network, taken))
+    return {kind: torch.cat(rows) for kind, rows in found.items()}
 
 
 def _decoded(arrays: Mapping[str, NDArray[np.generic]], part: str) -> NDArray[np.uint8]:
