@@ -82,8 +82,9 @@ def frozen(name: str, network: Network, kind: str, size: int | None) -> Backbone
 
 def _columns(name: str, module: nn.Module, transform: Transform) -> int:
     """How many features there are: one picture shows it, and shows that the network runs."""
+    picture = torch.zeros(1, 3, transform.size, transform.size)
     try:
-        features = module(torch.zeros(1, 3, transform.size, transform.size))
+        features, again = module(picture), module(picture)
     except (RuntimeError, ValueError) as problem:
         raise InvalidInput(
             f"{name} does not take pictures of {transform.size} pixels: {problem}. Take the size "
@@ -93,6 +94,11 @@ def _columns(name: str, module: nn.Module, transform: Transform) -> int:
         raise InvalidInput(
             f"{name} must give one row of features for a picture; its output for one picture has "
             f"the shape {tuple(features.shape)}."
+        )
+    if not torch.allclose(features, again, rtol=1e-3, atol=1e-4):
+        raise InvalidInput(
+            f"{name} gives other features for the same picture every time (it may hide parts of "
+            "pictures by chance, as in its own training). Take a network without that."
         )
     return int(features.shape[1])
 

@@ -4,8 +4,8 @@ from dptune.errors import InvalidInput
 from dptune.features.backbone import Backbone, Network, frozen
 
 _FORMS = (
-    "resnet20:WEIGHTS.safetensors, wrn16-4:WEIGHTS.safetensors, "
-    "module:PATH.py:FACTORY[:WEIGHTS.safetensors]"
+    "timm:NAME, hf:NAME_OR_FOLDER[@REVISION], module:PATH.py:FACTORY[:WEIGHTS.safetensors], "
+    "resnet20:WEIGHTS.safetensors, wrn16-4:WEIGHTS.safetensors"
 )
 
 
@@ -15,13 +15,31 @@ def find_backbone(name: str, *, features: str = "pooled", size: int | None = Non
     return frozen(name, _open(name, size), features, size)
 
 
+def installed_backbones() -> tuple[str, ...]:
+    """The short names whose weights are on this machine."""
+    from dptune.features.packages import PACKAGES
+
+    return tuple(name for name, package in PACKAGES.items() if package.path() is not None)
+
+
 def _open(name: str, size: int | None) -> Network:
     from dptune.features.cifar_networks import CIFAR_NETWORKS, open_cifar_network
+    from dptune.features.hugging_face import open_hugging_face
     from dptune.features.local_module import open_local_module
+    from dptune.features.packages import PACKAGES, open_package
+    from dptune.features.timm_models import open_timm
 
     kind, _, rest = name.partition(":")
+    if kind in PACKAGES:
+        return open_package(kind)
     if kind in CIFAR_NETWORKS:
         return open_cifar_network(kind, rest)
     if kind == "module":
         return open_local_module(rest, size)
-    raise InvalidInput(f"There is no backbone {name!r}. Backbones are {_FORMS}.")
+    if kind == "hf":
+        return open_hugging_face(rest, size)
+    if kind == "timm":
+        return open_timm(rest, size)
+    raise InvalidInput(
+        f"There is no backbone {name!r}. Backbones are {', '.join(PACKAGES)}, {_FORMS}."
+    )

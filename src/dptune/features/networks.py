@@ -3,6 +3,10 @@
 Each gives `maps`: what its blocks make of pictures, in order; the last is what is pooled.
 """
 
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,7 +14,7 @@ from torch import Tensor, nn
 
 class ResNet20(nn.Module):
     """ResNet-20 for pictures of 32 pixels (He et al. 2016): 64 features. The shortcut into a
-    wider block takes every second pixel and adds channels of zeros."""
+    wider block takes every second pixel, with channels of zeros before and after."""
 
     columns = 64
 
@@ -20,7 +24,7 @@ class ResNet20(nn.Module):
         self.c = nn.Conv2d(3, 16, 3, padding=1, bias=False)
         self.b = nn.BatchNorm2d(16)
         self.body = nn.Sequential(
-            *(_BasicBlock(before, after) for before, after in zip(widths, widths[1:], strict=False))
+            *(_BasicBlock(before, after) for before, after in pairwise(widths))
         )
 
     def maps(self, pictures: Tensor) -> list[Tensor]:
@@ -45,8 +49,8 @@ class _BasicBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         inner = self.b2(self.c2(F.relu(self.b1(self.c1(x)))))
         if self.stride == 2:
-            more = inner.shape[1] - x.shape[1]
-            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, more // 2, more - more // 2))
+            more = (inner.shape[1] - x.shape[1]) // 2
+            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, more, more))
         return F.relu(inner + x)
 
 
@@ -64,7 +68,7 @@ class WideResNet(nn.Module):
         self.blocks = nn.Sequential(
             *(
                 _WideBlock(before, after, stride)
-                for before, after, stride in zip(widths, widths[1:], strides, strict=False)
+                for (before, after), stride in zip(pairwise(widths), strides, strict=True)
             )
         )
         self.norm = nn.BatchNorm2d(256)
@@ -94,3 +98,96 @@ class _WideBlock(nn.Module):
         short = x if self.shortcut is None else self.shortcut(active)
         inner: Tensor = self.conv2(F.relu(self.norm2(self.conv1(active))))
         return torch.add(inner, short)
+
+
+@dataclass(frozen=True)
+class MobileStage:
+    """Blocks in a row that work at one size of map: the first of them may halve it."""
+
+    expansion: int
+    width: int
+    repeats: int
+    stride: int
+    kernel: int = 3
+
+
+class MobileNet(nn.Module):
+    """Networks of inverted residual blocks (Sandler et al. 2018): MobileNetV2, EfficientNet-Lite.
+
+    `padded_after`: where a map is halved, what padding it needs goes after its last pixel first
+    and only then before its first, as TensorFlow has it; otherwise as much on both sides.
+    """
+
+    def __init__(
+        self,
+        stages: list[MobileStage],
+        *,
+        stem: int = 32,
+        columns: int = 1280,
+        epsilon: float = 1e-5,
+        padded_after: bool = False,
+    ) -> None:
+        super().__init__()
+
+        def layer(before: int, after: int, kernel: int, stride: int, groups: int = 1) -> nn.Module:
+            convolution = _Convolution(before, after, kernel, stride, groups, padded_after)
+            return nn.Sequential(convolution, nn.BatchNorm2d(after, eps=epsilon))
+
+        self.stem = layer(3, stem, 3, 2)
+        self.blocks = nn.ModuleList()
+        before = stem
+        for stage in stages:
+            for number in range(stage.repeats):
+                inner = before * stage.expansion
+                stride = stage.stride if number == 0 else 1
+                widen = [layer(before, inner, 1, 1)] if stage.expansion > 1 else []
+                spread = layer(inner, inner, stage.kernel, stride, groups=inner)
+                narrow = layer(inner, stage.width, 1, 1)
+                added = stride == 1 and before == stage.width
+                self.blocks.append(_InvertedBlock([*widen, spread], narrow, added))
+                before = stage.width
+        self.top = layer(before, columns, 1, 1)
+
+    def maps(self, pictures: Tensor) -> list[Tensor]:
+        found = [F.relu6(self.stem(pictures))]
+        for block in self.blocks:
+            found.append(block(found[-1]))
+        return [*found[1:], F.relu6(self.top(found[-1]))]
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return self.maps(pictures)[-1]
+
+
+class _InvertedBlock(nn.Module):
+    def __init__(self, active: list[nn.Module], narrow: nn.Module, added: bool) -> None:
+        super().__init__()
+        self.active = nn.ModuleList(active)
+        self.narrow = narrow
+        self.added = added
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = x
+        for layer in self.active:
+            inner = F.relu6(layer(inner))
+        narrow: Tensor = self.narrow(inner)
+        return x + narrow if self.added else narrow
+
+
+class _Convolution(nn.Conv2d):
+    def __init__(
+        self, before: int, after: int, kernel: int, stride: int, groups: int, padded_after: bool
+    ) -> None:
+        self.padded_after = padded_after and stride > 1
+        padding = 0 if self.padded_after else kernel // 2
+        super().__init__(before, after, kernel, stride, padding, groups=groups, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.padded_after:
+            x = F.pad(x, [*self._padding(x.shape[3]), *self._padding(x.shape[2])])
+        return super().forward(x)
+
+    def _padding(self, length: int) -> tuple[int, int]:
+        """Before and after, so that the result is the length over the stride, rounded up."""
+        stride, kernel = self.stride[0], self.kernel_size[0]
+        needed = max((ceil(length / stride) - 1) * stride + kernel - length, 0)
+        return needed // 2, needed - needed // 2

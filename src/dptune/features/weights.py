@@ -16,7 +16,9 @@ def read_weights(path: str | Path) -> tuple[dict[str, Tensor], Mapping[str, str]
         raise InvalidInput(f"There is no file of weights at {path}. Give a .safetensors file.")
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+            return {
+                name: file.get_tensor(name) for name in sorted(file.keys())
+            }, file.metadata() or {}
     except (SafetensorError, OSError) as problem:
         raise InvalidInput(f"{path} is not a safetensors file of weights: {problem}.") from problem
 

@@ -1,0 +1,214 @@
+"""`hf:NAME_OR_FOLDER[@REVISION]`: vision models of the Hugging Face hub, or saved in a folder.
+
+Weights are read from safetensors files only, and no code of a repository is ever run.
+"""
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dptune.errors import InvalidInput, MissingExtra
+from dptune.features.backbone import Network, Way
+from dptune.features.maps import grid, mean_over
+from dptune.features.processors import read_processor
+from dptune.features.transform import Transform
+
+_CLASS_TOKENS = ("cls_token", "class_embedding")
+_FILES = "config.json, model.safetensors and preprocessor_config.json"
+
+
+def open_hugging_face(rest: str, size: int | None) -> Network:
+    where, _, revision = rest.partition("@")
+    if not where:
+        raise InvalidInput(
+            "hf: needs the name of a model or a folder: hf:google/vit-base-patch16-224."
+        )
+    options = {"revision": revision or "main", "local_files_only": Path(where).is_dir()}
+    module, config, unfilled = _loaded(where, options)
+    transform = _transform(where, options)
+    reader = _Reader(module, config, size or transform.size)
+    return Network(
+        module=module,
+        ways=reader.ways(pooler=not unfilled),
+        transform=transform,
+        made_of=_made_of(config),
+    )
+
+
+class _Reader:
+    """Gets features of each kind from a model's output: maps, or tokens in a row of which the
+    first may stand for the class and the others for patches of the picture."""
+
+    def __init__(self, module: nn.Module, config: Any, size: int) -> None:
+        takes = inspect.signature(module.forward).parameters
+        own = getattr(config, "image_size", size)
+        self.more: dict[str, bool] = {}
+        if own not in (size, [size, size]) and "interpolate_pos_encoding" in takes:
+            self.more["interpolate_pos_encoding"] = True
+        names = [name.rpartition(".")[2] for name, _ in module.named_parameters()]
+        self.has_class = any(name in _CLASS_TOKENS for name in names)
+        self.before_patches = (
+            int(self.has_class)
+            + int("distillation_token" in names)
+            + int(getattr(config, "num_register_tokens", 0) or 0)
+        )
+        try:
+            with torch.no_grad():
+                picture = torch.zeros(1, 3, size, size)
+                self.sample = module(picture, output_hidden_states=True, **self.more)
+        except (RuntimeError, ValueError, TypeError) as problem:
+            raise InvalidInput(
+                f"The model {config.model_type} cannot be run on a picture of {size} pixels alone: "
+                f"{problem}. Take a vision model, at the size that it was made for."
+            ) from problem
+
+    def ways(self, pooler: bool) -> Mapping[str, Way]:
+        last = self.sample.last_hidden_state
+        pooled = self.sample.get("pooler_output")
+        found: dict[str, Way] = {}
+        if pooler and pooled is not None:
+            found["pooled"] = self._pooler
+        elif last.ndim == 3 and self.has_class:
+            found["pooled"] = self._class_token  # what such models classify by
+        else:
+            found["pooled"] = self._mean
+        if last.ndim == 3 and self.has_class:
+            found["class-token"] = self._class_token
+        if self.sample.get("hidden_states"):
+            found["blocks"] = self._blocks
+        if (
+            last.ndim == 4
+            or isqrt(self._patches(last).shape[1]) ** 2 == self._patches(last).shape[1]
+        ):
+            found["grid4"] = self._grid4
+        return found
+
+    def _last(self, module: nn.Module, pictures: Tensor) -> Tensor:
+        last: Tensor = module(pictures, **self.more).last_hidden_state
+        return last
+
+    def _pooler(self, module: nn.Module, pictures: Tensor) -> Tensor:
+        pooled: Tensor = module(pictures, **self.more).pooler_output
+        return pooled.flatten(1)
+
+    def _class_token(self, module: nn.Module, pictures: Tensor) -> Tensor:
+        return self._last(module, pictures)[:, 0]
+
+    def _mean(self, module: nn.Module, pictures: Tensor) -> Tensor:
+        return self._pooled(self._last(module, pictures))
+
+    def _blocks(self, module: nn.Module, pictures: Tensor) -> Tensor:
+        states = module(pictures, output_hidden_states=True, **self.more).hidden_states
+        # The first is what goes into the first block.
+        return torch.cat([self._pooled(state) for state in states[1:]], dim=1)
+
+    def _grid4(self, module: nn.Module, pictures: Tensor) -> Tensor:
+        last = self._last(module, pictures)
+        if last.ndim == 3:
+            patches = self._patches(last)
+            side = isqrt(patches.shape[1])
+            last = patches.transpose(1, 2).unflatten(2, (side, side))
+        return grid(last)
+
+    def _pooled(self, state: Tensor) -> Tensor:
+        """The mean over a map or over the patches of a picture."""
+        return mean_over(state) if state.ndim == 4 else self._patches(state).mean(1)
+
+    def _patches(self, tokens: Tensor) -> Tensor:
+        return tokens[:, self.before_patches :]
+
+
+def _loaded(where: str, options: Mapping[str, Any]) -> tuple[nn.Module, Any, bool]:
+    """The model, its configuration, and whether its pooler is not in the file. A pooler like that
+    would be filled by chance; it is taken away. Anything else that lacks is refused."""
+    transformers = _transformers()
+    try:
+        with _quiet(transformers):
+            model, report = transformers.AutoModel.from_pretrained(
+                where,
+                **options,
+                trust_remote_code=False,
+                use_safetensors=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, RuntimeError) as problem:
+        raise InvalidInput(_unreachable(where, problem)) from problem
+    missing = sorted(report["missing_keys"])
+    model = getattr(model, "vision_model", model)  # of those that read texts as well
+    lacks = [name for name in missing if "pooler" not in name]
+    if lacks:
+        raise InvalidInput(
+            f"The weights of {where} are not complete: {len(lacks)} arrays are missing, the first "
+            f"is {lacks[0]}. Features would be made of chance."
+        )
+    if missing:
+        model.pooler = None
+    return model.eval(), model.config, bool(missing)
+
+
+def _transform(where: str, options: Mapping[str, Any]) -> Transform:
+    from transformers.utils import cached_file
+
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        try:
+            path = cached_file(where, name, **options, _raise_exceptions_for_missing_entries=False)
+        except (OSError, ValueError) as problem:
+            raise InvalidInput(_unreachable(where, problem)) from problem
+        if path is not None:
+            return read_processor(Path(path))
+    raise InvalidInput(
+        f"{where} has no preprocessor_config.json, so nothing says which pictures it takes. Put "
+        'one beside its weights, with "size", "image_mean" and "image_std".'
+    )
+
+
+def _made_of(config: Any) -> str:
+    settings = config.to_dict()
+    for name in ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "architectures"):
+        settings.pop(name, None)
+    return json.dumps(settings, sort_keys=True, default=str)
+
+
+def _unreachable(where: str, problem: Exception) -> str:
+    first = (
+        str(problem).strip().splitlines()[0].rstrip(".") if str(problem).strip() else "no reason"
+    )
+    return (
+        f"The model {where} could not be had: {first}. Without a way to the hub, download it where "
+        f"there is one and give its folder, with {_FILES}: hf:FOLDER. Only safetensors files are "
+        "read, and models that bring their own code are not."
+    )
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as problem:
+        raise MissingExtra(
+            "Models of the Hugging Face hub need the package transformers. Install it: "
+            'pip install "dptune[vision]"'
+        ) from problem
+    return transformers
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Without its bars and reports: what matters in them becomes an error here."""
+    log = transformers.utils.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
