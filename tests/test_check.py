@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from dptune import accounting
 from dptune.accounting import Budget
@@ -53,6 +54,9 @@ def check_of(**changes: float) -> FinalCheck:
         ({"accuracy": 0.6425, "by_heart": 0.05}, UNKNOWN),
         ({"accuracy": 0.64, "error": 0, "majority_error": 0, "by_heart": 0.05}, NO_BETTER),
         ({"accuracy": 0.7, "by_heart": 0.05}, BETTER),
+        # A large gain that might be by heart is not called none.
+        ({"accuracy": 0.9, "majority": 0.31, "by_heart": 1.0}, UNKNOWN),
+        ({"accuracy": 0.9, "majority": 0.31, "by_heart": 0.4}, BETTER),
         ({"accuracy": 0.991, "majority": 0.99, "error": 1e-5, "majority_error": 1e-5}, BETTER),
         ({"accuracy": 0.99, "majority": 0.99}, UNKNOWN),
         ({"accuracy": 0.2, "majority": 1.2, "majority_error": 0.2}, NO_BETTER),
@@ -68,9 +72,11 @@ def test_a_verdict_says_no_more_than_is_sure(changes: dict[str, float], verdict:
 
 def test_shares_are_of_public_numbers_and_of_weights_where_there_are_any() -> None:
     census = Census((900.0, 100.0), 3.0)
-    plain = final_check(800.0, 4.0, census, None, 1000)
+    plain = final_check(800.0, 4.0, census, None, 1000, parameters=0, mu=1.0)
     assert plain == FinalCheck(0.8, 0.004, 0.9, 0.003)
-    weighted = final_check(150.0, 4.0, census, census, 1000)  # of 100 and 900 / 9
+    weighted = final_check(
+        150.0, 4.0, census, census, 1000, parameters=0, mu=1.0
+    )  # of 100 and 900 / 9
     assert weighted.accuracy == pytest.approx(150 / 200)
     assert weighted.error == pytest.approx(4 / 200)
     assert weighted.majority == pytest.approx(0.5)
@@ -188,6 +194,18 @@ def test_only_what_can_be_judged_is_checked(tmp_path: Path, asked: dict[str, Any
     assert result.check is None and RELEASE not in result.guarantee.releases
     payments = Ledger.open(str(out / "ledger.db")).state().payments
     assert not [p for p in payments if p.label == "check of the final model"]
+
+
+def test_what_can_be_known_by_heart_is_bounded_by_privacy() -> None:
+    """More weights than rows may know every row; a private model knows each of them only as well
+    as an attacker may: the total variation of its two Gaussians."""
+    census = Census(classes=(400.0, 300.0, 300.0), noise=4.0)
+    many = {"parameters": 10_000, "mu": 0.8}
+    check = final_check(900.0, 4.0, census, None, 1000, **many)
+    assert check.by_heart == pytest.approx(2 * norm.cdf(0.4) - 1, rel=1e-9)
+    assert check.verdict == BETTER
+    few = final_check(900.0, 4.0, census, None, 1000, parameters=10, mu=0.8)
+    assert few.by_heart == pytest.approx(0.05)
 
 
 def test_what_is_learned_by_heart_of_coins_is_not_called_better() -> None:

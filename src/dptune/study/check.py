@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dptune import gdp
 from dptune.search.base import Census
 
 _TRIVIAL = "than always answering the most frequent class"
@@ -12,6 +13,7 @@ NO_BETTER = f"no better {_TRIVIAL}"
 UNKNOWN = "cannot be told at this budget"
 _SURE = 3.0  # standard deviations: one model in 700 that is no better is called better
 _WORTH = 0.1  # of all there is to gain: a model that gains no more is no better
+_HEART = 0.25  # of it: what is gained by heart is no better up to here, and more is not known
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class FinalCheck:
         gain = self.accuracy - self.majority
         if gain > self._unsure + self.by_heart:
             return BETTER
-        worth = max(_WORTH * max(1 - self.majority, 0.0), self.by_heart)
+        room = max(1 - self.majority, 0.0)
+        worth = max(_WORTH * room, min(self.by_heart, _HEART * room))
         return NO_BETTER if gain + self._unsure <= worth else UNKNOWN
 
     @property
@@ -68,10 +71,13 @@ def final_check(
     census: Census,
     weighing: Census | None,
     rows: int,
-    parameters: int = 0,
+    *,
+    parameters: int,
+    mu: float,
 ) -> FinalCheck:
     """From noisy counts: `correct` rows, with their weights if a census is `weighing` them, and
-    those by class, of publicly so many `rows`, by a model of so many `parameters`."""
+    those by class, of publicly so many `rows`, by a model of so many `parameters` that is private
+    with `mu`."""
     share = weighing.effective_share if weighing else 1.0
     weights = (weighing.weights if weighing else None) or (1.0,) * len(census.classes)
     counts = [(w * count, w) for w, count in zip(weights, census.classes, strict=True)]
@@ -82,6 +88,7 @@ def final_check(
         error=noise / everything,
         majority=most / everything,
         majority_error=weight * census.noise / everything,
-        # Of labels that are coins, each parameter fits about the root of the rows' share.
-        by_heart=0.5 * math.sqrt(parameters / everything),
+        # Of labels that are coins, each parameter fits about the root of the rows' share; and that
+        # a row was trained on cannot show more often than its privacy allows.
+        by_heart=min(0.5 * math.sqrt(parameters / everything), gdp.delta_from_mu(mu, 0.0)),
     )

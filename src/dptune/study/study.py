@@ -352,7 +352,9 @@ def _check(planned: Outline, census: Census | None, correct: float | None) -> Fi
         return None
     weighing = planned.weighing(census)
     rows, parameters = planned.data.count, planned.engine.parameters(planned.data)
-    return final_check(correct, event.noise, census, weighing, rows, parameters)
+    return final_check(
+        correct, event.noise, census, weighing, rows, parameters=parameters, mu=planned.price.mu
+    )
 
 
 def _about_check(planned: Outline, correct: float | None, check: FinalCheck | None) -> list[str]:
