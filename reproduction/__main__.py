@@ -1,4 +1,5 @@
-"""`python -m reproduction`: the paper's tables and figures, and the map of best noise.
+"""`python -m reproduction`: the paper's tables and figures, the map of best noise, and a backbone
+from random pictures.
 
 Options, output, --json and exit codes are as in the command line of dptune.
 """
@@ -18,6 +19,7 @@ from dptune.cli.parameters import AsJson, Device, TrainingDevice
 from dptune.errors import InvalidInput
 from reproduction import best_noise, reproduce
 from reproduction.experiment import Result
+from reproduction.synthetic import verbs as synthetic
 
 app = typer.Typer(
     help="Measure what the linear scaling paper claims, on public data, with dptune.",
@@ -27,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(synthetic.app, name="synthetic")
 
 
 class Effort(StrEnum):
