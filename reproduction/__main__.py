@@ -1,5 +1,5 @@
-"""`python -m reproduction`: the paper's tables and figures, the map of best noise, and a backbone
-from random pictures.
+"""`python -m reproduction`: the paper's tables and figures, its vision tasks from pictures, the map
+of best noise, and a backbone from random pictures.
 
 Options, output, --json and exit codes are as in the command line of dptune.
 """
@@ -16,10 +16,10 @@ import typer
 from dptune.cli import screen
 from dptune.cli.app import run_verbs
 from dptune.cli.parameters import AsJson, Device, TrainingDevice
-from dptune.errors import InvalidInput
 from reproduction import best_noise, reproduce
 from reproduction.experiment import Result
 from reproduction.synthetic import verbs as synthetic
+from reproduction.vision import verbs as pictures
 
 app = typer.Typer(
     help="Measure what the linear scaling paper claims, on public data, with dptune.",
@@ -30,6 +30,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(synthetic.app, name="synthetic")
+app.command("vision")(pictures.vision)
+app.command("imagenet-shape")(pictures.imagenet_shape)
 
 
 class Effort(StrEnum):
@@ -137,7 +139,7 @@ def map_best_noise(
         with screen.progress() as report:
             found = best_noise.measure(
                 data.split(","),
-                _numbers(epsilon),
+                pictures.numbers(epsilon),
                 repeats=repeats,
                 device=device.value,
                 report=report,
@@ -150,15 +152,6 @@ def map_best_noise(
         _print_json({"scans": [asdict(scan) for scan in scans], "picture": str(picture)})
     else:
         _show_scans(scans, folder)
-
-
-def _numbers(texts: str) -> list[float]:
-    try:
-        return [float(text) for text in texts.split(",")]
-    except ValueError:
-        raise InvalidInput(
-            f"--epsilon takes numbers, separated by commas; got {texts!r}."
-        ) from None
 
 
 def _print_json(plain: Mapping[str, Any]) -> None:

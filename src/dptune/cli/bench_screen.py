@@ -55,6 +55,25 @@ def bench_ledger(results: Mapping[str, Any]) -> None:
     )
 
 
+def bench_extract(results: Mapping[str, Any]) -> None:
+    where = results["gpu"] or f"cpu, {results['threads']} threads"
+    table = facts_table(
+        f"features of {results['pictures']:,} pictures by {results['backbone']} on {where}"
+    )
+    table.add_row(
+        "the network alone",
+        f"{results['bare_per_second']:,.0f} pictures/s",
+        f"{results['precision']}, {results['batch']} at once",
+    )
+    table.add_row(
+        "the whole extraction",
+        f"{results['extraction_per_second']:,.0f} pictures/s",
+        _seconds(results["seconds"]),
+    )
+    table.add_row("the latter by the former", f"{100 * results['ratio']:.0f} %")
+    out.print(table)
+
+
 def bench_accounting(results: dict[str, Any]) -> None:
     calibration = results["full_batch_calibration"]
     table = plain_table("noise for epsilon 1, delta 1e-05, 100 full-batch steps")

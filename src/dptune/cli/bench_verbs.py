@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import HELP_FLAGS, AsJson, Device, TrainingDevice
+from dptune.cli.parameters import (
+    HELP_FLAGS,
+    AsJson,
+    Backbones,
+    Device,
+    FeatureKind,
+    Kind,
+    PictureRoot,
+    PictureSize,
+    TrainingDevice,
+    in_words,
+)
 from dptune.errors import InvalidInput
 
 app = typer.Typer(
@@ -101,6 +112,44 @@ def bench_compare(
             workers=usual if workers is None else workers,
         )
     screen.show(as_json, {"rows": table}, lambda: bench_screen.bench_compare(table, folder))
+
+
+@app.command("extract")
+def bench_extract(
+    images: Annotated[
+        str,
+        typer.Option(metavar="PICTURES", help="Whatever extract takes for --images."),
+    ],
+    backbone: Backbones,
+    pictures: Annotated[int, typer.Option(help="How many pictures at most.")] = 10_000,
+    features: FeatureKind = Kind.pooled,
+    size: PictureSize = None,
+    root: PictureRoot = None,
+    device: Annotated[
+        Device,
+        typer.Option(metavar="DEVICE", help=f"Where networks run: {in_words(Device)}."),
+    ] = Device.cpu,
+    as_json: AsJson = False,
+) -> None:
+    """Time a whole extraction, decoding included, against the network's bare forward pass.
+
+    Example: dptune bench extract --images cifar10 --backbone lite0 --pictures 2000
+    """
+    from dptune.bench import extraction as bench
+    from dptune.cli import bench_screen
+
+    with screen.progress() as report:
+        results = bench.measure(
+            images,
+            backbone,
+            report,
+            pictures=pictures,
+            features=features.value,
+            size=size,
+            root=root,
+            device=device.value,
+        )
+    screen.show(as_json, results, lambda: bench_screen.bench_extract(results))
 
 
 @app.command("ledger")

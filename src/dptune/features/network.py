@@ -71,21 +71,7 @@ class Networks:
         """Of those pictures that could be read. Networks see a black picture in place of each of
         the others: a batch of another length might be computed in another order, and then one
         picture would change the last digits of others' features."""
-        count = len(batch.digests)
-        of_transform = dict(zip(self.transforms, batch.views, strict=True))
-        blocks = []
-        for backbone, module in zip(self._backbones, self._modules, strict=True):
-            pictures = self._pictures(backbone, of_transform[backbone.transform], count)
-            with torch.autocast(
-                self._device.type, self._dtype, enabled=self._dtype != torch.float32
-            ):
-                block: Tensor = module(pictures).float()
-            if block.shape != (count, backbone.columns):
-                raise InvalidInput(
-                    f"the backbone {backbone.name} gives features of shape {tuple(block.shape)} "
-                    f"for {count} pictures, and promised {backbone.columns} columns."
-                )
-            blocks.append(block)
+        blocks = self.forward(self.prepared(batch))
         blocks = [block[batch.places] for block in blocks]
         if len(blocks) == 1:
             return blocks[0]
@@ -94,6 +80,35 @@ class Networks:
         lengths = [block.norm(dim=1, keepdim=True).clamp_min(tiny) for block in blocks]
         scaled = [block / length for block, length in zip(blocks, lengths, strict=True)]
         return torch.cat(scaled, 1) / math.sqrt(len(blocks))
+
+    @torch.inference_mode()
+    def prepared(self, batch: Batch) -> list[Tensor]:
+        """The pictures on the device, as each of the backbones takes them."""
+        of_transform = dict(zip(self.transforms, batch.views, strict=True))
+        return [
+            self._pictures(backbone, of_transform[backbone.transform], len(batch.digests))
+            for backbone in self._backbones
+        ]
+
+    @torch.inference_mode()
+    def forward(self, prepared: Sequence[Tensor]) -> list[Tensor]:
+        """What each backbone makes of its pictures."""
+        blocks = []
+        for backbone, module, pictures in zip(
+            self._backbones, self._modules, prepared, strict=True
+        ):
+            with torch.autocast(
+                self._device.type, self._dtype, enabled=self._dtype != torch.float32
+            ):
+                block: Tensor = module(pictures).float()
+            count = len(pictures)
+            if block.shape != (count, backbone.columns):
+                raise InvalidInput(
+                    f"the backbone {backbone.name} gives features of shape {tuple(block.shape)} "
+                    f"for {count} pictures, and promised {backbone.columns} columns."
+                )
+            blocks.append(block)
+        return blocks
 
     def _pictures(self, backbone: Backbone, view: Sequence[Alike], count: int) -> Tensor:
         """As the backbone takes them; those of one size are prepared at once."""

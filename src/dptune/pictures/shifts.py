@@ -150,6 +150,22 @@ def matched(others: Pictures, name: str, classes: tuple[str, ...]) -> Pictures:
     )
 
 
+def some(pictures: Pictures, count: int) -> Pictures:
+    """So many of the pictures at most, evenly spread over all of them."""
+    if count >= len(pictures):
+        return pictures
+    kept = np.arange(count, dtype=np.int64) * len(pictures) // count
+    return MatchedPictures(
+        classes=pictures.classes,
+        labels=pictures.labels[kept],
+        groups=pictures.groups,
+        grouped=pictures.group_numbers[kept],
+        remarks=pictures.remarks,
+        others=pictures,
+        kept=kept,
+    )
+
+
 def _numbers(theirs: tuple[str, ...], ours: tuple[str, ...]) -> list[int]:
     """For each of their classes the number of ours that is called so, or else like it; -1 where
     there is none, or more than one."""

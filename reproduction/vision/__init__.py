@@ -1,0 +1,1 @@
+"""The paper's vision tasks: from pictures and public backbones to its rows."""

@@ -1,0 +1,93 @@
+"""How fast features of pictures are made, beside the network alone.
+
+Both rates come from one run, at the same batch and in the same precision. The extraction is all of
+it: processes started, pictures decoded and prepared, features written to disk.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from dptune import validate
+from dptune.features.extract import find_networks, gather
+from dptune.features.extraction import write_features
+from dptune.features.loading import batches
+from dptune.features.network import Networks
+from dptune.pictures.pictures import Pictures
+from dptune.pictures.shifts import some
+
+Report = Callable[[str], None]
+_BARE_SHARE = 20  # of all batches, one in so many is enough to time the network alone
+_BARE_FEWEST, _BARE_MOST = 5, 50
+
+
+def measure(
+    images: str | Path,
+    backbone: str | Sequence[str],
+    report: Report,
+    *,
+    pictures: int = 10_000,
+    features: str = "pooled",
+    size: int | None = None,
+    root: str | Path | None = None,
+    device: str = "cpu",
+    precision: str | None = None,
+) -> dict[str, Any]:
+    """Pictures a second of the network alone and of a whole extraction, and their ratio."""
+    wanted = validate.whole(1, pictures=pictures)
+    networks = find_networks(
+        backbone, features=features, size=size, device=device, precision=precision
+    )
+    train = some(gather(images, root=root)["train"], wanted)
+    report(f"the network alone, {networks.batch} pictures at once")
+    before = bare_rate(networks, train)
+    report(f"the whole extraction of {len(train):,} pictures")
+    with TemporaryDirectory() as folder:
+        began = perf_counter()
+        done = write_features({"train": train}, networks, folder, source="bench")
+        seconds = perf_counter() - began
+    report("the network alone again")
+    bare = (before + bare_rate(networks, train)) / 2  # others may use the machine too
+    whole = done.made / seconds
+    return {
+        "device": device,
+        "torch": torch.__version__,
+        "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
+        "threads": torch.get_num_threads(),
+        "backbone": networks.made_by["name"],
+        "precision": networks.precision,
+        "batch": networks.batch,
+        "pictures": done.made,
+        "seconds": seconds,
+        "bare_per_second": bare,
+        "extraction_per_second": whole,
+        "ratio": whole / bare,
+    }
+
+
+def bare_rate(networks: Networks, pictures: Pictures) -> float:
+    """Pictures a second of the forward pass alone, on a batch that is on the device already."""
+    first = range(min(networks.batch, len(pictures)))
+    ready = networks.prepared(next(batches(pictures, networks.transforms, [first], "cpu")))
+    times = len(pictures) // networks.batch // _BARE_SHARE
+    times = min(max(times, _BARE_FEWEST), _BARE_MOST)
+    networks.forward(ready)  # warms up
+    return len(first) / median(_seconds(lambda: networks.forward(ready)) for _ in range(times))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    _wait_for_gpu()
+    start = perf_counter()
+    work()
+    _wait_for_gpu()
+    return perf_counter() - start
+
+
+def _wait_for_gpu() -> None:
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
