@@ -23,8 +23,8 @@ from dptune.bench.harness import Report
 from dptune.data.data import Data
 from dptune.data.disk import DiskRows
 from dptune.data.extracted import Extracted
-from dptune.features.extract import find_networks, gather
 from dptune.features.extraction import write_features
+from dptune.features.from_pictures import find_networks, gather
 from dptune.search.one_step import OneStep
 from dptune.study.study import tune
 from reproduction.vision.cells import DELTA

@@ -25,8 +25,8 @@ from dptune.bench.outcome import ORACLE
 from dptune.data.extracted import Extracted, holds_features
 from dptune.data.rows import find_device
 from dptune.errors import InvalidInput
-from dptune.features.extract import find_networks, gather, place_of
 from dptune.features.extraction import Watch, write_features
+from dptune.features.from_pictures import find_networks, gather, place_of
 from dptune.features.network import Networks, short_name
 from dptune.pictures.find import find_pictures
 from dptune.pictures.shifts import some

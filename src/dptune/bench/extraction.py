@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from dptune import validate
-from dptune.features.extract import find_networks, gather
 from dptune.features.extraction import write_features
+from dptune.features.from_pictures import find_networks, gather
 from dptune.features.loading import batches
 from dptune.features.network import Networks
 from dptune.pictures.pictures import Pictures
