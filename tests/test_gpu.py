@@ -7,18 +7,23 @@ import numpy as np
 import pytest
 import torch
 from module_engine import SmallNetwork
+from PIL import Image
+from safetensors.torch import save_file
 
 from dptune import Budget
 from dptune.bench import harness
 from dptune.bench.tasks import load_task
 from dptune.data import Data
 from dptune.data.disk import DiskRows, write_chunks
+from dptune.data.extracted import read_part
 from dptune.data.rows import Chunk, MemoryRows, norms_rounded_up
 from dptune.engines import clipping, fused, fused_sums, sums
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
 from dptune.engines.per_row import ClippedSum
 from dptune.engines.randomness import Randomness
+from dptune.features import extract
+from dptune.features.networks import WideResNet
 from dptune.plan import TrainPlan
 from dptune.search.linear_scaling import LinearScaling
 from dptune.study.trained_model import load
@@ -175,3 +180,32 @@ def test_per_row_sums_on_the_gpu_are_those_of_the_cpu() -> None:
         total.add(gradients.to(device), 5000)
         sums.append(total.value().cpu())
     torch.testing.assert_close(*sums, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("precision", "close"), [("float32", 2e-3), ("bfloat16", 5e-2), ("float16", 1e-2)]
+)
+def test_features_on_the_gpu_are_those_of_the_cpu(
+    precision: str, close: float, tmp_path: Path
+) -> None:
+    """Pictures of several sizes, one of them bad, enough of them that processes decode."""
+    draws = np.random.default_rng(0)
+    for kind in ("a", "b"):
+        (tmp_path / "pets" / kind).mkdir(parents=True)
+        for number in range(160):
+            sides = (40, 50) if number % 3 else (16, 12)
+            picture = draws.integers(0, 256, (*sides, 3), dtype=np.uint8)
+            Image.fromarray(picture).save(tmp_path / "pets" / kind / f"{number:03d}.png")
+    (tmp_path / "pets" / "a" / "007.png").write_bytes(b"no picture")
+    torch.manual_seed(0)
+    save_file(WideResNet().state_dict(), tmp_path / "w.safetensors")
+    backbone = f"wrn16-4:{tmp_path / 'w.safetensors'}"
+    rows = {}
+    for device, asked in (("cpu", "float32"), (GPU, precision)):
+        out = tmp_path / device
+        done = extract(tmp_path / "pets", backbone, out, device=device, precision=asked)
+        assert done.made == 320 and [remark.left_out for _, remark in done.remarks] == [True]
+        rows[device], _ = read_part(out, "train")
+    assert rows[GPU].shape == (319, 256)
+    scale = float(np.abs(rows["cpu"]).max())
+    np.testing.assert_allclose(rows[GPU], rows["cpu"], atol=close * scale, rtol=0)
