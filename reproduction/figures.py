@@ -28,6 +28,7 @@ _DODGE = 1.025  # between series at the same x, so that their error bars do not 
 _LINES = ("--", ":", "-.")
 _MOST_TICKS = 8
 _MOST_STACKED = 3  # maps below each other; more stand in two columns
+_MOST_IN_A_ROW = 4  # panels that are no maps; more stand in rows of three
 _FEW_DECADES = 2.5  # below which 1, 2 and 5 are written
 
 
@@ -41,13 +42,16 @@ def png(picture: Picture) -> bytes:
 def draw(picture: Picture) -> Figure:
     count = len(picture.panels)
     stacked = all(isinstance(panel, Heat) for panel in picture.panels)  # too wide for a row
-    across = count if not stacked else 2 if count > _MOST_STACKED else 1
+    across = 2 if count > _MOST_STACKED else 1
+    if not stacked:
+        across = 3 if count > _MOST_IN_A_ROW else count
     down = math.ceil(count / across)
     widths = [_width(panel, stacked or count == 1) for panel in picture.panels]
     heights = [_height(panel) for panel in picture.panels]
-    size = (across * max(widths), down * max(heights)) if stacked else (sum(widths), max(heights))
+    in_a_row = down == 1 and not stacked
+    size = (sum(widths), max(heights)) if in_a_row else (across * max(widths), down * max(heights))
     figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08))
-    ratios = None if stacked else widths
+    ratios = widths if in_a_row else None
     row = figure.subplots(down, across, width_ratios=ratios, squeeze=False).ravel()
     for empty in row[count:]:
         empty.set_axis_off()

@@ -1,5 +1,6 @@
 """A page of all cells, beside the paper's figures, and a picture of them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -95,7 +96,7 @@ def _own_sets(found: Found) -> list[str]:
     own = {
         f"{cell.features} on {paper_name(cell.pictures)}"
         for cell in found
-        if cell.pictures in cell.backbone
+        if re.search(rf"{re.escape(cell.pictures)}(?!\d)", cell.backbone)
     }
     if not own:
         return []
@@ -249,8 +250,8 @@ def _own_setting(found: Found, compared: Sequence[Mapping[str, Any]]) -> list[st
 def _compared(out: Path) -> list[Mapping[str, Any]]:
     """Rows of `bench compare`, of every set and backbone that were compared."""
     files = sorted((out / "rerr").glob("*/compare.json"))
-    tables: list[Any] = [read(file, list) for file in files]
-    return [row for table in tables for row in table]
+    tables: dict[str, Any] = {file.parent.name: read(file, list) for file in files}
+    return [{**row, "task": name} for name, table in tables.items() for row in table]
 
 
 def _searches(compared: Sequence[Mapping[str, Any]]) -> list[str]:

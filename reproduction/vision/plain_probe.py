@@ -28,7 +28,7 @@ def plain_probe(train: Rows, others: Sequence[Rows], classes: int) -> tuple[floa
     rest, known = features[~held_out], targets[~held_out]
     checked, right = features[held_out], targets[held_out]
     weights = _zeros(features, classes)
-    found = []
+    found: list[tuple[float, int]] = []
     for ridge in RIDGES:  # each goes on from the one before, which held it back more
         weights = _fitted(weights, rest, known, ridge)
         found.append((_accuracy(weights, checked, right), -len(found)))
@@ -63,7 +63,7 @@ def _fitted(start: Tensor, features: Tensor, targets: Tensor, ridge: float) -> T
         value.backward()  # type: ignore[no-untyped-call]
         return value
 
-    optimizer.step(loss)  # type: ignore[arg-type]
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
     return weights.detach()
 
 

@@ -86,7 +86,8 @@ class Wanted:
 
 
 def called(backbone: str) -> str:
-    return SIDE_BY_SIDE.join(map(short_name, backbone.split(SIDE_BY_SIDE)))
+    names = (short_name(each) for each in backbone.split(SIDE_BY_SIDE))
+    return SIDE_BY_SIDE.join(name.removesuffix(".safetensors") for name in names)
 
 
 def measure_rows(wanted: Wanted, report: Report, watch: Watch | None = None) -> int:
