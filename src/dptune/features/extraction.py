@@ -8,8 +8,10 @@ What comes of a picture depends on that picture alone, and so does whether it is
 import csv
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -29,6 +31,7 @@ from dptune.pictures.pictures import Pictures, Remark
 CHUNK = 1024
 REMARKS = "remarks.csv"
 _RECORD = "json"
+_AHEAD = 2  # chunks that may wait for the disk
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,21 @@ def _index(folder: Path, records: Sequence[_Record]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
+class _Made:
+    """What came of the pictures of a chunk; `kept` are the numbers of those that could be read."""
+
+    blocks: list[Tensor] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+
+
+def _settle(waiting: deque[tuple[int, "Future[_Record]"]], records: dict[int, _Record]) -> None:
+    number, job = waiting.popleft()
+    records[number] = job.result()
+
+
+@dataclass(frozen=True, eq=False)
 class _Work:
     """Makes parts with the same networks. `advanced` is told of every few pictures made."""
 
@@ -165,10 +183,17 @@ class _Work:
             (folder / INDEX).unlink(missing_ok=True)
             spans = [_spans(chunks[number], self.networks.batch) for number in missing]
             ready = batches(pictures, self.networks.transforms, chain(*spans), self.networks.device)
-            for number, several in zip(missing, spans, strict=True):
-                records[number] = self._made(
-                    pictures, folder, number, _told(islice(ready, len(several)), advanced)
-                )
+            # Files are written by a thread, so that networks need not wait for them.
+            with ThreadPoolExecutor(1) as writer:
+                waiting: deque[tuple[int, Future[_Record]]] = deque()
+                for number, several in zip(missing, spans, strict=True):
+                    made = self._made(_told(islice(ready, len(several)), advanced))
+                    job = writer.submit(self._stored, made, pictures, folder, number)
+                    waiting.append((number, job))
+                    if len(waiting) > _AHEAD:
+                        _settle(waiting, records)
+                while waiting:
+                    _settle(waiting, records)
         _remove_beyond(folder, len(chunks))
         return [records[number] for number in range(len(chunks))]
 
@@ -177,29 +202,27 @@ class _Work:
             *digests_of(pictures, span)
         )
 
-    def _made(
-        self, pictures: Pictures, folder: Path, number: int, ready: Iterable[Batch]
-    ) -> _Record:
-        """One chunk, stored."""
-        path = chunk_file(folder, number, _RECORD)
-        path.unlink(missing_ok=True)  # what it tells of is written over
-        blocks: list[Tensor] = []
-        kept: list[int] = []
-        digests: list[bytes] = []
-        remarks: list[Remark] = []
+    def _made(self, ready: Iterable[Batch]) -> "_Made":
+        """The features of one chunk."""
+        made = _Made()
         for batch in ready:
             if batch.kept:
-                blocks.append(self.networks.features(batch))
-            kept += batch.kept
-            digests += batch.digests
-            remarks += batch.remarks
+                made.blocks.append(self.networks.features(batch))
+            made.kept.extend(batch.kept)
+            made.digests.extend(batch.digests)
+            made.remarks.extend(batch.remarks)
+        return made
+
+    def _stored(self, made: "_Made", pictures: Pictures, folder: Path, number: int) -> _Record:
+        path = chunk_file(folder, number, _RECORD)
+        path.unlink(missing_ok=True)  # what it tells of is written over
         chunk = None
-        if kept:
-            features = torch.cat(blocks).cpu().numpy()
+        if made.kept:
+            features = torch.cat(made.blocks).cpu().numpy()
             self._must_be_finite(features)
-            chunk = write_chunk(folder, number, features, pictures.labels[kept])
-            np.save(chunk_file(folder, number, GROUPS), pictures.group_numbers[kept])
-        record = _Record(self.made_by, _digest(*digests), chunk, tuple(remarks))
+            chunk = write_chunk(folder, number, features, pictures.labels[made.kept])
+            np.save(chunk_file(folder, number, GROUPS), pictures.group_numbers[made.kept])
+        record = _Record(self.made_by, _digest(*made.digests), chunk, tuple(made.remarks))
         record.write(path)
         return record
 

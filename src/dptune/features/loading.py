@@ -15,7 +15,7 @@ from dptune.features.transform import Transform
 from dptune.pictures.decode import BadPicture, decode
 from dptune.pictures.pictures import Content, Pictures, Remark
 
-_FEW = 256  # pictures for which no process is worth starting
+_FEW = 1000  # pictures: for fewer of them, another process is not worth its start
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +66,8 @@ def batches(
 ) -> Iterator[Batch]:
     """The pictures of each span, in order."""
     spans = list(spans)
-    workers = 0
-    if sum(map(len, spans)) > _FEW:
-        # A processor that computes features too can spare one core for decoding.
-        workers = (os.cpu_count() or 1) if device == "cuda" else 1
+    # A processor that computes features too can spare one core for decoding.
+    workers = min(_cores() if device == "cuda" else 1, sum(map(len, spans)) // _FEW)
     return iter(
         DataLoader(
             _Spans(pictures, transforms, spans),
@@ -79,6 +77,12 @@ def batches(
             prefetch_factor=4 if workers else None,
         )
     )
+
+
+def _cores() -> int:
+    """Those that this process may use, where the system tells."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 class _Spans(Dataset[Batch]):

@@ -72,7 +72,8 @@ class Networks:
         the others: a batch of another length might be computed in another order, and then one
         picture would change the last digits of others' features."""
         blocks = self.forward(self.prepared(batch))
-        blocks = [block[batch.places] for block in blocks]
+        if len(batch.kept) < len(batch.digests):
+            blocks = [block[batch.places] for block in blocks]
         if len(blocks) == 1:
             return blocks[0]
         # Each row by itself: a scale taken from all rows would have to be paid for.
