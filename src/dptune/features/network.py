@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dptune import validate
 from dptune.data.rows import find_device
-from dptune.errors import InvalidInput
+from dptune.errors import DptuneError, InvalidInput
 from dptune.features.backbone import Backbone
 from dptune.features.find import find_backbone
 from dptune.features.loading import Alike, Batch
@@ -79,7 +79,7 @@ class Networks:
             with torch.autocast(
                 self._device.type, self._dtype, enabled=self._dtype != torch.float32
             ):
-                block: Tensor = module(pictures).float()
+                block = _run(backbone, module, pictures)
             if block.shape != (count, backbone.columns):
                 raise InvalidInput(
                     f"the backbone {backbone.name} gives features of shape {tuple(block.shape)} "
@@ -114,6 +114,20 @@ class Networks:
         for alike, pixels in zip(view, ready, strict=True):
             pictures[alike.places.to(self._device)] = pixels
         return pictures
+
+
+def _run(backbone: Backbone, module: nn.Module, pictures: Tensor) -> Tensor:
+    try:
+        features: Tensor = module(pictures)
+        return features.float()
+    except DptuneError:
+        raise
+    except Exception as problem:  # no memory left, or whatever code of the user's own raises
+        what = str(problem).split("\n")[0]
+        raise InvalidInput(
+            f"the backbone {backbone.name} failed on {len(pictures)} pictures: "
+            f"{type(problem).__name__}: {what}"
+        ) from problem
 
 
 def short_name(backbone: str) -> str:
