@@ -5,6 +5,7 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from dptune.features.network import Networks, found_again
 from dptune.pictures.decode import decode
 from dptune.pictures.find import find_pictures
 from dptune.pictures.pictures import Pictures
+from dptune.pictures.shifts import matched
 
 NETWORK = """
 import torch
@@ -412,6 +414,22 @@ def test_rows_that_are_no_numbers_are_told(folder: Folder, network, tmp_path: Pa
         load_data(out)
 
 
+def test_every_batch_has_one_length_so_that_copies_have_the_same_features(
+    folder: Folder, network, tmp_path: Path
+) -> None:
+    networks, lengths = network(), set()
+    module = networks._modules[0]
+    module.register_forward_pre_hook(lambda _, given: lengths.add(len(given[0])))
+    pictures = train(folder(each=30))
+    some = matched(pictures, "some", pictures.classes)
+    few = replace(some, labels=some.labels[:7], grouped=some.group_numbers[:7], kept=some.kept[:7])
+    run_of = {"train": pictures, "public": few}
+    out = write_features(run_of, networks, tmp_path / "f", source="pets").folder
+    assert lengths == {networks.batch}
+    rows, copies = (read_part(out, part)[0] for part in run_of)
+    assert np.array_equal(rows[:7], copies)
+
+
 def test_a_network_that_fails_on_a_batch_is_told(folder: Folder, network, tmp_path: Path) -> None:
     networks = network()
 
@@ -419,7 +437,7 @@ def test_a_network_that_fails_on_a_batch_is_told(folder: Folder, network, tmp_pa
         raise KeyError("no such layer")
 
     networks._modules[0].register_forward_pre_hook(fail)
-    with pytest.raises(InvalidInput, match="failed on 30 pictures: KeyError: 'no such layer'"):
+    with pytest.raises(InvalidInput, match="failed on 64 pictures: KeyError: 'no such layer'"):
         run(folder(), networks, tmp_path / "f")
 
 

@@ -224,7 +224,7 @@ class _Work:
         remarks: list[Remark] = []
         for batch in ready:
             if batch.kept:
-                blocks.append(self.networks.features(batch))
+                blocks.append(self.networks.features(batch, filled=True))
             kept += batch.kept
             digests += batch.digests
             remarks += batch.remarks

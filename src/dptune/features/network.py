@@ -67,11 +67,13 @@ class Networks:
         return {"name": name, "backbones": backbones, "precision": self.precision}
 
     @torch.inference_mode()
-    def features(self, batch: Batch) -> Tensor:
+    def features(self, batch: Batch, *, filled: bool = False) -> Tensor:
         """Of those pictures that could be read. Networks see a black picture in place of each of
         the others: a batch of another length might be computed in another order, and then one
-        picture would change the last digits of others' features."""
-        count = len(batch.digests)
+        picture would change the last digits of others' features. `filled` up with more of them to
+        the usual length, a copy of a picture in another part has the same features to the last
+        digit, by which copies are found."""
+        count = self.batch if filled else len(batch.digests)
         of_transform = dict(zip(self.transforms, batch.views, strict=True))
         blocks = []
         for backbone, module in zip(self._backbones, self._modules, strict=True):
