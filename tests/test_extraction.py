@@ -430,6 +430,17 @@ def test_every_batch_has_one_length_so_that_copies_have_the_same_features(
     assert np.array_equal(rows[:7], copies)
 
 
+def test_a_process_that_is_ended_from_outside_is_told(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object, **__: object) -> None:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+
+    monkeypatch.setattr("dptune.features.loading._Spans.__getitem__", ended)
+    with pytest.raises(InvalidInput, match=r"ended from outside.*the same command goes on"):
+        run(folder(), network(), tmp_path / "f")
+
+
 def test_a_network_that_fails_on_a_batch_is_told(folder: Folder, network, tmp_path: Path) -> None:
     networks = network()
 

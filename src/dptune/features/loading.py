@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from dptune.errors import InvalidInput
 from dptune.features.transform import Transform
 from dptune.pictures.decode import BadPicture, decode
 from dptune.pictures.pictures import Content, Pictures, Remark
@@ -70,7 +71,7 @@ def batches(
     if sum(map(len, spans)) > _FEW:
         # A processor that computes features too can spare one core for decoding.
         workers = (os.cpu_count() or 1) if device == "cuda" else 1
-    return iter(
+    return _unless_ended(
         DataLoader(
             _Spans(pictures, transforms, spans),
             batch_size=None,
@@ -79,6 +80,20 @@ def batches(
             prefetch_factor=4 if workers else None,
         )
     )
+
+
+def _unless_ended(loader: Iterable[Batch]) -> Iterator[Batch]:
+    """The system may end a process that takes too much memory."""
+    try:
+        yield from loader
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise InvalidInput(
+            "a process that decodes pictures was ended from outside, perhaps because memory, or "
+            f"shared memory (/dev/shm), was full ({error}). See to that; what was stored is kept, "
+            "and the same command goes on."
+        ) from None
 
 
 class _Spans(Dataset[Batch]):
