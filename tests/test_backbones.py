@@ -60,6 +60,11 @@ class Noisy(Flat):
     def forward(self, x):
         return super().forward(x) + torch.randn(1, 6)
 
+class Crowd(Flat):
+    def forward(self, x):
+        rows = super().forward(x)
+        return rows - rows.mean(0) / 2
+
 def broken():
     raise KeyError("weights")
 
@@ -195,6 +200,7 @@ def test_features_of_ones_own_are_taken_as_they_are(own: str) -> None:
         (":number", "torch module"),
         (":absent", "no function absent"),
         (":Noisy", "every time"),
+        (":Crowd", "sees every picture alone"),
         ("", "FACTORY"),
     ],
 )

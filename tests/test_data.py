@@ -456,6 +456,23 @@ def test_every_row_is_in_one_part_by_its_number(rows: int, every: int) -> None:
         assert targets(part) == [number % 2 for number in table_of(part)[:, 0]]
 
 
+def test_an_empty_row_puts_no_other_row_in_another_part() -> None:
+    features, labels = np.arange(10.0)[:, None], np.arange(10) % 2
+    whole = Data(features, labels, classes=[0, 1], rows=10)
+    there = [0, 1, 3, 4, 5, 6, 7, 8]  # rows 2 and 9 are empty
+    some = Data(features[there], labels[there], classes=[0, 1], rows=10, numbers=there)
+    assert some.public_facts == whole.public_facts
+    for mine, theirs in zip(some.held_out(3), whole.held_out(3), strict=True):
+        assert mine.count == theirs.count
+        assert set(table_of(mine)[:, 0]) == set(table_of(theirs)[:, 0]) - {2, 9}
+
+
+@pytest.mark.parametrize("numbers", [[0, 1], [0, 2, 2], [1, 0, 2], [-1, 0, 1], [0.0, 1.0, 2.0]])
+def test_numbers_that_tell_no_rows_apart_are_refused(numbers: list[float]) -> None:
+    with pytest.raises(InvalidInput, match="numbers must be 3 whole numbers"):
+        make(numbers=numbers)
+
+
 def test_the_counts_of_parts_follow_from_the_public_count_alone() -> None:
     rest, held = make(rows=1001).held_out(10)
     assert (rest.count, held.count) == (900, 101)

@@ -1,8 +1,11 @@
 """Pictures to features: nothing lost, nothing made twice, no picture's features depend on
 another's."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +14,21 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from dptune.data import Data
 from dptune.data.extracted import Extracted, read_groups, read_part
+from dptune.data.preprocess import Preprocessing
+from dptune.data.sources import fingerprint_source, load_data
 from dptune.errors import InvalidInput
 from dptune.features import extraction
 from dptune.features.extraction import Progress, write_features
 from dptune.features.find import find_backbone
+from dptune.features.from_pictures import gather
 from dptune.features.in_memory import features_of
 from dptune.features.network import Networks, found_again
 from dptune.pictures.decode import decode
 from dptune.pictures.find import find_pictures
 from dptune.pictures.pictures import Pictures
+from dptune.pictures.shifts import matched
 
 NETWORK = """
 import torch
@@ -184,6 +192,108 @@ def test_bad_pictures_are_named_and_nobody_elses_features_change(
     assert run(path, networks, tmp_path / "bad").remarks == found.remarks  # and still are, later
 
 
+def test_a_picture_that_cannot_be_read_is_an_empty_row(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Public facts do not tell of it, and nobody else is held out, or not, because of it."""
+    monkeypatch.setattr(extraction, "CHUNK", 8)
+    path, networks = folder(), network()
+    run(path, networks, tmp_path / "good")
+    (path / "class0" / "004.png").write_bytes(b"no picture")
+    run(path, networks, tmp_path / "bad")
+    good, bad = (load_data(tmp_path / name) for name in ("good", "bad"))
+    assert bad.public_facts == good.public_facts and bad.count == good.count == 30
+    as_they_are = Preprocessing(unit_rows=False)
+
+    def features(data: Data) -> set[bytes]:
+        chunks = data.unprotected_rows(as_they_are).chunks()
+        return {row.numpy().tobytes() for chunk in chunks for row in chunk.features}
+
+    lost = 0
+    for whole, some in zip(good.held_out(3), bad.held_out(3), strict=True):
+        assert some.count == whole.count and features(some) <= features(whole)
+        lost += len(features(whole) - features(some))
+    assert lost == 1
+
+
+@pytest.mark.parametrize("name", ["features", "targets", "norms", "groups", "numbers"])
+@pytest.mark.parametrize("torn", [False, True])
+def test_files_that_were_removed_or_torn_are_made_again(
+    folder: Folder, network, tmp_path: Path, name: str, torn: bool
+) -> None:
+    path, networks, out = folder(), network(), tmp_path / "f"
+    run(path, networks, out)
+    file = out / "train" / f"000000.{name}.npy"
+    whole = file.read_bytes()
+    file.unlink()
+    if torn:
+        file.write_bytes(whole[:-8])
+    assert run(path, networks, out).made == 30
+    assert file.read_bytes() == whole
+
+
+def test_cut_off_before_the_index_new_rows_do_not_pass_for_the_old_pictures(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, networks, out = folder(), network(), tmp_path / "f"
+    before = run(path, networks, out).parts["train"].fingerprint
+    Image.fromarray(noise(777)).save(path / "class1" / "003.png")
+    for step in ("write_index", "Extracted.write"):  # whichever comes first
+        with monkeypatch.context() as patch:
+            patch.setattr(f"dptune.features.extraction.{step}", _die)
+            with pytest.raises(_Killed):
+                run(path, networks, out)
+        with pytest.raises(InvalidInput, match="no finished train features"):
+            fingerprint_source(out)
+        with pytest.raises(InvalidInput, match="no rows"):
+            load_data(out)
+    run(path, networks, out)
+    assert fingerprint_source(out) != before
+
+
+def _die(*_: object, **__: object) -> None:
+    raise _Killed
+
+
+def test_one_process_at_a_time_makes_features_in_a_folder(
+    folder: Folder, network, tmp_path: Path
+) -> None:
+    path, networks, out = folder(), network(), tmp_path / "f"
+
+    def another(_: Progress) -> None:
+        with pytest.raises(InvalidInput, match="another process is making features"):
+            run(path, networks, out)
+
+    assert run(path, networks, out, watch=another).made == 30
+    assert run(path, networks, out).made == 0  # nothing is left of the lock
+
+
+def test_rows_that_somebody_reads_do_not_change_under_them(
+    folder: Folder, network, tmp_path: Path
+) -> None:
+    path, networks, out = folder(), network(), tmp_path / "f"
+    run(path, networks, out)
+    mapped = np.load(out / "train" / "000000.features.npy", mmap_mode="r")
+    before = np.array(mapped)
+    Image.fromarray(noise(777)).save(path / "class1" / "003.png")
+    run(path, networks, out)
+    assert np.array_equal(mapped, before)
+
+
+def test_a_disk_without_room_is_told(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path, networks, out = folder(), network(), tmp_path / "f"
+    with monkeypatch.context() as patch:
+        patch.setattr("dptune.data.disk.save_array", full)
+        with pytest.raises(InvalidInput, match=r"No space left.*the same command goes on"):
+            run(path, networks, out)
+    assert run(path, networks, out).made == 30
+
+
 def test_where_no_picture_can_be_read_the_error_names_one(network, tmp_path: Path) -> None:
     for kind in ("a", "b"):
         (tmp_path / "pets" / kind).mkdir(parents=True)
@@ -284,3 +394,78 @@ def test_features_that_are_not_finite_are_refused(folder: Folder, tmp_path: Path
     networks = Networks([find_backbone(f"module:{path}:factory")])
     with pytest.raises(InvalidInput, match="not finite"):
         run(folder(), networks, tmp_path / "f")
+
+
+@pytest.mark.parametrize("name", ["groups", "numbers"])
+def test_what_is_torn_beside_the_rows_is_told(
+    folder: Folder, network, tmp_path: Path, name: str
+) -> None:
+    out = run(folder(), network(), tmp_path / "f").folder
+    for content in (b"", b"no array"):
+        (out / "train" / f"000000.{name}.npy").write_bytes(content)
+        with pytest.raises(InvalidInput, match="make the features again"):
+            read_groups(out, "train") if name == "groups" else load_data(out)
+
+
+def test_rows_that_are_no_numbers_are_told(folder: Folder, network, tmp_path: Path) -> None:
+    out = run(folder(), network(), tmp_path / "f").folder
+    np.save(out / "train" / "000000.features.npy", np.full((30, 1, 6), "a"))
+    with pytest.raises(InvalidInput, match=r"chunk 0 of .* cannot be read"):
+        load_data(out)
+
+
+def test_every_batch_has_one_length_so_that_copies_have_the_same_features(
+    folder: Folder, network, tmp_path: Path
+) -> None:
+    networks, lengths = network(), set()
+    module = networks._modules[0]
+    module.register_forward_pre_hook(lambda _, given: lengths.add(len(given[0])))
+    pictures = train(folder(each=30))
+    some = matched(pictures, "some", pictures.classes)
+    few = replace(some, labels=some.labels[:7], grouped=some.group_numbers[:7], kept=some.kept[:7])
+    run_of = {"train": pictures, "public": few}
+    out = write_features(run_of, networks, tmp_path / "f", source="pets").folder
+    assert lengths == {networks.batch}
+    rows, copies = (read_part(out, part)[0] for part in run_of)
+    assert np.array_equal(rows[:7], copies)
+
+
+def test_a_process_that_is_ended_from_outside_is_told(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object, **__: object) -> None:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+
+    monkeypatch.setattr("dptune.features.loading._Spans.__getitem__", ended)
+    with pytest.raises(InvalidInput, match=r"ended from outside.*the same command goes on"):
+        run(folder(), network(), tmp_path / "f")
+
+
+def test_a_network_that_fails_on_a_batch_is_told(folder: Folder, network, tmp_path: Path) -> None:
+    networks = network()
+
+    def fail(*_: object) -> None:
+        raise KeyError("no such layer")
+
+    networks._modules[0].register_forward_pre_hook(fail)
+    with pytest.raises(InvalidInput, match="failed on 64 pictures: KeyError: 'no such layer'"):
+        run(folder(), networks, tmp_path / "f")
+
+
+def test_parts_with_the_same_name_or_the_private_pictures_are_refused(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other, third = folder(), folder("x/shift.1", each=2), folder("y/shift.1", each=2)
+    with pytest.raises(InvalidInput, match=r"two shifts are called shift\.1"):
+        gather(own, shifts=[other, third])
+    monkeypatch.chdir(tmp_path)
+    for public in ("pets", own):
+        with pytest.raises(InvalidInput, match="are the private pictures themselves"):
+            gather("./pets", public=public)
+
+
+def test_a_shift_is_one_folder_whatever_it_is_called(folder: Folder, tmp_path: Path) -> None:
+    own = folder()
+    odd = folder(os.fsdecode(b"p\xff"), each=2)
+    assert list(gather(own, shifts=[odd])) == ["train", "shift-p\\xff"]
+    assert list(gather(own, shifts=[folder("shift.1", each=2)])) == ["train", "shift-shift.1"]

@@ -171,6 +171,10 @@ class Thief:
         pickle.dumps({"data": np.array([os.mkdir]), "labels": [0]}),
         pickle.dumps({"labels": [0]}),
         pickle.dumps([1, 2]),
+        pickle.dumps({"data": [1, 2], "labels": [0, 1]}),
+        pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [2**70, 1]}),
+        pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [[0], [1]]}),
+        pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [0.5, 1]}),
         python2_pickle(np.zeros((2, 3072), np.uint8), labels=[0, 10]),
         python2_pickle(np.zeros((2, 3072), np.uint8), labels=[0]),
         python2_pickle(np.zeros((2, 3000), np.uint8), labels=[0, 1]),
@@ -378,9 +382,10 @@ def test_svhn_calls_ten_zero(tmp_path: Path, folder: str) -> None:
     check(found.part("test"), rows, [2, 0, 3], tuple("0123456789"))
 
 
-def test_a_torn_mat_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"", bytes(200), b"MATLAB 5.0 MAT-file" + bytes(200)])
+def test_a_torn_mat_is_refused(tmp_path: Path, content: bytes) -> None:
     for part in ("train", "test"):
-        (tmp_path / f"{part}_32x32.mat").write_bytes(b"MATLAB 5.0 MAT-file" + bytes(200))
+        (tmp_path / f"{part}_32x32.mat").write_bytes(content)
     with pytest.raises(InvalidInput, match=r"train_32x32.mat' cannot be read"):
         find_pictures("svhn", tmp_path).part("train")
 
@@ -570,7 +575,11 @@ def test_fmow_trains_on_the_americas_and_shifts_to_europe_and_africa(tmp_path: P
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [(("waterbirds,0", "waterbirds,x"), "cannot be read"), (("0,0,0", "5,0,0"), "classes")],
+    [
+        (("waterbirds,0", "waterbirds,x"), "cannot be read"),
+        (("0,0,0", "5,0,0"), "classes"),
+        (("waterbirds", "x" * 200_000), "cannot be read"),
+    ],
 )
 def test_a_damaged_table_is_refused(tmp_path: Path, change: tuple[str, str], words: str) -> None:
     table = "img_filename,y,split,place\nwaterbirds,0,0,0\n".replace(*change)

@@ -1,6 +1,7 @@
 """Pictures in an .npz, and in Hugging Face data sets."""
 
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ def test_whole_files_in_an_npz(tmp_path: Path) -> None:
         (part("train", x=ROWS, y=LABELS.astype(str)), "row of whole numbers"),
         (part("train", x=ROWS, y=LABELS.astype(int) - 1), "numbers of the 2 classes, from 0"),
         (part("train", x=ROWS, y=LABELS) | {"classes": ["a", "b"]}, "of the 2 classes"),
+        (part("train", x=ROWS, y=LABELS.astype(int) << 40), "need names, in an array classes"),
         (part("train", **jpegs(b"a", b"b"), y=LABELS), "one more than the labels"),
         (part("train", jpeg=ROWS, offsets=np.arange(6), y=LABELS), "one row of bytes"),
         (
@@ -99,6 +101,16 @@ def test_an_npz_of_something_else_is_refused(
 ) -> None:
     path = save(tmp_path, **arrays)
     with pytest.raises(InvalidInput, match=words):
+        find_pictures(path).part("train")
+
+
+@pytest.mark.parametrize("name", ["x_train", "x_train.npy"])
+def test_members_that_are_no_arrays_are_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "own.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(name, b"\x93NUMPY\x01\x00\x10\x00" + b"{" * 15 + b"(")
+        file.writestr("y_train", b"no array")
+    with pytest.raises(InvalidInput, match=r"own.npz' cannot be read"):
         find_pictures(path).part("train")
 
 

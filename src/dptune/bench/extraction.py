@@ -73,7 +73,8 @@ def measure(
 def bare_rate(networks: Networks, pictures: Pictures) -> float:
     """Pictures a second of the forward pass alone, on a batch that is on the device already."""
     first = range(min(networks.batch, len(pictures)))
-    ready = networks.prepared(next(batches(pictures, networks.transforms, [first], "cpu")))
+    batch = next(batches(pictures, networks.transforms, [first], "cpu"))
+    ready = networks.prepared(batch, len(first))
     times = len(pictures) // networks.batch // _BARE_SHARE
     times = min(max(times, _BARE_FEWEST), _BARE_MOST)
     networks.forward(ready)  # warms up

@@ -17,6 +17,9 @@ from dptune.features.from_pictures import find_networks, gather, place_of
 from dptune.features.in_memory import features_of
 from dptune.features.network import found_again, short_name
 from dptune.pictures.folders import unlabelled
+from dptune.pictures.stored import shown
+
+_LONGEST = 60  # letters in the name of a folder, of which file systems take 255 bytes
 
 
 def rows_of_pictures(
@@ -45,7 +48,7 @@ def rows_of_pictures(
     )
     networks = find_networks(backbone, features=features, size=size, device=device)
     source = place_of(images)
-    name = "-".join(map(_word, [Path(images).stem, *map(short_name, backbone)]))
+    name = "-".join(map(_word, [Path(images).stem, *map(short_name, backbone)]))[:_LONGEST]
     folder = _folder(name, Extracted(networks.made_by, source, parts["train"].classes, {}))
     with picture_screen.live_view() as watch:
         extraction = write_features(parts, networks, folder, source=source, watch=watch)
@@ -56,7 +59,7 @@ def rows_of_pictures(
         "test": inside.get("test"),
         "public": inside.get("public"),
         "shifts": [path for name, path in inside.items() if name.startswith(SHIFT)] or None,
-        "name": Path(images).stem,
+        "name": shown(Path(images).stem) or "pictures",
     }
 
 

@@ -49,6 +49,8 @@ class Data:
     where they are not.
     `column_names` are those of the features, by default a frame's; they are stored with the model,
     which finds its columns by them.
+    `numbers` say which of `rows` each row is, where some are empty: those that are held out are
+    found by them, so that an empty row puts no other row in another part.
     `shifts` are rows of other origins, by name, that report a figure as test rows do. `made_by`
     tells which public backbone made the features: its "name", and whatever else finds it again, as
     plain data; it is stored with the model.
@@ -65,6 +67,7 @@ class Data:
         task: str = "classes",
         classes: Sequence[Any] | None = None,
         rows: int | None = None,
+        numbers: Any = None,
         target_range: tuple[float, float] | None = None,
         column_names: Sequence[str] = (),
         augmented: bool = False,
@@ -110,6 +113,7 @@ class Data:
         self.columns = math.prod(self.shape)
         self.column_names = _names(column_names, found_names, self.columns)
         self.count = train.count if rows is None else validate.whole(1, rows=rows)
+        self._numbers = _row_numbers(numbers, train.count)
         self.outputs = len(self.classes) or 1
         self.made_by = _plain(made_by)
         self.public_facts = self._facts_in_words(rows, classes)
@@ -318,16 +322,16 @@ class Data:
         events on the two parts compose in parallel."""
         every = validate.whole(2, every=every)
         train = self._parts["train"]
-        numbers = np.arange(train.count)
-        if self.count < 2 or len(numbers) < 2:
+        if self.count < 2 or train.count < 2:
             raise InvalidInput("rows can be held out of two or more; this data set has one.")
-        kept = self.facts.not_held_out(every)
-        rest = self._with(train.taken(numbers % every != 0), kept, every)
-        return rest, self._with(train.taken(numbers % every == 0), self.count - kept, every)
+        kept, held = self.facts.not_held_out(every), self._numbers % every == 0
+        rest = self._with(~held, kept, every)
+        return rest, self._with(held, self.count - kept, every)
 
-    def _with(self, train: RowSource, count: int, every: int) -> "Data":
-        part = copy.copy(self)
+    def _with(self, taken: NDArray[np.bool_], count: int, every: int) -> "Data":
+        part, train = copy.copy(self), self._parts["train"].taken(taken)
         part._parts, part.count = self._parts | {"train": train}, count
+        part._numbers = np.arange(train.count)
         part.public_facts = (*self.public_facts, f"which rows are held out (one in {every})")
         return part
 
@@ -524,6 +528,21 @@ def _fingerprint(features: NDArray[Any], labels: NDArray[Any], task: str) -> str
     """Classes given as floats count as whole numbers: ledgers have known them so."""
     whole = task == "classes" and labels.dtype.kind == "f"
     return fingerprint_arrays(features, labels.astype(np.int64) if whole else labels)
+
+
+def _row_numbers(given: Any, rows: int) -> NDArray[np.int64]:
+    """Which one each of the `rows` is, among all, the empty ones included."""
+    if given is None:
+        return np.arange(rows)
+    numbers = np.asarray(given)
+    if (
+        numbers.dtype.kind not in "iu"
+        or numbers.shape != (rows,)
+        or numbers[0] < 0
+        or (np.diff(numbers) < 1).any()
+    ):
+        raise InvalidInput(f"numbers must be {rows} whole numbers, one a row, that grow from 0 on.")
+    return numbers.astype(np.int64)
 
 
 def _origin(declared: object) -> str:

@@ -87,7 +87,7 @@ def write_chunk(
     if precision == "bfloat16":  # which NumPy does not know
         values = values.view(torch.int16)
     for name, tensor in (("features", values), ("targets", rows.targets), ("norms", rows.norms)):
-        np.save(chunk_file(folder, number, f"{name}.npy"), tensor.numpy())
+        save_array(chunk_file(folder, number, f"{name}.npy"), tensor.numpy())
     return StoredChunk(number, rows.count, rows.copies, rows.shape, rows.target_facts)
 
 
@@ -108,6 +108,14 @@ def write_index(folder: Path, chunks: Sequence[StoredChunk], *, precision: str) 
     draft = folder / f"{INDEX}.new"
     draft.write_text(json.dumps(index))
     draft.replace(folder / INDEX)
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """As a new file: one that somebody has mapped into memory must not change under them."""
+    draft = path.with_suffix(".new")
+    with draft.open("wb") as file:
+        np.save(file, array)
+    draft.replace(path)
 
 
 def chunk_file(folder: Path, number: int, name: str) -> Path:
@@ -236,7 +244,7 @@ class DiskRows:
     def _must_fit(self, number: int, shape: tuple[int, ...]) -> None:
         try:
             features, targets, norms = self._mapped(number)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError, EOFError, RuntimeError) as error:
             raise InvalidInput(
                 f"chunk {number} of {self.folder} cannot be read: {error}."
             ) from None

@@ -24,7 +24,7 @@ from dptune.data.readers import Part, Source
 from dptune.errors import InvalidInput
 
 CONTENTS = "features.json"
-GROUPS = "groups.npy"
+GROUPS, NUMBERS = "groups.npy", "numbers.npy"
 SHIFT = "shift-"  # what the name of a part of shifted pictures starts with
 _IN_MEMORY = 2**30  # bytes of features up to which a part is read whole
 
@@ -32,8 +32,11 @@ _IN_MEMORY = 2**30  # bytes of features up to which a part is read whole
 @dataclass(frozen=True)
 class ExtractedPart:
     """One part of a folder. `fingerprint` tells the pictures, not what a backbone made of them:
-    other features of the same pictures are the same people's."""
+    other features of the same pictures are the same people's. Of `pictures` that were listed,
+    `rows` could be read. What could not be read is an empty row: the public number of rows is that
+    of the pictures, so that it does not tell whether one of them can be read."""
 
+    pictures: int
     rows: int
     fingerprint: str
     groups: tuple[str, ...] = ()
@@ -53,14 +56,17 @@ class Extracted:
         try:
             plain = json.loads((folder / CONTENTS).read_text())
             parts = {
-                name: ExtractedPart(part["rows"], part["fingerprint"], tuple(part["groups"]))
+                name: ExtractedPart(
+                    part["pictures"], part["rows"], part["fingerprint"], tuple(part["groups"])
+                )
                 for name, part in plain["parts"].items()
+                if (folder / name / INDEX).is_file()  # else it is being made again
             }
             return Extracted(plain["made_by"], plain["source"], tuple(plain["classes"]), parts)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise InvalidInput(
-                f"{str(folder / CONTENTS)!r} cannot be read ({error}); make the features again "
-                "with dptune extract."
+                f"{str(folder / CONTENTS)!r} cannot be read ({error}); remove the folder, and "
+                "make the features again with dptune extract."
             ) from None
 
     def write(self, folder: Path) -> None:
@@ -123,13 +129,16 @@ def _found(path: Path) -> tuple[Path, Extracted, str]:
 
 def _part(folder: Path, name: str, inside: Extracted) -> Part:
     features, labels = read_part(folder, name)
-    groups = inside.parts[name].groups
+    about = inside.parts[name]
+    groups = about.groups
     return Part(
         features,
         labels,
         classes=inside.classes,
         groups=read_groups(folder, name) if groups else None,
         group_names=groups,
+        asked=about.pictures,
+        numbers=read_numbers(folder, name),
     )
 
 
@@ -145,6 +154,22 @@ def read_part(folder: Path, part: str) -> tuple[NDArray[Any] | DiskRows, NDArray
 
 def read_groups(folder: Path, part: str) -> NDArray[np.int64]:
     """The number of the group of every row."""
-    numbers = json.loads((folder / part / INDEX).read_text())["numbers"]
-    files = (chunk_file(folder / part, number, GROUPS) for number in numbers)
-    return np.concatenate([np.load(file, allow_pickle=False) for file in files])
+    return _beside_rows(folder / part, GROUPS)
+
+
+def read_numbers(folder: Path, part: str) -> NDArray[np.int64]:
+    """The number of the picture of every row, among all that were listed."""
+    return _beside_rows(folder / part, NUMBERS)
+
+
+def _beside_rows(folder: Path, what: str) -> NDArray[np.int64]:
+    """One number a row, of all chunks."""
+    try:
+        numbers = json.loads((folder / INDEX).read_text())["numbers"]
+        files = (chunk_file(folder, number, what) for number in numbers)
+        return np.concatenate([np.load(file, allow_pickle=False) for file in files])
+    except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
+        raise InvalidInput(
+            f"{str(folder)!r} lacks what is stored beside its rows, or it is torn ({error}); make "
+            "the features again with dptune extract."
+        ) from None

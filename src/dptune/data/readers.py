@@ -47,7 +47,8 @@ _UNREADABLE = (
 class Part:
     """Some rows. `columns` are the names of the features, one each, `classes` those of numbered
     labels; a table's labels may be missing in some rows as long as nobody needs them. Chunks on
-    disk hold their labels themselves. `groups` are those of a `Shift`."""
+    disk hold their labels themselves. `groups` are those of a `Shift`. `asked` is how many rows
+    there would be if none were empty, where that is known, and `numbers` which of them each is."""
 
     features: NDArray[Any] | DiskRows
     labels: NDArray[Any] | None
@@ -56,6 +57,8 @@ class Part:
     gaps: bool = False
     groups: NDArray[Any] | None = None
     group_names: tuple[str, ...] = ()
+    asked: int | None = None
+    numbers: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from dptune.errors import InvalidInput
+from dptune.errors import DptuneError, InvalidInput
 from dptune.features.transform import Transform
 
 KINDS = ("pooled", "class-token", "blocks", "grid4")
@@ -84,7 +84,10 @@ def _columns(name: str, module: nn.Module, transform: Transform) -> int:
     picture = torch.linspace(-1, 1, 3 * size**2).reshape(1, 3, size, size)
     try:
         features, again = module(picture), module(picture)
-    except (RuntimeError, ValueError) as problem:
+        beside_another = module(torch.cat([picture, -picture]))[:1]
+    except DptuneError:
+        raise
+    except Exception as problem:  # code of the user's own may raise anything
         raise InvalidInput(
             f"{name} does not take pictures of {size} pixels: {problem}. Take the size "
             "that it was made for."
@@ -94,12 +97,25 @@ def _columns(name: str, module: nn.Module, transform: Transform) -> int:
             f"{name} must give one row of features for a picture; its output for one picture has "
             f"the shape {tuple(features.shape)}."
         )
-    if (features - again).abs().max() > 1e-4 * features.abs().max():
+    if _differ(features, again):
         raise InvalidInput(
             f"{name} gives other features for the same picture every time (it may hide parts of "
             "pictures by chance, as in its own training). Take a network without that."
         )
+    # One person's picture would change another's row, and nothing could be promised.
+    if _differ(features, beside_another):
+        raise InvalidInput(
+            f"{name} gives a picture other features when it sees another picture at the same time "
+            "(it may normalise by the batch). Take a network that sees every picture alone."
+        )
     return int(features.shape[1])
+
+
+def _differ(features: Tensor, others: Tensor) -> bool:
+    """By more than the last digits, in which lengths of batches may be seen."""
+    if features.shape != others.shape:
+        return True
+    return bool((features - others).abs().max() > 1e-4 * features.abs().max())
 
 
 def _digest(network: Network, kind: str, transform: Transform) -> str:

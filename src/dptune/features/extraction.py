@@ -11,6 +11,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -20,17 +21,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dptune.data.disk import INDEX, StoredChunk, chunk_file, write_chunk, write_index
-from dptune.data.extracted import GROUPS, Extracted, ExtractedPart, holds_features
+from dptune.data.disk import (
+    INDEX,
+    StoredChunk,
+    chunk_file,
+    save_array,
+    write_chunk,
+    write_index,
+)
+from dptune.data.extracted import GROUPS, NUMBERS, Extracted, ExtractedPart, holds_features
 from dptune.data.rows import TargetFacts
 from dptune.errors import InvalidInput
 from dptune.features.loading import Batch, batches, digests_of
 from dptune.features.network import Networks
+from dptune.lock import FileLock
 from dptune.pictures.pictures import Pictures, Remark
 
 CHUNK = 1024
+_FILES = ("features.npy", "targets.npy", "norms.npy", GROUPS, NUMBERS)  # of a chunk
 REMARKS = "remarks.csv"
-_RECORD = "json"
+_RECORD, _LOCK = "json", ".lock"
 _AHEAD = 2  # chunks that may wait for the disk
 
 
@@ -69,7 +79,20 @@ def write_features(
     have the same classes; `source` says whose pictures they are."""
     folder = Path(out)
     wanted = Extracted(networks.made_by, source, _common_classes(parts), {})
-    there = _opened(folder, wanted)
+    with _writing(folder):
+        _open(folder, wanted)
+        with _alone_in(folder):
+            return _write(parts, networks, folder, wanted, watch)
+
+
+def _write(
+    parts: Mapping[str, Pictures],
+    networks: Networks,
+    folder: Path,
+    wanted: Extracted,
+    watch: Watch | None,
+) -> Extraction:
+    there = Extracted.read(folder)
     described = json.dumps(networks.made_by, sort_keys=True)
     work = _Work(networks, _digest(described.encode()))
     found, made = dict(there.parts), 0
@@ -77,11 +100,15 @@ def write_features(
         count = _Count(name, len(pictures), watch)
         records = work.part(pictures, folder / name, count)
         made += count.made
-        _index(folder / name, records)
-        rows = sum(record.rows for record in records)
+        stored = _stored(records)
+        rows = sum(chunk.count for chunk in stored)
         fingerprint = _digest(*(record.pictures.encode() for record in records))
-        found[name] = ExtractedPart(rows, fingerprint, pictures.groups)
+        found[name] = ExtractedPart(len(pictures), rows, fingerprint, pictures.groups)
+        # Before the index: cut off between the two, rows must not pass for those of the pictures
+        # that were there before.
         replace(wanted, parts=found).write(folder)
+        if not (folder / name / INDEX).exists():
+            write_index(folder / name, stored, precision="float32")
     remarks = list(_remarks(folder, found, parts))
     _write_remarks(folder, remarks)
     return Extraction(folder, found, remarks, made)
@@ -109,10 +136,6 @@ class _Record:
     chunk: StoredChunk | None  # where no picture could be read
     remarks: tuple[Remark, ...]
 
-    @property
-    def rows(self) -> int:
-        return 0 if self.chunk is None else self.chunk.count
-
     @staticmethod
     def read(path: Path) -> "_Record | None":
         """None where there is none, or one that was torn."""
@@ -127,21 +150,31 @@ class _Record:
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
+    def has_its_files(self, folder: Path) -> bool:
+        """Whether none was removed or torn."""
+        if self.chunk is None:
+            return True
+        files = [chunk_file(folder, self.chunk.number, name) for name in _FILES]
+        try:
+            rows = {len(np.load(file, mmap_mode="r", allow_pickle=False)) for file in files}
+        except (OSError, ValueError, TypeError):
+            return False
+        return rows == {self.chunk.count}
+
     def write(self, path: Path) -> None:
         draft = path.with_suffix(".new")
         draft.write_text(json.dumps(asdict(self)))
         draft.replace(path)
 
 
-def _index(folder: Path, records: Sequence[_Record]) -> None:
+def _stored(records: Sequence[_Record]) -> list[StoredChunk]:
     stored = [record.chunk for record in records if record.chunk is not None]
     if not stored:
         first = next(iter(records[0].remarks))
         raise InvalidInput(
             f"none of the pictures can be read; the first, {first.picture}: {first.what}."
         )
-    if not (folder / INDEX).exists():
-        write_index(folder, stored, precision="float32")
+    return stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +208,7 @@ class _Work:
         records: dict[int, _Record] = {}
         for number, span in enumerate(chunks):
             record = _Record.read(chunk_file(folder, number, _RECORD))
-            if record is not None and self._still_holds(record, pictures, span):
+            if record is not None and self._still_holds(record, folder, pictures, span):
                 records[number] = record
                 advanced(0, len(span))
         missing = [number for number in range(len(chunks)) if number not in records]
@@ -197,9 +230,11 @@ class _Work:
         _remove_beyond(folder, len(chunks))
         return [records[number] for number in range(len(chunks))]
 
-    def _still_holds(self, record: _Record, pictures: Pictures, span: range) -> bool:
-        return record.made_by == self.made_by and record.pictures == _digest(
-            *digests_of(pictures, span)
+    def _still_holds(self, record: _Record, folder: Path, pictures: Pictures, span: range) -> bool:
+        return (
+            record.made_by == self.made_by
+            and record.has_its_files(folder)
+            and record.pictures == _digest(*digests_of(pictures, span))
         )
 
     def _made(self, ready: Iterable[Batch]) -> "_Made":
@@ -207,7 +242,7 @@ class _Work:
         made = _Made()
         for batch in ready:
             if batch.kept:
-                made.blocks.append(self.networks.features(batch))
+                made.blocks.append(self.networks.features(batch, filled=True))
             made.kept.extend(batch.kept)
             made.digests.extend(batch.digests)
             made.remarks.extend(batch.remarks)
@@ -221,7 +256,8 @@ class _Work:
             features = torch.cat(made.blocks).cpu().numpy()
             self._must_be_finite(features)
             chunk = write_chunk(folder, number, features, pictures.labels[made.kept])
-            np.save(chunk_file(folder, number, GROUPS), pictures.group_numbers[made.kept])
+            save_array(chunk_file(folder, number, GROUPS), pictures.group_numbers[made.kept])
+            save_array(chunk_file(folder, number, NUMBERS), np.array(made.kept, np.int64))
         record = _Record(self.made_by, _digest(*made.digests), chunk, tuple(made.remarks))
         record.write(path)
         return record
@@ -229,9 +265,12 @@ class _Work:
     def _must_be_finite(self, features: NDArray[np.float32]) -> None:
         wrong = int((~np.isfinite(features).all(axis=1)).sum())
         if wrong:
+            advice = "compute them with --precision float32"
+            if self.networks.precision == "float32":
+                advice = "take another backbone, or see which pictures these are"
             raise InvalidInput(
                 f"{wrong} of {len(features)} pictures have features that are not finite in "
-                f"{self.networks.precision}; compute them with --precision float32."
+                f"{self.networks.precision}; {advice}."
             )
 
 
@@ -246,10 +285,7 @@ def _told(ready: Iterable[Batch], advanced: Callable[[int, int], None]) -> Itera
 
 
 def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # features are as private as pictures
-    except OSError as error:
-        raise InvalidInput(f"features cannot be written to {folder}: {error.strerror}.") from None
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # features are as private as pictures
 
 
 def _common_classes(parts: Mapping[str, Pictures]) -> tuple[str, ...]:
@@ -266,8 +302,8 @@ def _common_classes(parts: Mapping[str, Pictures]) -> tuple[str, ...]:
     return parts[first].classes
 
 
-def _opened(folder: Path, wanted: Extracted) -> Extracted:
-    """What the folder holds already, which must be of the same kind."""
+def _open(folder: Path, wanted: Extracted) -> None:
+    """What the folder holds already must be of the same kind."""
     if holds_features(folder):
         there = Extracted.read(folder)
         if not there.same_but_parts(wanted):
@@ -276,12 +312,37 @@ def _opened(folder: Path, wanted: Extracted) -> Extracted:
                 f"{there.source}, not those that {wanted.made_by['name']} makes of "
                 f"{wanted.source}; give another folder, or remove this one."
             )
-        return there
+        return
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InvalidInput(f"{str(folder)!r} is there and holds no features; give a new folder.")
     _make(folder)
     wanted.write(folder)  # so that what is cut off is known for what it is
-    return wanted
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """For one process at a time, and for as long as it lives."""
+    lock = FileLock.take(folder / _LOCK)
+    if lock is None:
+        raise InvalidInput(
+            f"another process is making features in {str(folder)!r}; wait until it has ended, or "
+            "give another folder."
+        )
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # pictures that cannot be read are left out, so this is the folder
+        raise InvalidInput(
+            f"features cannot be written to {str(folder)!r}: {error.strerror or error}. Make room, "
+            "or see to it that you may write there; then the same command goes on."
+        ) from None
 
 
 def _remarks(

@@ -1,15 +1,18 @@
 """Pictures by name to features: what `dptune extract` does, for programs too."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dptune.data.extracted import SHIFT
+from dptune.errors import InvalidInput
 from dptune.features.extraction import Extraction, Watch, write_features
 from dptune.features.find import find_backbone
 from dptune.features.network import Networks
 from dptune.pictures.find import find_pictures
 from dptune.pictures.pictures import Pictures
 from dptune.pictures.shifts import find_shift, matched
+from dptune.pictures.stored import shown
 
 
 def extract(
@@ -66,15 +69,25 @@ def gather(
     trained = find_pictures(images, root)
     parts = {"train": trained.part("train")}
     classes = parts["train"].classes
+    if public is not None and place_of(public) == place_of(images):
+        raise InvalidInput(
+            f"{str(public)!r} are the private pictures themselves: scores on them would leak them. "
+            "Give other public pictures, or leave them out."
+        )
     for name, wanted, other in (("test", "test", test), ("public", "train", public)):
         if other is not None:
-            own = str(other) == str(images)
+            own = place_of(other) == place_of(images)
             found = trained if own else find_pictures(other, root)
             # Those of other sets need not be in parts.
             pictures = found.part(wanted if own or wanted in found.parts else "train")
             parts[name] = matched(pictures, found.name, classes)
     for shift in map(str, shifts):
-        parts[f"{SHIFT}{_short(shift)}"] = find_shift(shift, trained, root)
+        part = f"{SHIFT}{_short(shift)}"
+        if part in parts:
+            raise InvalidInput(
+                f"two shifts are called {_short(shift)}; rename one of them, or leave it out."
+            )
+        parts[part] = find_shift(shift, trained, root)
     return parts
 
 
@@ -103,4 +116,8 @@ def place_of(images: str | Path) -> str:
 
 def _short(shift: str) -> str:
     """What a part of these pictures is called: a name, or the last of a path."""
-    return Path(shift).stem if Path(shift).exists() else str(shift).replace(":", "-")
+    path = Path(shift)
+    if path.exists():
+        path = path.resolve()
+        return shown(path.name if path.is_dir() else path.stem)
+    return re.sub(r"[:/\\]", "-", shift)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from dptune.errors import InvalidInput
 from dptune.features.transform import Transform
 from dptune.pictures.decode import BadPicture, decode
 from dptune.pictures.pictures import Content, Pictures, Remark
@@ -68,7 +69,7 @@ def batches(
     spans = list(spans)
     # A processor that computes features too can spare one core for decoding.
     workers = min(_cores() if device == "cuda" else 1, sum(map(len, spans)) // _FEW)
-    return iter(
+    return _unless_ended(
         DataLoader(
             _Spans(pictures, transforms, spans),
             batch_size=None,
@@ -83,6 +84,20 @@ def _cores() -> int:
     """Those that this process may use, where the system tells."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def _unless_ended(loader: Iterable[Batch]) -> Iterator[Batch]:
+    """The system may end a process that takes too much memory."""
+    try:
+        yield from loader
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise InvalidInput(
+            "a process that decodes pictures was ended from outside, perhaps because memory, or "
+            f"shared memory (/dev/shm), was full ({error}). See to that; what was stored is kept, "
+            "and the same command goes on."
+        ) from None
 
 
 class _Spans(Dataset[Batch]):

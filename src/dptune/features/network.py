@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dptune import validate
 from dptune.data.rows import find_device
-from dptune.errors import InvalidInput
+from dptune.errors import DptuneError, InvalidInput
 from dptune.features.backbone import Backbone
 from dptune.features.find import find_backbone
 from dptune.features.loading import Alike, Batch
@@ -67,12 +67,15 @@ class Networks:
         return {"name": name, "backbones": backbones, "precision": self.precision}
 
     @torch.inference_mode()
-    def features(self, batch: Batch) -> Tensor:
+    def features(self, batch: Batch, *, filled: bool = False) -> Tensor:
         """Of those pictures that could be read. Networks see a black picture in place of each of
         the others: a batch of another length might be computed in another order, and then one
-        picture would change the last digits of others' features."""
-        blocks = self.forward(self.prepared(batch))
-        if len(batch.kept) < len(batch.digests):
+        picture would change the last digits of others' features. `filled` up with more of them to
+        the usual length, a copy of a picture in another part has the same features to the last
+        digit, by which copies are found."""
+        count = self.batch if filled else len(batch.digests)
+        blocks = self.forward(self.prepared(batch, count))
+        if len(batch.kept) < count:
             blocks = [block[batch.places] for block in blocks]
         if len(blocks) == 1:
             return blocks[0]
@@ -83,11 +86,11 @@ class Networks:
         return torch.cat(scaled, 1) / math.sqrt(len(blocks))
 
     @torch.inference_mode()
-    def prepared(self, batch: Batch) -> list[Tensor]:
-        """The pictures on the device, as each of the backbones takes them."""
+    def prepared(self, batch: Batch, count: int) -> list[Tensor]:
+        """`count` pictures on the device, as each of the backbones takes them."""
         of_transform = dict(zip(self.transforms, batch.views, strict=True))
         return [
-            self._pictures(backbone, of_transform[backbone.transform], len(batch.digests))
+            self._pictures(backbone, of_transform[backbone.transform], count)
             for backbone in self._backbones
         ]
 
@@ -101,7 +104,7 @@ class Networks:
             with torch.autocast(
                 self._device.type, self._dtype, enabled=self._dtype != torch.float32
             ):
-                block: Tensor = module(pictures).float()
+                block = _run(backbone, module, pictures)
             count = len(pictures)
             if block.shape != (count, backbone.columns):
                 raise InvalidInput(
@@ -130,6 +133,20 @@ class Networks:
         for alike, pixels in zip(view, ready, strict=True):
             pictures[alike.places.to(self._device)] = pixels
         return pictures
+
+
+def _run(backbone: Backbone, module: nn.Module, pictures: Tensor) -> Tensor:
+    try:
+        features: Tensor = module(pictures)
+        return features.float()
+    except DptuneError:
+        raise
+    except Exception as problem:  # no memory left, or whatever code of the user's own raises
+        what = str(problem).split("\n")[0]
+        raise InvalidInput(
+            f"the backbone {backbone.name} failed on {len(pictures)} pictures: "
+            f"{type(problem).__name__}: {what}"
+        ) from problem
 
 
 def short_name(backbone: str) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dptune.ledger.lock import FileLock, is_abandoned
+from dptune.lock import FileLock, is_abandoned
 
 _LOOK_EVERY, _LOOK_AT_LEAST_EVERY = 0.002, 0.05  # seconds; times those ahead, so that few are busy
 

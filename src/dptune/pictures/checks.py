@@ -1,8 +1,5 @@
 """What is read from a file is what it should be, or the message says which file is not."""
 
-import lzma
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,31 +7,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune.errors import InvalidInput
+from dptune.errors import DptuneError, InvalidInput
 from dptune.pictures.stored import Numbers
-
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    EOFError,
-    MemoryError,  # a torn header can ask for any size
-    RuntimeError,  # a zip that is encrypted, or compressed in an unknown way
-    NotImplementedError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-)
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except InvalidInput:
+    except DptuneError:
         raise
-    except _UNREADABLE as error:
+    except Exception as error:  # bytes of any kind come here, and readers fail in any way
         advice = "It may be damaged, or of another kind than its name says; get it again."
         if isinstance(error, PermissionError):
             advice = "Ask its owner for the right to read it."

@@ -74,8 +74,9 @@ def _labelled(root: Path, folder: Path, classes: list[str]) -> FilePictures:
             if entry.name.casefold() not in (*_TRAIN, *_TEST):
                 what = f"beside the folder {folder.name}, so in no part"
                 remarks.append(Remark(shown(entry.name), what, left_out=True))
+    known = set(classes)
     for entry in _entries(folder, within, remarks):
-        if entry.name not in classes:
+        if entry.name not in known:
             what = "beside the folders of the classes, so of no class"
             remarks.append(Remark(shown(within + entry.name), what, left_out=True))
     for number, name in enumerate(classes):

@@ -11,6 +11,8 @@ from dptune.pictures.checks import check_labels, check_pixels, reading, whole_nu
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import PiecePictures, RowPictures
 
+_MOST_CLASSES = 1_000_000  # that are called by their numbers
+
 
 def packed(path: Path, classes: tuple[str, ...] = ()) -> PictureSet:
     """The pictures in an .npz; `classes` are the names of its labels where it has none."""
@@ -44,6 +46,8 @@ def _part(path: Path, part: str, kind: str, classes: tuple[str, ...]) -> Picture
         # A class that only one part has is a class in both.
         other = f"y_{'test' if part == 'train' else 'train'}"
         most = max(labels.max(initial=0), whole_numbers(arrays.get(other, labels)).max(initial=0))
+        if not classes and most >= _MOST_CLASSES:  # one label must not fill the memory
+            raise ValueError(f"labels from {_MOST_CLASSES:,} on need names, in an array classes")
         classes = classes or tuple(map(str, range(most + 1)))
         check_labels(labels, classes)
         if kind == "x":

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from dptune.accounting import Guarantee
 from dptune.errors import FolderProblem, InvalidInput
-from dptune.ledger.lock import FileLock
+from dptune.lock import FileLock
 from dptune.search.trial import Trial
 
 _PACKAGES = ("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors")

@@ -53,7 +53,7 @@ def _pickled(paths: list[Path], classes: tuple[str, ...], before: int) -> Pictur
         with reading(path):
             stored = unpickle(path)
             given = stored["labels" if before == 1 else "fine_labels"]
-            labels.append(np.array(given, np.int64))
+            labels.append(whole_numbers(np.array(given)))
             check_labels(labels[-1], classes)
             rows = stored["data"].reshape(len(labels[-1]), *_COLOURS_FIRST)
             pixels.append(rows.transpose(0, 2, 3, 1))
