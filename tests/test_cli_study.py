@@ -115,7 +115,7 @@ def test_json_tells_everything(there: Run, finished: tuple[Path, Any]) -> None:
     assert told["out"] == "r" and told["picture"] == "r/search.png"
     assert told["test_accuracy"] is None and told["delta_chosen"] is False
     assert told["total_step_size"] == pytest.approx(told["learning_rate"] * told["steps"])
-    assert told["data"] == {"name": "ill", "rows": 300, "columns": 5, "classes": 2}
+    assert told["data"] == {"name": "ill", "rows": 300, "columns": 5, "classes": 2, "made_by": None}
     assert len(told["trials"]) == 3 and told["final"]["stage"] == "final run"
     guarantee = told["guarantee"]
     assert (guarantee["epsilon"], guarantee["delta"]) == (pytest.approx(1.0), 1e-4)
