@@ -346,11 +346,11 @@ def test_several_backbones_stand_side_by_side(folder: Folder, network, tmp_path:
 
 
 def test_processes_decode_the_same(folder: Folder, network, tmp_path: Path) -> None:
-    path, networks = folder(each=400), network()
+    path, networks = folder(each=600), network()
     done = run(path, networks, tmp_path / "f")
     rows, _ = read_part(done.folder, "train")
     pictures = train(path)
-    here = [features_of(pictures, networks, range(at, at + 50)).rows for at in range(0, 1200, 50)]
+    here = [features_of(pictures, networks, range(at, at + 50)).rows for at in range(0, 1800, 50)]
     np.testing.assert_allclose(rows, np.concatenate(here), rtol=1e-4, atol=1e-6)
 
 

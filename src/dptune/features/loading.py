@@ -16,7 +16,7 @@ from dptune.features.transform import Transform
 from dptune.pictures.decode import BadPicture, decode
 from dptune.pictures.pictures import Content, Pictures, Remark
 
-_FEW = 1000  # pictures: for fewer of them, another process is not worth its start
+_FEW = 1600  # pictures: for fewer of them, another process is not worth its start
 
 
 @dataclass(frozen=True, eq=False)
