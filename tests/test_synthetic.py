@@ -1,6 +1,5 @@
 """Pictures from random processes, and a backbone that learns from them."""
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,11 @@ from typer.testing import CliRunner
 
 from dptune.errors import InvalidInput
 from dptune.features.find import find_backbone
-from dptune.features.networks import WideResNet
 from reproduction import __main__ as command_line
 from reproduction.synthetic import bank, pretrain, views
 from reproduction.synthetic.contrast import Learner, contrastive_loss
 from reproduction.synthetic.leaves import dead_leaves
 from reproduction.synthetic.networks import oriented_kernels, random_networks
-from reproduction.synthetic.probe import accuracy, probe
 from reproduction.synthetic.spectra import power_law
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -158,33 +155,6 @@ def test_normalising_layers_know_whole_pictures(trained: Path) -> None:
     stem = backbone.module.state_dict()
     counts = [int(value) for name, value in stem.items() if name.endswith("batches_tracked")]
     assert counts and set(counts) == {2}
-
-
-def test_a_probe_finds_what_a_line_can_tell_apart() -> None:
-    random = seeded()
-    labels = torch.arange(300) % 3
-    rows = torch.eye(3)[labels] + 0.1 * torch.randn(300, 3, generator=random)
-    assert accuracy(rows[:200], labels[:200], rows[200:], labels[200:]) > 95
-
-
-def test_the_probe_reads_jpeg_files(tmp_path: Path) -> None:
-    arrays: dict[str, np.ndarray] = {}
-    generator = np.random.default_rng(0)
-    for part, count in (("train", 10), ("test", 4)):
-        labels = (np.arange(count) % 2).astype(np.uint8)
-        contents = []
-        for label in labels:
-            pixels = generator.integers(0, 60, (32, 32, 3), dtype=np.uint8) + 150 * label
-            buffer = io.BytesIO()
-            Image.fromarray(pixels.astype(np.uint8)).save(buffer, "JPEG")
-            contents.append(buffer.getvalue())
-        arrays[f"jpeg_{part}"] = np.frombuffer(b"".join(contents), dtype=np.uint8)
-        arrays[f"offsets_{part}"] = np.cumsum([0, *map(len, contents)])
-        arrays[f"y_{part}"] = labels
-    np.savez(tmp_path / "two.npz", **arrays)
-    torch.manual_seed(0)
-    found = probe(WideResNet(), tmp_path / "two.npz", "cpu")
-    assert found == {"pooled": 100.0, "grid4": 100.0, "blocks": 100.0}
 
 
 def test_pictures_go_to_a_sheet_or_a_file_of_pixels(tmp_path: Path) -> None:

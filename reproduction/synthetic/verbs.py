@@ -44,35 +44,21 @@ def images(
 @app.command()
 def pretrain(
     out: Annotated[str, typer.Option(metavar="FILE", help="The weights, a .safetensors file.")],
-    minutes: Annotated[float, typer.Option(help="Time for everything but the probe.")] = 8.0,
+    minutes: Annotated[float, typer.Option(help="Time for everything.")] = 8.0,
     count: Annotated[int, typer.Option(help="How many pictures to learn from.")] = 300_000,
     seed: Seed = 0,
     device: TrainingDevice = Device.cpu,
-    private: Annotated[
-        str | None,
-        typer.Option(
-            "--probe",
-            metavar="FILE",
-            help="cifar10.npz: how good the features are on it, measured after the weights are "
-            "written.",
-        ),
-    ] = None,
 ) -> None:
     """Train a WideResNet-16-4 on random pictures without labels.
 
     Example: python -m reproduction synthetic pretrain --device cuda --out wrn16-4.safetensors
     """
     from reproduction.synthetic.pretrain import pretrain as train
-    from reproduction.synthetic.probe import probe
 
     if minutes <= 0:
         raise InvalidInput(f"--minutes takes a time above 0; got {minutes:g}.")
-    network = train(
-        Path(out), minutes=minutes, device=device.value, pictures=count, seed=seed, report=_say
-    )
-    if private is not None:
-        for kind, accuracy in probe(network, Path(private), device.value).items():
-            _say(f"CIFAR-10, {kind} features, linear probe without privacy: {accuracy:.2f} %")
+    train(Path(out), minutes=minutes, device=device.value, pictures=count, seed=seed, report=_say)
+    _say(f"how good its features are: python -m reproduction vision --backbone wrn16-4:{out}")
 
 
 def _say(line: str) -> None:

@@ -160,8 +160,8 @@ def _verdict(ours: Sequence[tuple[float, float, str]]) -> str:
     figures = ", ".join(f"{gap:.2f}" for gap in gaps)
     if all(steps):
         return f"it shrinks with every step ({figures})"
-    whole = "smaller" if gaps[-1] < gaps[0] else "no smaller"
-    return f"it does not shrink with every step, and the best has a {whole} one ({figures})"
+    whole = "is below" if gaps[-1] < gaps[0] else "is not below"
+    return f"it does not shrink with every step; the best's {whole} the worst's ({figures})"
 
 
 def _on_shifts(found: Found) -> list[str]:
