@@ -20,9 +20,9 @@ from dptune.data.preprocess import Preprocessing
 from dptune.data.sources import fingerprint_source, load_data
 from dptune.errors import InvalidInput
 from dptune.features import extraction
-from dptune.features.extraction import Progress, write_features
+from dptune.features.extraction import FolderTaken, Progress, write_features
 from dptune.features.find import find_backbone
-from dptune.features.from_pictures import gather
+from dptune.features.from_pictures import extract, gather
 from dptune.features.in_memory import features_of
 from dptune.features.network import Networks, found_again
 from dptune.pictures.decode import decode
@@ -112,7 +112,7 @@ class _Killed(Exception):
 def test_cut_off_at_any_batch_it_goes_on_where_it_was(
     folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extraction, "CHUNK", 8)
+    monkeypatch.setattr(extraction, "SMALL_CHUNK", 8)
     monkeypatch.setattr("dptune.features.network._BATCH", {"cpu": 3})
     path, networks = folder(), network()
     whole = run(path, networks, tmp_path / "whole")
@@ -139,13 +139,81 @@ def test_cut_off_at_any_batch_it_goes_on_where_it_was(
         assert again.parts == whole.parts
 
 
-def test_a_changed_picture_changes_its_chunk_only(
+def files_in(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def cut_off(path: Path, networks: Networks, out: Path) -> None:
+    """All chunks are there, but the part is not finished."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dptune.features.extraction.write_index", _die)
+        with pytest.raises(_Killed):
+            run(path, networks, out)
+
+
+def test_finished_features_stay_whatever_becomes_of_the_pictures(
+    folder: Folder, network, tmp_path: Path
+) -> None:
+    """Runs point to them."""
+    path, networks, out = folder(), network(), tmp_path / "f"
+    run(path, networks, out)
+    before = files_in(out)
+
+    def refused() -> None:
+        with pytest.raises(FolderTaken, match="give another folder"):
+            run(path, networks, out)
+        assert files_in(out) == before
+
+    first = path / "class1" / "003.png"
+    whole = first.read_bytes()
+    Image.fromarray(noise(777)).save(first)
+    refused()
+    first.write_bytes(whole)
+    (path / "class0" / "more.png").write_bytes(whole)
+    refused()
+    (path / "class0" / "more.png").unlink()
+    first.rename(path / "class1" / "zzz.png")  # rows would stand in another order
+    refused()
+    (path / "class1" / "zzz.png").rename(first)
+    assert run(path, networks, out).made == 0
+    grouped = {"train": _Grouped(train(path))}
+    with pytest.raises(FolderTaken):
+        write_features(grouped, networks, out, source="pets")
+
+
+def test_changed_groups_are_noticed(folder: Folder, network, tmp_path: Path) -> None:
+    path, networks, out = folder(), network(), tmp_path / "f"
+    grouped = _Grouped(train(path))
+    before = write_features({"train": grouped}, networks, out, source="pets").parts["train"]
+    grouped.group_numbers[7] ^= 1
+    with pytest.raises(FolderTaken):
+        write_features({"train": grouped}, networks, out, source="pets")
+    other = write_features({"train": grouped}, networks, tmp_path / "g", source="pets")
+    assert other.parts["train"].fingerprint == before.fingerprint  # they are the same people
+
+
+def test_a_part_of_the_same_name_with_other_pictures_is_refused_before_anything_is_made(
+    folder: Folder, network, tmp_path: Path
+) -> None:
+    path, networks, out = folder(), network(), tmp_path / "f"
+    own, other = train(folder("t1", each=2)), train(folder("t2", each=3))
+    write_features({"test": own}, networks, out, source="pets")
+    before = files_in(out)
+    with pytest.raises(FolderTaken, match="give another folder"):
+        write_features({"train": train(path), "test": other}, networks, out, source="pets")
+    assert files_in(out) == before
+    done = write_features({"train": train(path), "test": own}, networks, out, source="pets")
+    assert done.made == 30 and {**before, **files_in(out / "test")} == before
+
+
+def test_of_what_is_not_finished_a_changed_picture_changes_its_chunk_only(
     folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extraction, "CHUNK", 8)
+    monkeypatch.setattr(extraction, "SMALL_CHUNK", 8)
     path, networks, out = folder(), network(), tmp_path / "f"
-    before = run(path, networks, out)
-    old, _ = read_part(out, "train")
+    before = run(path, networks, tmp_path / "before")
+    old, _ = read_part(before.folder, "train")
+    cut_off(path, networks, out)
     Image.fromarray(noise(777)).save(path / "class1" / "003.png")
     after = run(path, networks, out)
     new, _ = read_part(out, "train")
@@ -154,12 +222,12 @@ def test_a_changed_picture_changes_its_chunk_only(
     assert after.parts["train"].fingerprint != before.parts["train"].fingerprint
 
 
-def test_chunks_of_pictures_that_are_gone_are_removed(
+def test_of_what_is_not_finished_chunks_of_pictures_that_are_gone_are_removed(
     folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extraction, "CHUNK", 8)
+    monkeypatch.setattr(extraction, "SMALL_CHUNK", 8)
     path, networks, out = folder(), network(), tmp_path / "f"
-    run(path, networks, out)
+    cut_off(path, networks, out)
     for file in (path / "class2").iterdir():
         if file.stem > "003":
             file.unlink()
@@ -167,6 +235,19 @@ def test_chunks_of_pictures_that_are_gone_are_removed(
     rows, _ = read_part(out, "train")
     assert len(rows) == again.parts["train"].rows == 24
     assert not list((out / "train").glob("000003.*"))
+
+
+def test_few_pictures_have_small_chunks(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (extraction.SMALL_CHUNK, extraction.CHUNK, extraction._FEW) == (128, 1024, 10_000)
+    monkeypatch.setattr(extraction, "SMALL_CHUNK", 4)
+    monkeypatch.setattr(extraction, "CHUNK", 16)
+    path, networks = folder(), network()
+    for few, chunks in ((31, 8), (30, 2)):
+        monkeypatch.setattr(extraction, "_FEW", few)
+        out = run(path, networks, tmp_path / f"f{few}").folder
+        assert len(list((out / "train").glob("*.features.npy"))) == chunks
 
 
 def test_bad_pictures_are_named_and_nobody_elses_features_change(
@@ -196,7 +277,7 @@ def test_a_picture_that_cannot_be_read_is_an_empty_row(
     folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Public facts do not tell of it, and nobody else is held out, or not, because of it."""
-    monkeypatch.setattr(extraction, "CHUNK", 8)
+    monkeypatch.setattr(extraction, "SMALL_CHUNK", 8)
     path, networks = folder(), network()
     run(path, networks, tmp_path / "good")
     (path / "class0" / "004.png").write_bytes(b"no picture")
@@ -236,7 +317,8 @@ def test_cut_off_before_the_index_new_rows_do_not_pass_for_the_old_pictures(
     folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, networks, out = folder(), network(), tmp_path / "f"
-    before = run(path, networks, out).parts["train"].fingerprint
+    cut_off(path, networks, out)
+    before = json.loads((out / "features.json").read_text())["parts"]["train"]["fingerprint"]
     Image.fromarray(noise(777)).save(path / "class1" / "003.png")
     for step in ("write_index", "Extracted.write"):  # whichever comes first
         with monkeypatch.context() as patch:
@@ -272,11 +354,11 @@ def test_rows_that_somebody_reads_do_not_change_under_them(
     folder: Folder, network, tmp_path: Path
 ) -> None:
     path, networks, out = folder(), network(), tmp_path / "f"
-    run(path, networks, out)
+    cut_off(path, networks, out)
     mapped = np.load(out / "train" / "000000.features.npy", mmap_mode="r")
     before = np.array(mapped)
     Image.fromarray(noise(777)).save(path / "class1" / "003.png")
-    run(path, networks, out)
+    assert run(path, networks, out).made == 30
     assert np.array_equal(mapped, before)
 
 
@@ -326,9 +408,75 @@ def test_other_features_of_the_same_pictures_are_the_same_peoples(
     one = run(path, network(), tmp_path / "one").parts["train"]
     other = run(path, network(width=9), tmp_path / "other").parts["train"]
     assert one.fingerprint == other.fingerprint
-    (path / "class0" / "000.png").rename(path / "class1" / "000a.png")  # another label
+    # Whatever files are called, and in whatever order they come.
+    (path / "class0" / "000.png").rename(path / "class0" / "zzz.png")
+    (path / "class1" / "inner").mkdir()
+    (path / "class1" / "005.png").rename(path / "class1" / "inner" / "1.png")
+    renamed = run(path, network(), tmp_path / "renamed").parts["train"]
+    assert renamed.fingerprint == one.fingerprint
+    assert fingerprint_source(tmp_path / "renamed") == fingerprint_source(tmp_path / "one")
+    (path / "class0" / "zzz.png").rename(path / "class1" / "zzz.png")  # another label
     moved = run(path, network(), tmp_path / "moved").parts["train"]
     assert moved.fingerprint != one.fingerprint
+
+
+def test_one_picture_twice_is_not_another_twice(folder: Folder, network, tmp_path: Path) -> None:
+    path = folder()
+    found = []
+    for number in (1, 2):
+        copied = (path / "class0" / f"00{number}.png").read_bytes()
+        (path / "class0" / "copy.png").write_bytes(copied)
+        found.append(run(path, network(), tmp_path / f"f{number}").parts["train"].fingerprint)
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("changed", ["fingerprint", "rows", "pictures", "made_by"])
+def test_what_features_json_says_is_not_trusted(
+    folder: Folder, network, tmp_path: Path, changed: str
+) -> None:
+    out = run(folder(), network(), tmp_path / "f").folder
+    told = json.loads((out / "features.json").read_text())
+    if changed == "made_by":
+        told["made_by"]["name"] = "another"
+    else:
+        told["parts"]["train"][changed] = "0" * 64 if changed == "fingerprint" else 31
+    (out / "features.json").write_text(json.dumps(told))
+    for read in (load_data, fingerprint_source):
+        with pytest.raises(InvalidInput, match="make the features again"):
+            read(out)
+
+
+def test_chunks_that_are_not_those_of_the_record_are_told(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extraction, "SMALL_CHUNK", 8)
+    path, networks, out = folder(), network(), tmp_path / "f"
+    run(path, networks, out)
+    place = out / "train"
+    for name in ("features", "targets", "groups"):
+        file = place / f"000001.{name}.npy"
+        whole = file.read_bytes()
+        array = np.load(file)
+        np.save(file, array[::-1])
+        if (array[::-1] == array).all():
+            np.save(file, array + 1)
+        with pytest.raises(InvalidInput, match="a chunk has changed"):
+            load_data(out)
+        file.write_bytes(whole)
+    load_data(out)
+    index = (place / "index.json").read_text()
+    fewer = json.loads(index)
+    (place / "index.json").write_text(
+        json.dumps(fewer | {each: fewer[each][:-1] for each in ("numbers", "counts")})
+    )
+    with pytest.raises(InvalidInput, match="lists other chunks"):
+        load_data(out)
+    (place / "index.json").write_text(index)
+    (place / "000002.json").write_text("{")
+    with pytest.raises(InvalidInput, match="of other pictures"):
+        load_data(out)
+    assert run(path, networks, out).made == 8
+    load_data(out)
 
 
 def test_several_backbones_stand_side_by_side(folder: Folder, network, tmp_path: Path) -> None:
@@ -469,3 +617,55 @@ def test_a_shift_is_one_folder_whatever_it_is_called(folder: Folder, tmp_path: P
     odd = folder(os.fsdecode(b"p\xff"), each=2)
     assert list(gather(own, shifts=[odd])) == ["train", "shift-p\\xff"]
     assert list(gather(own, shifts=[folder("shift.1", each=2)])) == ["train", "shift-shift.1"]
+
+
+def test_what_cannot_be_opened_is_an_empty_row_too(folder: Folder, network, tmp_path: Path) -> None:
+    path, networks = folder(), network()
+    run(path, networks, tmp_path / "good")
+    (path / "class0" / "004.png").unlink()
+    (path / "class0" / "004.png").symlink_to(tmp_path / "nowhere")
+    found = run(path, networks, tmp_path / "bad")
+    assert [remark.picture for _, remark in found.remarks] == ["class0/004.png"]
+    good, bad = (load_data(tmp_path / name) for name in ("good", "bad"))
+    assert bad.public_facts == good.public_facts and bad.count == good.count == 30
+
+
+def test_features_among_the_pictures_are_refused(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other, name = folder(), folder("other"), network()._backbones[0].name
+    (tmp_path / "link").symlink_to(path)
+    for out in (path, path / "features", path / "class0" / "f", tmp_path / "link" / "f"):
+        with pytest.raises(InvalidInput, match="inside that of pictures"):
+            extract(path, name, out)
+    with pytest.raises(InvalidInput, match="inside that of pictures"):
+        extract(path, name, other / "f", test=other)
+    monkeypatch.chdir(path)
+    with pytest.raises(InvalidInput, match="inside that of pictures"):
+        extract(".", name, "features")
+    assert len(list(tmp_path.rglob("features*"))) == 0
+    assert extract(path, name, tmp_path / "pets-features").made == 30
+
+
+def test_no_memory_is_not_a_damaged_picture(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise MemoryError
+
+    path, networks, out = folder(), network(), tmp_path / "f"
+    with monkeypatch.context() as patch:
+        patch.setattr("PIL.ImageFile.ImageFile.load", none)
+        with pytest.raises(MemoryError):
+            decode(train(path).content(0))
+        with pytest.raises(InvalidInput, match="not enough memory"):
+            run(path, networks, out)
+    done = run(path, networks, out)
+    assert done.made == done.parts["train"].rows == 30
+
+
+def test_names_too_long_for_the_file_system_are_refused(folder: Folder, tmp_path: Path) -> None:
+    path, name = folder(), "x" * 5000
+    for wrong in ({"images": name}, {"test": name}, {"public": name}, {"shifts": [name]}):
+        with pytest.raises(InvalidInput, match="does not exist"):
+            gather(**{"images": path} | wrong)

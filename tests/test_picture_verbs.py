@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -132,6 +133,29 @@ def test_features_are_made_once(run: Run) -> None:
     ]
 
 
+def test_other_pictures_take_another_folder_and_a_run_keeps_its_own(run: Run) -> None:
+    for name in ("x", "y"):
+        shutil.copytree("own/test", f"{name}/shifted")
+    Path("y/shifted/red/0.png").unlink()
+    assert run(*TUNE, "--test", "own", "--shift", "x/shifted", "--out", "r1")[0] == 0
+    first = Path("features/own-module-small.py-factory")
+    before = {file: file.read_bytes() for file in first.rglob("*") if file.is_file()}
+    result = json.loads(Path("r1/result.json").read_text())
+    # The same images with another shift of the same name, then with other pictures to test on,
+    # then other images: none of them changes what the first run was made of.
+    assert run(*TUNE, "--test", "own", "--shift", "y/shifted", "--out", "r2")[0] == 0
+    assert run(*TUNE, "--test", "y/shifted", "--out", "r3")[0] == 0
+    shutil.copy("own/train/red/1.png", "own/train/red/more.png")
+    assert run(*TUNE, "--out", "r4")[0] == 0
+    found = sorted(path.name for path in Path("features").iterdir())
+    assert found == [first.name, *(f"{first.name}-{number}" for number in (2, 3, 4))]
+    assert {file: file.read_bytes() for file in first.rglob("*") if file.is_file()} == before
+    assert run("resume", "r1")[0] == 0
+    assert json.loads(Path("r1/result.json").read_text()) == result
+    code, _, err = run("extract", "--images", "own", *BACKBONE, "-o", str(first))
+    assert code == 2 and "give another folder, or remove this one" in err
+
+
 def test_one_ledger_pays_for_all_backbones_of_the_same_pictures(run: Run) -> None:
     small, wide = (
         ("--backbone", "module:small.py:factory"),
@@ -221,6 +245,8 @@ def test_backbones_are_listed_and_ranked_on_public_pictures(run: Run) -> None:
         (("tune", "--images", "own", *BACKBONE, "--shift", "corrupted:rain"), "gaussian_blur"),
         (("tune", "--images", "own", *BACKBONE, "--features", "class-token"), "class-token"),
         (("extract", "--images", "own", *BACKBONE, "-o", "small.py"), "give a new folder"),
+        (("extract", "--images", "own", *BACKBONE, "-o", "own/f"), "inside that of pictures"),
+        (("extract", "--images", "x" * 5000, *BACKBONE, "-o", "f"), "does not exist"),
         (("backbones", *BACKBONE), "--public"),
         (("backbones", "--public", "own", *BACKBONE, "--pictures", "3"), "pictures"),
         (("predict", "nowhere", "-o", "p.csv"), "--images"),

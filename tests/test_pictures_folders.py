@@ -159,24 +159,33 @@ def test_links_are_followed_to_files_and_classes_but_not_in_circles(tmp_path: Pa
     (tmp_path / "set/a/itself.png").symlink_to(tmp_path / "set/a/itself.png")
     (tmp_path / "set/itself").symlink_to(tmp_path / "set/itself")
     train = find_pictures(tmp_path / "set").part("train")
-    assert [name for name, _ in listing(train)] == ["a/1.png", "a/file.png", "b/1.png", "c/2.png"]
+    # A link to nothing is a picture that cannot be read: how many there are does not tell of it.
+    names = ["a/1.png", "a/file.png", "a/gone.png", "a/itself.png", "b/1.png", "c/2.png"]
+    assert [name for name, _ in listing(train)] == names
+    for number in (2, 3):
+        with pytest.raises(OSError):
+            train.content(number)
     assert train.classes == ("a", "b", "c")
     assert [(each.picture, each.what) for each in train.remarks] == [
         ("itself", "beside the folders of the classes, so of no class"),
         ("a/circle", "a link to a folder is not followed"),
-        ("a/gone.png", "a link to nothing"),
-        ("a/itself.png", "a link to nothing"),
     ]
 
 
-def test_what_is_no_file_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_file_is_listed_but_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(tmp_path, "a/1.png", "b/1.png")
     os.mkfifo(tmp_path / "a/pipe.png")
     monkeypatch.chdir(tmp_path)  # a socket's address is short
     with socket.socket(socket.AF_UNIX) as opened:
         opened.bind("b/socket.png")
         train = find_pictures(".").part("train")
-    assert remarks(train) == [("a/pipe.png", True), ("b/socket.png", True)] and len(train) == 2
+    names = ["a/1.png", "a/pipe.png", "b/1.png", "b/socket.png"]
+    assert [name for name, _ in listing(train)] == names
+    for number in (1, 3):
+        with pytest.raises(OSError, match="neither a file nor a folder"):
+            train.content(number)
 
 
 def test_odd_names_can_be_shown_and_stored(tmp_path: Path) -> None:
@@ -255,6 +264,16 @@ def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     with pytest.raises(InvalidInput, match=r"neither a folder nor an \.npz"):
         find_pictures(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "x/" * 5000])
+def test_a_name_too_long_for_the_file_system_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="does not exist"):
+        find_pictures(name)
+    with pytest.raises(InvalidInput, match="was not found"):
+        find_pictures("cifar10.1", root=name)
+    with pytest.raises(InvalidInput, match="there is no folder"):
+        unlabelled(Path(name))
 
 
 # Pictures to predict

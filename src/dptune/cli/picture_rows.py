@@ -2,7 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
-from dptune.data.extracted import SHIFT, Extracted, holds_features
+from dptune.data.extracted import SHIFT
 from dptune.errors import InvalidInput
-from dptune.features.extraction import write_features
+from dptune.features.extraction import Extraction, FolderTaken, write_features
 from dptune.features.from_pictures import find_networks, gather, place_of
 from dptune.features.in_memory import features_of
 from dptune.features.network import found_again, short_name
@@ -49,10 +50,12 @@ def rows_of_pictures(
     networks = find_networks(backbone, features=features, size=size, device=device)
     source = place_of(images)
     name = "-".join(map(_word, [Path(images).stem, *map(short_name, backbone)]))[:_LONGEST]
-    folder = _folder(name, Extracted(networks.made_by, source, parts["train"].classes, {}))
     with picture_screen.live_view() as watch:
-        extraction = write_features(parts, networks, folder, source=source, watch=watch)
+        extraction = _in_first_free_folder(
+            name, lambda folder: write_features(parts, networks, folder, source=source, watch=watch)
+        )
     picture_screen.show_extraction(extraction, to_tune=False)
+    folder = extraction.folder
     inside = {name: str(folder / name) for name in parts}
     return {
         "source": str(folder),
@@ -79,14 +82,11 @@ def features_of_new_pictures(
     return [pictures.name(number) for number in found.kept], found.rows
 
 
-def _folder(name: str, wanted: Extracted) -> Path:
-    """The first of features/NAME, features/NAME-2, ... that is free or holds just these."""
+def _in_first_free_folder(name: str, made_in: Callable[[Path], Extraction]) -> Extraction:
+    """In features/NAME, features/NAME-2, ...: those that hold other features stay as they are."""
     for number in itertools.count(1):
-        folder = Path("features") / (name if number == 1 else f"{name}-{number}")
-        if not folder.exists():
-            return folder
-        if holds_features(folder) and Extracted.read(folder).same_but_parts(wanted):
-            return folder
+        with suppress(FolderTaken):
+            return made_in(Path("features") / (name if number == 1 else f"{name}-{number}"))
     raise AssertionError  # there are numbers enough
 
 

@@ -1,7 +1,8 @@
 """Folders of features that a backbone made of pictures: what is in them, and how they are read.
 
     features.json      what made the features, and the parts; a part is listed when it is finished
-    train/, test/ ...  chunks of rows as `DiskRows` reads them, and beside each chunk its groups
+    train/, test/ ...  chunks of rows as `DiskRows` reads them, and beside each chunk its groups and
+                       a record of its pictures
     remarks.csv        what was odd about pictures, and which were left out
 
 All of it is as private as the pictures. The folder itself stands for its training rows; the folder
@@ -19,12 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.data.arrays import listed
+from dptune.data.chunk_records import (
+    GROUPS,
+    NUMBERS,
+    ChunkRecord,
+    digest_of_maker,
+    fingerprint_of,
+    read_records,
+)
 from dptune.data.disk import INDEX, DiskRows, chunk_file
 from dptune.data.readers import Part, Source
 from dptune.errors import InvalidInput
 
 CONTENTS = "features.json"
-GROUPS, NUMBERS = "groups.npy", "numbers.npy"
 SHIFT = "shift-"  # what the name of a part of shifted pictures starts with
 _IN_MEMORY = 2**30  # bytes of features up to which a part is read whole
 
@@ -117,6 +125,7 @@ def fingerprint_extracted(path: Path) -> str:
         raise InvalidInput(
             f"{str(folder)!r} has no finished {part} features; go on with dptune extract."
         )
+    _records(folder, part, inside)
     return inside.parts[part].fingerprint
 
 
@@ -128,7 +137,12 @@ def _found(path: Path) -> tuple[Path, Extracted, str]:
 
 
 def _part(folder: Path, name: str, inside: Extracted) -> Part:
+    records = _records(folder, name, inside)
     features, labels = read_part(folder, name)
+    if not isinstance(features, DiskRows):  # more rows are not read just to be checked
+        for record in records:
+            if not record.has_its_files(folder / name):
+                raise _not_as_told(folder, name, "a chunk has changed")
     about = inside.parts[name]
     groups = about.groups
     return Part(
@@ -139,6 +153,41 @@ def _part(folder: Path, name: str, inside: Extracted) -> Part:
         group_names=groups,
         asked=about.pictures,
         numbers=read_numbers(folder, name),
+    )
+
+
+def _records(folder: Path, name: str, inside: Extracted) -> list[ChunkRecord]:
+    """Those of a part's chunks, which must agree with what `features.json` says: a ledger goes by
+    that."""
+    about, records = inside.parts[name], read_records(folder / name)
+    stored = [record.chunk for record in records if record.chunk is not None]
+    maker = digest_of_maker(inside.made_by)
+    if any(record.made_by != maker for record in records):
+        raise _not_as_told(folder, name, "another backbone made them")
+    if fingerprint_of(records) != about.fingerprint:
+        raise _not_as_told(folder, name, "they are of other pictures")
+    if sum(chunk.count for chunk in stored) != about.rows or about.pictures != sum(
+        record.count for record in records
+    ):
+        raise _not_as_told(folder, name, "they are of other numbers of pictures")
+    if _indexed(folder / name) != [(chunk.number, chunk.count) for chunk in stored]:
+        raise _not_as_told(folder, name, f"{INDEX} lists other chunks")
+    return records
+
+
+def _indexed(folder: Path) -> list[tuple[int, int]]:
+    """(number, rows) of every chunk."""
+    try:
+        index = json.loads((folder / INDEX).read_text())
+        return list(zip(index["numbers"], index["counts"], strict=True))
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+
+
+def _not_as_told(folder: Path, name: str, what: str) -> InvalidInput:
+    return InvalidInput(
+        f"the {name} features in {str(folder)!r} are not those that {CONTENTS} tells of: {what}. "
+        "Remove the folder, and make the features again with dptune extract."
     )
 
 

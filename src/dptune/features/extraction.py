@@ -1,18 +1,19 @@
 """Pictures and public backbones to a folder of features, chunk by chunk.
 
-A chunk is a thousand consecutive pictures. It is stored with a digest of them and of what made its
-features, so that whatever is cut off goes on where it was, and only what has changed is made again.
-What comes of a picture depends on that picture alone, and so does whether it is left out.
+A chunk is some consecutive pictures. It is stored with a digest of them and of what made its
+features, so that whatever is cut off goes on where it was. A part that is finished stays as it is,
+for runs may point to it: features of other pictures need another folder. What comes of a picture
+depends on that picture alone, and so does whether it is left out.
 """
 
 import csv
 import hashlib
-import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -21,26 +22,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dptune.data.disk import (
-    INDEX,
-    StoredChunk,
-    chunk_file,
-    save_array,
-    write_chunk,
-    write_index,
+from dptune.data.chunk_records import (
+    GROUPS,
+    NUMBERS,
+    ChunkRecord,
+    digest_of_files,
+    digest_of_maker,
+    fingerprint_of,
+    read_records,
+    remove_record,
 )
-from dptune.data.extracted import GROUPS, NUMBERS, Extracted, ExtractedPart, holds_features
-from dptune.data.rows import TargetFacts
+from dptune.data.disk import INDEX, StoredChunk, chunk_file, save_array, write_chunk, write_index
+from dptune.data.extracted import Extracted, ExtractedPart, holds_features
 from dptune.errors import InvalidInput
 from dptune.features.loading import Batch, batches, digests_of
 from dptune.features.network import Networks
 from dptune.lock import FileLock
 from dptune.pictures.pictures import Pictures, Remark
 
-CHUNK = 1024
-_FILES = ("features.npy", "targets.npy", "norms.npy", GROUPS, NUMBERS)  # of a chunk
+CHUNK, SMALL_CHUNK = 1024, 128  # pictures
+_FEW = 10_000  # below which a part has small chunks: slow networks lose little where they are cut
 REMARKS = "remarks.csv"
-_RECORD, _LOCK = "json", ".lock"
+_LOCK = ".lock"
 _AHEAD = 2  # chunks that may wait for the disk
 
 
@@ -67,6 +70,10 @@ class Extraction:
 Watch = Callable[[Progress], None]
 
 
+class FolderTaken(InvalidInput):
+    """What is in the folder must stay as it is: another one is needed."""
+
+
 def write_features(
     parts: Mapping[str, Pictures],
     networks: Networks,
@@ -76,8 +83,10 @@ def write_features(
     watch: Watch | None = None,
 ) -> Extraction:
     """Write the features of every part into `out`, or what of them is not there yet. All parts
-    have the same classes; `source` says whose pictures they are."""
+    have the same classes; `source` says whose pictures they are. Raises FolderTaken where finished
+    features are of other pictures."""
     folder = Path(out)
+    must_be_outside(folder, source)
     wanted = Extracted(networks.made_by, source, _common_classes(parts), {})
     with _writing(folder):
         _open(folder, wanted)
@@ -93,17 +102,16 @@ def _write(
     watch: Watch | None,
 ) -> Extraction:
     there = Extracted.read(folder)
-    described = json.dumps(networks.made_by, sort_keys=True)
-    work = _Work(networks, _digest(described.encode()))
+    work = _Work(networks, digest_of_maker(networks.made_by))
     found, made = dict(there.parts), 0
-    for name, pictures in parts.items():
+    for name in sorted(parts, key=lambda name: name not in there.parts):  # may be refused: first
+        pictures = parts[name]
         count = _Count(name, len(pictures), watch)
-        records = work.part(pictures, folder / name, count)
+        records = work.part(pictures, folder / name, there.parts.get(name), count)
         made += count.made
         stored = _stored(records)
         rows = sum(chunk.count for chunk in stored)
-        fingerprint = _digest(*(record.pictures.encode() for record in records))
-        found[name] = ExtractedPart(len(pictures), rows, fingerprint, pictures.groups)
+        found[name] = ExtractedPart(len(pictures), rows, fingerprint_of(records), pictures.groups)
         # Before the index: cut off between the two, rows must not pass for those of the pictures
         # that were there before.
         replace(wanted, parts=found).write(folder)
@@ -127,53 +135,11 @@ class _Count:
             self._watch(Progress(self._part, self.made + self._kept, self._kept, self._total))
 
 
-@dataclass(frozen=True)
-class _Record:
-    """What is kept of a chunk beside its rows: what made it, of which pictures."""
-
-    made_by: str
-    pictures: str
-    chunk: StoredChunk | None  # where no picture could be read
-    remarks: tuple[Remark, ...]
-
-    @staticmethod
-    def read(path: Path) -> "_Record | None":
-        """None where there is none, or one that was torn."""
-        try:
-            plain = json.loads(path.read_text())
-            chunk = plain["chunk"]
-            if chunk is not None:
-                targets, shape = TargetFacts(**chunk["targets"]), tuple(chunk["shape"])
-                chunk = StoredChunk(**chunk | {"targets": targets, "shape": shape})
-            remarks = tuple(Remark(**remark) for remark in plain["remarks"])
-            return _Record(plain["made_by"], plain["pictures"], chunk, remarks)
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
-
-    def has_its_files(self, folder: Path) -> bool:
-        """Whether none was removed or torn."""
-        if self.chunk is None:
-            return True
-        files = [chunk_file(folder, self.chunk.number, name) for name in _FILES]
-        try:
-            rows = {len(np.load(file, mmap_mode="r", allow_pickle=False)) for file in files}
-        except (OSError, ValueError, TypeError):
-            return False
-        return rows == {self.chunk.count}
-
-    def write(self, path: Path) -> None:
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(asdict(self)))
-        draft.replace(path)
-
-
-def _stored(records: Sequence[_Record]) -> list[StoredChunk]:
+def _stored(records: Sequence[ChunkRecord]) -> list[StoredChunk]:
     stored = [record.chunk for record in records if record.chunk is not None]
     if not stored:
-        first = next(iter(records[0].remarks))
-        raise InvalidInput(
-            f"none of the pictures can be read; the first, {first.picture}: {first.what}."
-        )
+        picture, what, _ = records[0].remarks[0]
+        raise InvalidInput(f"none of the pictures can be read; the first, {picture}: {what}.")
     return stored
 
 
@@ -187,7 +153,9 @@ class _Made:
     remarks: list[Remark] = field(default_factory=list)
 
 
-def _settle(waiting: deque[tuple[int, "Future[_Record]"]], records: dict[int, _Record]) -> None:
+def _settle(
+    waiting: deque[tuple[int, "Future[ChunkRecord]"]], records: dict[int, ChunkRecord]
+) -> None:
     number, job = waiting.popleft()
     records[number] = job.result()
 
@@ -200,15 +168,28 @@ class _Work:
     made_by: str  # digest of what the networks are
 
     def part(
-        self, pictures: Pictures, folder: Path, advanced: Callable[[int, int], None]
-    ) -> list[_Record]:
+        self,
+        pictures: Pictures,
+        folder: Path,
+        finished: ExtractedPart | None,
+        advanced: Callable[[int, int], None],
+    ) -> list[ChunkRecord]:
         """The records of all chunks of a part, each of which is on disk in the end."""
+        if finished is not None and (
+            finished.pictures != len(pictures) or finished.groups != pictures.groups
+        ):
+            raise _taken(folder)
         _make(folder)
-        chunks = _spans(range(len(pictures)), CHUNK)
-        records: dict[int, _Record] = {}
+        chunks = _spans(range(len(pictures)), SMALL_CHUNK if len(pictures) < _FEW else CHUNK)
+        records: dict[int, ChunkRecord] = {}
         for number, span in enumerate(chunks):
-            record = _Record.read(chunk_file(folder, number, _RECORD))
-            if record is not None and self._still_holds(record, folder, pictures, span):
+            record = ChunkRecord.read(folder, number)
+            if record is None or record.made_by != self.made_by:
+                continue
+            if record.digest != _in_order(digests_of(pictures, span), pictures, span):
+                if finished is not None:
+                    raise _taken(folder)
+            elif record.has_its_files(folder):
                 records[number] = record
                 advanced(0, len(span))
         missing = [number for number in range(len(chunks)) if number not in records]
@@ -218,10 +199,12 @@ class _Work:
             ready = batches(pictures, self.networks.transforms, chain(*spans), self.networks.device)
             # Files are written by a thread, so that networks need not wait for them.
             with ThreadPoolExecutor(1) as writer:
-                waiting: deque[tuple[int, Future[_Record]]] = deque()
+                waiting: deque[tuple[int, Future[ChunkRecord]]] = deque()
                 for number, several in zip(missing, spans, strict=True):
                     made = self._made(_told(islice(ready, len(several)), advanced))
-                    job = writer.submit(self._stored, made, pictures, folder, number)
+                    job = writer.submit(
+                        self._stored, made, pictures, chunks[number], folder, number
+                    )
                     waiting.append((number, job))
                     if len(waiting) > _AHEAD:
                         _settle(waiting, records)
@@ -229,13 +212,6 @@ class _Work:
                     _settle(waiting, records)
         _remove_beyond(folder, len(chunks))
         return [records[number] for number in range(len(chunks))]
-
-    def _still_holds(self, record: _Record, folder: Path, pictures: Pictures, span: range) -> bool:
-        return (
-            record.made_by == self.made_by
-            and record.has_its_files(folder)
-            and record.pictures == _digest(*digests_of(pictures, span))
-        )
 
     def _made(self, ready: Iterable[Batch]) -> "_Made":
         """The features of one chunk."""
@@ -248,18 +224,27 @@ class _Work:
             made.remarks.extend(batch.remarks)
         return made
 
-    def _stored(self, made: "_Made", pictures: Pictures, folder: Path, number: int) -> _Record:
-        path = chunk_file(folder, number, _RECORD)
-        path.unlink(missing_ok=True)  # what it tells of is written over
-        chunk = None
+    def _stored(
+        self, made: "_Made", pictures: Pictures, span: range, folder: Path, number: int
+    ) -> ChunkRecord:
+        remove_record(folder, number)  # what it tells of is written over
+        chunk, files = None, ""
         if made.kept:
             features = torch.cat(made.blocks).cpu().numpy()
             self._must_be_finite(features)
             chunk = write_chunk(folder, number, features, pictures.labels[made.kept])
             save_array(chunk_file(folder, number, GROUPS), pictures.group_numbers[made.kept])
             save_array(chunk_file(folder, number, NUMBERS), np.array(made.kept, np.int64))
-        record = _Record(self.made_by, _digest(*made.digests), chunk, tuple(made.remarks))
-        record.write(path)
+            files = digest_of_files(folder, number)
+        record = ChunkRecord(
+            self.made_by,
+            _in_order(made.digests, pictures, span),
+            b"".join(made.digests).hex(),
+            chunk,
+            files,
+            tuple((remark.picture, remark.what, remark.left_out) for remark in made.remarks),
+        )
+        record.write(folder, number)
         return record
 
     def _must_be_finite(self, features: NDArray[np.float32]) -> None:
@@ -284,8 +269,31 @@ def _told(ready: Iterable[Batch], advanced: Callable[[int, int], None]) -> Itera
         advanced(len(batch.digests), 0)
 
 
+def _in_order(digests: Iterable[bytes], pictures: Pictures, span: range) -> str:
+    """Digest of the pictures of a chunk as they come, with their groups."""
+    groups = pictures.group_numbers[span.start : span.stop].astype("<i8").tobytes()
+    return hashlib.sha256(b"".join(digests) + groups).hexdigest()
+
+
 def _make(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # features are as private as pictures
+
+
+def _taken(part: Path) -> FolderTaken:
+    return FolderTaken(
+        f"the features in {str(part)!r} are finished, and the pictures are not those that they "
+        "were made of; give another folder, or remove this one if no run needs it."
+    )
+
+
+def must_be_outside(folder: Path, *places: str) -> None:
+    """Features among pictures would be taken for pictures the next time."""
+    for place in places:
+        if os.path.isdir(place) and folder.resolve().is_relative_to(Path(place).resolve()):
+            raise InvalidInput(
+                f"the folder of features {str(folder)!r} is inside that of pictures, {place!r}, "
+                "where it would be taken for pictures; choose one elsewhere (dptune extract -o)."
+            )
 
 
 def _common_classes(parts: Mapping[str, Pictures]) -> tuple[str, ...]:
@@ -307,14 +315,14 @@ def _open(folder: Path, wanted: Extracted) -> None:
     if holds_features(folder):
         there = Extracted.read(folder)
         if not there.same_but_parts(wanted):
-            raise InvalidInput(
+            raise FolderTaken(
                 f"the folder {str(folder)!r} holds features that {there.made_by['name']} made of "
                 f"{there.source}, not those that {wanted.made_by['name']} makes of "
                 f"{wanted.source}; give another folder, or remove this one."
             )
         return
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InvalidInput(f"{str(folder)!r} is there and holds no features; give a new folder.")
+        raise FolderTaken(f"{str(folder)!r} is there and holds no features; give a new folder.")
     _make(folder)
     wanted.write(folder)  # so that what is cut off is known for what it is
 
@@ -352,10 +360,8 @@ def _remarks(
     for name in found:
         for remark in parts[name].remarks if name in parts else ():
             yield name, remark
-        for path in sorted((folder / name).glob(f"*.{_RECORD}")):
-            record = None if path.name == INDEX else _Record.read(path)
-            for remark in () if record is None else record.remarks:
-                yield name, remark
+        for record in read_records(folder / name):
+            yield from ((name, Remark(*each)) for each in record.remarks)
 
 
 def _write_remarks(folder: Path, remarks: Iterable[tuple[str, Remark]]) -> None:
@@ -373,7 +379,3 @@ def _remove_beyond(folder: Path, chunks: int) -> None:
         (folder / INDEX).unlink(missing_ok=True)  # which lists them
     for path in beyond:
         path.unlink()
-
-
-def _digest(*contents: bytes) -> str:
-    return hashlib.sha256(b"".join(contents)).hexdigest()

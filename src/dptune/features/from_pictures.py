@@ -1,12 +1,13 @@
 """Pictures by name to features: what `dptune extract` does, for programs too."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dptune.data.extracted import SHIFT
 from dptune.errors import InvalidInput
-from dptune.features.extraction import Extraction, Watch, write_features
+from dptune.features.extraction import Extraction, Watch, must_be_outside, write_features
 from dptune.features.find import find_backbone
 from dptune.features.network import Networks
 from dptune.pictures.find import find_pictures
@@ -32,7 +33,8 @@ def extract(
 ) -> Extraction:
     """Write features of pictures into the folder `out`, which `load_data` reads.
 
-    What is there already is kept, and what was cut off goes on. The folder is as private as the
+    What is there already is kept, and what was cut off goes on. Features that are finished stay as
+    they are: once pictures have changed, another folder is needed. The folder is as private as the
     pictures.
 
     Args:
@@ -51,6 +53,8 @@ def extract(
 
     """
     parts = gather(images, test=test, public=public, shifts=shifts, root=root)
+    others = (place_of(other) for other in (test, public, *shifts) if other is not None)
+    must_be_outside(Path(out), *others)
     networks = find_networks(
         backbone, features=features, size=size, device=device, precision=precision
     )
@@ -111,13 +115,13 @@ def find_networks(
 
 def place_of(images: str | Path) -> str:
     """Whose pictures: a path wherever it is looked at from, or a name."""
-    return str(Path(images).absolute()) if Path(images).exists() else str(images)
+    return str(Path(images).absolute()) if os.path.exists(images) else str(images)
 
 
 def _short(shift: str) -> str:
     """What a part of these pictures is called: a name, or the last of a path."""
     path = Path(shift)
-    if path.exists():
+    if os.path.exists(path):
         path = path.resolve()
         return shown(path.name if path.is_dir() else path.stem)
     return re.sub(r"[:/\\]", "-", shift)

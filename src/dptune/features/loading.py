@@ -49,10 +49,10 @@ class Batch:
 
 def digest_of(content: Content, label: str) -> bytes:
     """What a picture is, to tell whether it has changed."""
-    digest = hashlib.sha256(label.encode())
+    shape = None
     if isinstance(content, np.ndarray):
-        digest.update(repr(content.shape).encode())
-        content = np.ascontiguousarray(content).tobytes()
+        shape, content = content.shape, np.ascontiguousarray(content).tobytes()
+    digest = hashlib.sha256(repr((label, shape)).encode())
     digest.update(content)
     return digest.digest()
 
@@ -75,7 +75,7 @@ def batches(
             batch_size=None,
             num_workers=workers,
             pin_memory=device == "cuda",
-            prefetch_factor=4 if workers else None,
+            prefetch_factor=2 if workers else None,
         )
     )
 
@@ -90,6 +90,11 @@ def _unless_ended(loader: Iterable[Batch]) -> Iterator[Batch]:
     """The system may end a process that takes too much memory."""
     try:
         yield from loader
+    except MemoryError:
+        raise InvalidInput(
+            "there is not enough memory to decode a picture. See to that; what was stored is kept, "
+            "and the same command goes on."
+        ) from None
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise

@@ -65,7 +65,7 @@ def decode(
     with _QUIET:
         try:
             return _from_file(content, at_least, name)
-        except BadPicture:
+        except (BadPicture, MemoryError):  # the picture may be sound, where there is more memory
             raise
         except UnidentifiedImageError:
             what = "no picture in a known format" if content else "empty"
@@ -146,6 +146,8 @@ def _orientation(image: Image.Image) -> int:
         return 1  # without the slow look
     try:
         orientation = image.getexif().get(_ORIENTATION, 1)
+    except MemoryError:
+        raise
     except Exception:
         return 1
     return orientation if isinstance(orientation, int) else 1

@@ -35,12 +35,13 @@ def find_pictures(source: str | Path, root: str | Path | None = None) -> Picture
 
 
 def _at(path: Path) -> PictureSet:
-    if path.is_dir():
+    # Those of os.path take any name, Path's own fail on one that is too long.
+    if os.path.isdir(path):
         return _in_folder(path)
-    if path.is_file() and path.suffix == ".npz":
+    if os.path.isfile(path) and path.suffix == ".npz":
         return packed(path)
     names = ", ".join(each.name for each in KNOWN)
-    what = "is neither a folder nor an .npz" if path.exists() else "does not exist"
+    what = "is neither a folder nor an .npz" if os.path.exists(path) else "does not exist"
     raise InvalidInput(
         f"pictures must be a folder, an .npz, {HUB}NAME, or one of {names}; {str(path)!r} {what}."
     )
@@ -67,14 +68,14 @@ def _under(root: Path, known: KnownSet, variant: str) -> PictureSet | None:
     exact = {name + _plain(variant) for name in names}
     if variant == known.variant:
         exact |= names
-    entries = sorted(root.iterdir()) if root.is_dir() else []
+    entries = sorted(root.iterdir()) if os.path.isdir(root) else []
     for path in entries:
         if path.suffix == ".npz" and _plain(path.stem) in exact:
             return packed(path, known.classes.get(variant, ()))
     named = [path for path in entries if path.is_dir() and _plain(path.name) in names | exact]
     places = [place / folder for place in named for folder in (".", *known.folders)]
     for place in (*places, *(root / folder for folder in known.folders)):
-        found = known.read(place, variant) if place.is_dir() else None
+        found = known.read(place, variant) if os.path.isdir(place) else None
         if found is not None:
             return found
     for place in named:

@@ -39,7 +39,7 @@ def class_folders(folder: Path) -> PictureSet:
 
 def unlabelled(folder: Path) -> FilePictures:
     """Every picture under the folder, of no class: pictures to predict."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise InvalidInput(f"there is no folder {str(folder)!r} to take pictures from.")
     remarks: list[Remark] = []
     paths = sorted(_files(folder, "", remarks))
@@ -98,32 +98,20 @@ def _files(root: Path, within: str, remarks: list[Remark]) -> Iterator[str]:
     """The paths in `root` of all files under `within`, folders in it included."""
     for entry in _entries(root / within, within, remarks):
         path = f"{within}/{entry.name}" if within else entry.name
-        if _is_file(entry):
-            yield path
-        elif entry.is_dir(follow_symlinks=False):  # links can go in circles
+        if entry.is_dir(follow_symlinks=False):
             yield from _files(root, path, remarks)
-        else:
-            remarks.append(Remark(shown(path), _why_no_file(entry), left_out=True))
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:  # a link to itself
-        return False
+        elif _is_folder(entry):  # links can go in circles
+            what = "a link to a folder is not followed"
+            remarks.append(Remark(shown(path), what, left_out=True))
+        else:  # a picture that cannot be read, as a link to nothing, is still one of all
+            yield path
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:
+    except OSError:  # a link to itself
         return False
-
-
-def _why_no_file(entry: os.DirEntry[str]) -> str:
-    if not entry.is_symlink():
-        return "neither a file nor a folder"
-    return "a link to a folder is not followed" if _is_folder(entry) else "a link to nothing"
 
 
 def _subfolders(folder: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,10 @@ class FilePictures(Listed):
 
     def content(self, number: int) -> Content:
         path = self.folder / self.paths[number]
-        if path.stat().st_size > LARGEST_FILE:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # to open a pipe is to wait for ever
+            raise OSError(errno.EINVAL, "neither a file nor a folder")
+        if found.st_size > LARGEST_FILE:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         return path.read_bytes()
 

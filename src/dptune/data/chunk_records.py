@@ -1,0 +1,96 @@
+"""What is kept of a chunk of features beside its rows: what made it, and of which pictures."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dptune.data.disk import StoredChunk, chunk_file
+from dptune.data.rows import TargetFacts
+
+GROUPS, NUMBERS = "groups.npy", "numbers.npy"
+_RECORD = "json"
+_DIGEST = hashlib.sha256().digest_size
+_FILES = ("features.npy", "targets.npy", "norms.npy", GROUPS, NUMBERS)
+
+
+@dataclass(frozen=True)
+class ChunkRecord:
+    """`pictures` are the digests of all pictures, each with its class, whether it could be read or
+    not: 64 letters each. `digest` is that of the same in their order, with their groups: if another
+    is found, the chunk is not of these pictures."""
+
+    made_by: str
+    digest: str
+    pictures: str
+    chunk: StoredChunk | None  # where no picture could be read
+    files: str  # digest of what is stored of the chunk
+    remarks: tuple[tuple[str, str, bool], ...]
+
+    @staticmethod
+    def read(folder: Path, number: int) -> "ChunkRecord | None":
+        """None where there is none, or one that was torn."""
+        try:
+            plain = json.loads(chunk_file(folder, number, _RECORD).read_text())
+            if plain["chunk"] is not None:
+                stored = plain["chunk"]
+                targets, shape = TargetFacts(**stored["targets"]), tuple(stored["shape"])
+                plain["chunk"] = StoredChunk(**stored | {"targets": targets, "shape": shape})
+            plain["remarks"] = tuple(map(tuple, plain["remarks"]))
+            if len(bytes.fromhex(plain["pictures"])) % _DIGEST:
+                raise ValueError("torn")
+            return ChunkRecord(**plain)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def write(self, folder: Path, number: int) -> None:
+        path = chunk_file(folder, number, _RECORD)
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps(asdict(self)))
+        draft.replace(path)
+
+    @property
+    def count(self) -> int:
+        """Of all its pictures."""
+        return len(self.pictures) // (2 * _DIGEST)
+
+    def has_its_files(self, folder: Path) -> bool:
+        """Whether none was removed, torn or changed."""
+        try:
+            return self.chunk is None or digest_of_files(folder, self.chunk.number) == self.files
+        except OSError:
+            return False
+
+
+def remove_record(folder: Path, number: int) -> None:
+    chunk_file(folder, number, _RECORD).unlink(missing_ok=True)
+
+
+def read_records(folder: Path) -> list[ChunkRecord]:
+    """Those of a part, in their order."""
+    numbers = sorted(int(path.name.split(".")[0]) for path in folder.glob(f"[0-9]*.{_RECORD}"))
+    found = (ChunkRecord.read(folder, number) for number in numbers)
+    return [record for record in found if record is not None]
+
+
+def digest_of_files(folder: Path, number: int) -> str:
+    digest = hashlib.sha256()
+    for name in _FILES:
+        with chunk_file(folder, number, name).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def digest_of_maker(made_by: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
+
+
+def fingerprint_of(records: Iterable[ChunkRecord]) -> str:
+    """Of the pictures, whatever their files are called and in whatever order they come: who renames
+    a file has the same people's pictures, and no new budget."""
+    digests = bytes.fromhex("".join(record.pictures for record in records))
+    return hashlib.sha256(np.sort(np.frombuffer(digests, f"S{_DIGEST}")).tobytes()).hexdigest()
