@@ -17,6 +17,7 @@ from dptune.features.backbone import Backbone
 from dptune.features.find import find_backbone, installed_backbones
 from dptune.features.networks import MobileNet, MobileStage, ResNet20, WideResNet
 from dptune.features.packages import PACKAGES
+from dptune.features.short_names import Weights
 from dptune.features.transform import Transform
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -306,7 +307,9 @@ def test_a_packages_weights_are_taken_in_their_order(
     (folder / "__init__.py").write_text("raise RuntimeError('its code is not run')")
     monkeypatch.syspath_prepend(tmp_path)
     package = packages.Package(
-        "tiny", "tiny_package", "tiny.pth", _tiny, Transform(32, (0.5,) * 3, (0.5,) * 3)
+        Weights("tiny", "tiny_package", "tiny.pth"),
+        _tiny,
+        Transform(32, (0.5,) * 3, (0.5,) * 3),
     )
     monkeypatch.setattr(packages, "PACKAGES", {"tiny": package})
     backbone = find_backbone("tiny")

@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +11,107 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
+from dptune.data import Data
 from dptune.data.extracted import SHIFT, Extracted, holds_features
+from dptune.data.shift import Shift
 from dptune.errors import InvalidInput
-from dptune.features.extraction import write_features
-from dptune.features.from_pictures import find_networks, gather, place_of
+from dptune.features.extraction import fingerprint_of, write_features
+from dptune.features.from_pictures import find_networks, gather, has_test_pictures, place_of
 from dptune.features.in_memory import features_of
-from dptune.features.network import found_again, short_name
+from dptune.features.network import Networks, found_again, short_name
 from dptune.pictures.folders import unlabelled
-from dptune.pictures.stored import shown
+from dptune.pictures.pictures import Pictures
+from dptune.pictures.stored import FilePictures, shown
 
 _LONGEST = 60  # letters in the name of a folder, of which file systems take 255 bytes
+_ON_FILES = re.compile(r"\.(py|onnx|safetensors)$")
 
 
-def rows_of_pictures(
+@dataclass(frozen=True, eq=False, repr=False)
+class PictureRows:
+    """Pictures that were found, the networks for them, and where their features are or will be."""
+
+    images: str
+    name: str
+    parts: Mapping[str, Pictures]
+    networks: Networks
+    folder: Path
+    unused_test_pictures: bool
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """What `load_data` is told, once features are made."""
+        inside = {name: str(self.folder / name) for name in self.parts}
+        return {
+            "source": str(self.folder),
+            "test": inside.get("test"),
+            "public": inside.get("public"),
+            "shifts": [path for name, path in inside.items() if name.startswith(SHIFT)] or None,
+            "name": self.name,
+        }
+
+    def make(self) -> None:
+        """Make the features that are not there yet."""
+        with picture_screen.live_view() as watch:
+            extraction = write_features(
+                self.parts, self.networks, self.folder, source=place_of(self.images), watch=watch
+            )
+        picture_screen.show_extraction(extraction, to_tune=False)
+
+    def stand_in(
+        self,
+        *,
+        name: str,
+        rows: int | None = None,
+        classes: Sequence[Any] | None = None,
+        **_: Any,
+    ) -> Data:
+        """In the place of `load_data`: no features are made, and only what is public is true."""
+        trained, made_by = self.parts["train"], self.networks.made_by
+        columns = sum(backbone["columns"] for backbone in made_by["backbones"])
+        # Other rows in every part, since those of one may not be those of another.
+        features = {
+            part: np.full((2, columns), number, np.float32)
+            for number, part in enumerate(self.parts)
+        }
+        labels = [trained.classes[0]] * 2
+        return Data(
+            features["train"],
+            labels,
+            name=name,
+            classes=trained.classes if classes is None else classes,
+            rows=len(trained) if rows is None else rows,
+            test=(features["test"], labels) if "test" in features else None,
+            public=(features["public"], labels) if "public" in features else None,
+            shifts={
+                part.removeprefix(SHIFT): Shift(table, np.array(labels))
+                for part, table in features.items()
+                if part.startswith(SHIFT)
+            },
+            made_by=made_by,
+        )
+
+    def fingerprint(self) -> str:
+        """What a ledger will know the features by; reads every picture to train on."""
+        return fingerprint_of(self.parts["train"])
+
+
+def find_rows(
     asked: Mapping[str, Any],
     *,
     images: str,
+    name: str | None,
     backbone: Sequence[str] | None,
     features: str,
     size: int | None,
     root: str | None,
     device: str,
-) -> dict[str, Any]:
-    """What `load_data` is told, for features of these pictures; they are made where they are not
-    there yet."""
-    for name in ("source", "label"):
-        if asked[name] is not None:
-            option = "data" if name == "source" else name
-            raise InvalidInput(f"--images and --{option} do not go together; leave one out.")
+) -> PictureRows:
+    """The pictures and networks that were asked for; nothing is made of them yet."""
+    for option in ("source", "label"):
+        if asked[option] is not None:
+            said = "data" if option == "source" else option
+            raise InvalidInput(f"--images and --{said} do not go together; leave one out.")
     if not backbone:
         raise InvalidInput(
             "pictures need a public network that makes features of them; name one with --backbone "
@@ -46,21 +120,19 @@ def rows_of_pictures(
     parts = gather(
         images, test=asked["test"], public=asked["public"], shifts=asked["shifts"] or (), root=root
     )
+    picture_screen.say_loading(backbone)
     networks = find_networks(backbone, features=features, size=size, device=device)
-    source = place_of(images)
-    name = "-".join(map(_word, [Path(images).stem, *map(short_name, backbone)]))[:_LONGEST]
-    folder = _folder(name, Extracted(networks.made_by, source, parts["train"].classes, {}))
-    with picture_screen.live_view() as watch:
-        extraction = write_features(parts, networks, folder, source=source, watch=watch)
-    picture_screen.show_extraction(extraction, to_tune=False)
-    inside = {name: str(folder / name) for name in parts}
-    return {
-        "source": str(folder),
-        "test": inside.get("test"),
-        "public": inside.get("public"),
-        "shifts": [path for name, path in inside.items() if name.startswith(SHIFT)] or None,
-        "name": shown(Path(images).stem) or "pictures",
-    }
+    words = [_called(images), *map(_without_suffixes, backbone)]
+    words += [features] * (features != "pooled") + ([f"{size}px"] if size else [])
+    wanted = Extracted(networks.made_by, place_of(images), parts["train"].classes, {})
+    return PictureRows(
+        images=images,
+        name=name or _called(images),
+        parts=parts,
+        networks=networks,
+        folder=_folder("-".join(map(_word, words))[:_LONGEST], wanted),
+        unused_test_pictures=asked["test"] is None and has_test_pictures(images, root),
+    )
 
 
 def features_of_new_pictures(
@@ -71,12 +143,21 @@ def features_of_new_pictures(
         raise InvalidInput(
             f"the model in {model} was trained on rows, not on pictures; give new rows with --data."
         )
-    pictures = unlabelled(Path(images))
+    path = Path(images)
+    pictures = _alone(path) if path.is_file() else unlabelled(path)
+    picture_screen.say_loading([backbone["name"] for backbone in made_by["backbones"]])
     networks = found_again(made_by, device=device)
     with picture_screen.live_view() as watch:
         found = features_of(pictures, networks, watch=watch)
-    picture_screen.show_left_out(found.remarks)
+    picture_screen.show_not_predicted(found.remarks)
     return [pictures.name(number) for number in found.kept], found.rows
+
+
+def _alone(file: Path) -> FilePictures:
+    """One picture, of no class."""
+    return FilePictures(
+        classes=(), labels=np.zeros(1, np.int64), folder=file.parent, paths=(file.name,)
+    )
 
 
 def _folder(name: str, wanted: Extracted) -> Path:
@@ -88,6 +169,18 @@ def _folder(name: str, wanted: Extracted) -> Path:
         if holds_features(folder) and Extracted.read(folder).same_but_parts(wanted):
             return folder
     raise AssertionError  # there are numbers enough
+
+
+def _called(images: str) -> str:
+    """What a study of these pictures is called."""
+    path = Path(images)
+    if path.is_dir():
+        path = path.resolve()
+    return shown(path.stem if path.is_file() else path.name) or "pictures"
+
+
+def _without_suffixes(backbone: str) -> str:
+    return ":".join(_ON_FILES.sub("", part) for part in short_name(backbone).split(":"))
 
 
 def _word(text: str) -> str:
