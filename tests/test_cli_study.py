@@ -136,6 +136,23 @@ def test_folders_are_numbered_and_a_run_is_never_overwritten(run: Run) -> None:
     assert Path("runs/ill-1/model.safetensors").read_bytes() == before
 
 
+def test_whoever_repeats_a_command_that_was_cut_off_is_told_to_go_on(run: Run) -> None:
+    quick = (*QUICK, "--method", "unit-noise")
+    assert run(*quick)[0] == 0
+    assert run(*quick)[0] == 0  # a finished run is not in the way
+    Path("runs/ill-2/result.json").unlink()
+    code, _, err = run(*quick)
+    assert code == 2 and not Path("runs/ill-3").exists()
+    assert "runs/ill-2 is unfinished and was paid for: go on with dptune resume runs/ill-2" in err
+    assert run(*quick, "--dry-run")[0] == 0 and run(*quick, "--out", "other")[0] == 0
+    Path("elsewhere").mkdir()
+    Path("elsewhere/ill.csv").write_bytes(Path("ill.csv").read_bytes())
+    elsewhere = [word.replace("ill.csv", "elsewhere/ill.csv") for word in quick]
+    assert as_json(run(*elsewhere, "--json"))["out"] == "runs/ill-3"
+    assert run("resume", "runs/ill-2")[0] == 0
+    assert run(*quick)[0] == 0
+
+
 def test_a_finished_run_is_resumed_by_reading_it_from_anywhere(
     run: Run, finished: tuple[Path, Any], tmp_path: Path
 ) -> None:

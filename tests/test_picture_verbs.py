@@ -3,18 +3,25 @@
 import csv
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
+from rich.text import Text
 
 import dptune
 from dptune.cli import app as cli
+from dptune.cli.picture_screen import live_view
+from dptune.cli.screen import paragraph
 from dptune.data.extracted import Extracted
 from dptune.data.sources import fingerprint_source, load_data
+from dptune.features.extraction import Progress
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -75,7 +82,10 @@ def test_one_command_makes_a_model_of_a_folder_and_names_bad_pictures(run: Run) 
     code, out, err = run(*TUNE, "--test", "own", "--out", "r")
     assert code == 0, err
     assert "train/red/notes.txt" in err and "train/green/torn.png" in err
-    assert "2 left out" in err and "remarks.csv" in err
+    assert "2 left out:\n" in err and "remarks.csv" in err
+    assert "  1  no picture in a known format: train/red/notes.txt\n" in err
+    assert err.index("Listing pictures") < err.index("Loading module:small.py:factory")
+    assert "left\n" not in err  # of a few pictures, no time is left that could be told
     assert "test accuracy" in out and "--images FOLDER" in out
     result = json.loads(Path("r/result.json").read_text())
     # Public is how many were listed, not how many of them can be read.
@@ -88,7 +98,7 @@ def test_one_command_makes_a_model_of_a_folder_and_names_bad_pictures(run: Run) 
 def test_what_is_wrong_with_private_pictures_stays_out_of_the_run(run: Run) -> None:
     assert run(*TUNE, "--out", "r")[0] == 0
     secrets = [b"notes.txt", b"torn.png"]
-    secrets.append(fingerprint_source("features/own-module-small.py-factory").encode())
+    secrets.append(fingerprint_source("features/own-module-small-factory").encode())
     files = [path for path in Path("r").rglob("*") if path.is_file()]
     assert len(files) > 5
     for file in files:
@@ -120,7 +130,7 @@ def test_a_run_is_resumed_from_its_features(run: Run) -> None:
 
 def test_features_are_made_once(run: Run) -> None:
     assert run(*TUNE, "--out", "r1")[0] == 0
-    folder = Path("features/own-module-small.py-factory/train")
+    folder = Path("features/own-module-small-factory/train")
     before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
     assert run(*TUNE, "--out", "r2")[0] == 0
     assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
@@ -128,9 +138,155 @@ def test_features_are_made_once(run: Run) -> None:
     other[other.index("module:small.py:factory")] = "module:wide.py:factory"
     assert run(*other, "--out", "r3")[0] == 0
     assert sorted(path.name for path in Path("features").iterdir()) == [
-        "own-module-small.py-factory",
-        "own-module-wide.py-factory",
+        "own-module-small-factory",
+        "own-module-wide-factory",
     ]
+    assert run(*TUNE, "--features", "grid4", "--size", "16", "--out", "r4")[0] == 0
+    assert Path("features/own-module-small-factory-grid4-16px").is_dir()
+
+
+def test_a_dry_run_makes_and_writes_nothing_and_says_what_the_study_does(run: Run) -> None:
+    asked = (*TUNE, "--test", "own", "--shift", "corrupted:contrast")
+    before = sorted(Path().rglob("*"))
+    code, out, err = run(*asked, "--dry-run")
+    assert code == 0, err
+    assert "Nothing was spent and nothing was written." in out
+    planned = json.loads(run(*asked, "--dry-run", "--json")[1])
+    assert sorted(path for path in Path().rglob("*") if "__pycache__" not in path.parts) == before
+    done = json.loads(run(*asked, "--out", "r", "--json")[1])
+    for same in ("delta", "releases", "public_facts", "neighbours", "covers_search"):
+        assert planned["guarantee"][same] == done["guarantee"][same]
+    made = Path("features/own-module-small-factory")
+    Path("named.toml").write_text('[data]\nname = "own"\n' + QUICK)
+    by_hand = ("tune", "--data", f"{made}", "--test", f"{made}", "--config", "named.toml")
+    shift = ("--shift", f"{made}/shift-corrupted-contrast")
+    told = run(*by_hand, *shift, "--epsilon", "8", "--dry-run", "--json")[1]
+    assert json.loads(told) == planned
+    assert any("(182)" in fact for fact in planned["guarantee"]["public_facts"])
+
+
+def test_a_dry_run_knows_the_ledger_of_the_pictures(run: Run) -> None:
+    assert run("extract", "--images", "own", *BACKBONE, "-o", "f")[0] == 0
+    created = ("--dataset", "own", "--epsilon", "9", "--delta", "1e-4")
+    assert run("ledger", "open", "own.db", *created, "--data", "f")[0] == 0
+    assert run("ledger", "open", "other.db", *created, "--data", "quick.toml")[0] == 0
+    assert run(*TUNE, "--dry-run", "--ledger", "own.db")[0] == 0
+    code, _, err = run(*TUNE, "--dry-run", "--ledger", "other.db")
+    assert code == 2 and "other.db" in err and not Path("features").exists()
+    code, _, err = run("ledger", "open", "new.db", *created, "--data", "own")
+    assert code == 2 and "dptune extract" in err and "give the folder of those" in err
+
+
+def test_a_study_that_cannot_begin_makes_no_features(run: Run) -> None:
+    Path("r").mkdir()
+    Path("r/run.toml").touch()
+    code, _, err = run(*TUNE, "--out", "r")
+    assert code == 2 and "holds a run already" in err
+    assert run(*TUNE, "--epsilon", "-1", "--out", "new")[0] == 2
+    for key, value in (("source", '"demo"'), ("test", '"own"'), ("shifts", '["own"]')):
+        Path("rows.toml").write_text(f"[data]\n{key} = {value}\n")
+        code, _, err = run("tune", "--images", "own", *BACKBONE, "--config", "rows.toml")
+        assert code == 2 and f"rows.toml says {key}" in err
+    assert not Path("features").exists()
+
+
+def test_a_file_may_declare_a_name_and_a_number_of_rows(run: Run) -> None:
+    Path("declared.toml").write_text('[data]\nname = "colours"\nrows = 200\n')
+    asked = ("tune", "--images", "own", *BACKBONE, "--config", "declared.toml", "--json")
+    planned = json.loads(run(*asked, "--dry-run")[1])
+    assert any("(200)" in fact for fact in planned["guarantee"]["public_facts"])
+    result = json.loads(run(*asked)[1])
+    assert result["out"] == "runs/colours-1" and result["data"]["rows"] == 200
+
+
+def test_an_unfinished_study_of_the_same_pictures_is_gone_on_with(run: Run) -> None:
+    assert run(*TUNE)[0] == 0
+    Path("runs/own-1/result.json").unlink()
+    Path("own/train/red/0.png").unlink()
+    before = Path("features/own-module-small-factory/train/000000.json").read_bytes()
+    code, _, err = run(*TUNE)
+    assert code == 2
+    assert "runs/own-1 is unfinished and was paid for: go on with dptune resume runs/own-1" in err
+    assert Path("features/own-module-small-factory/train/000000.json").read_bytes() == before
+    assert not Path("runs/own-2").exists()
+
+
+def test_test_pictures_that_nobody_asked_for_are_mentioned_at_once(run: Run) -> None:
+    code, out, err = run(*TUNE, "--out", "r")
+    assert code == 0
+    said = "own holds test pictures, which stay unused: if they are nobody's secret, ask for the "
+    assert f"{said}accuracy on them with --test own." in err
+    assert err.index(said) < err.index("Features in") and "which stay unused" not in out
+    assert "none were asked for (--test)" in out
+    assert "stay unused" not in run(*TUNE, "--test", "own", "--out", "r2")[2]
+    assert "with --test own." in run(*TUNE, "--out", "r3")[2]
+
+
+def test_a_class_without_pictures_is_told_once_and_is_no_picture(run: Run) -> None:
+    for part in ("train", "test"):
+        Path("own", part, "violet").mkdir()
+    Path("own/train/red/notes.txt").unlink()
+    code, out, _ = run("extract", "--images", "own", *BACKBONE, "-o", "f")
+    assert code == 0 and "1 left out:" in out and "taken" not in out
+    assert out.count("violet") == 1
+    assert "The class violet has no pictures in train and test." in " ".join(out.split())
+
+
+def test_one_picture_can_be_predicted_and_bad_ones_get_no_line(run: Run) -> None:
+    assert run(*TUNE, "--out", "r")[0] == 0
+    assert run("predict", "r", "--images", "own/test/red/3.png", "-o", "p.csv")[0] == 0
+    (row,) = csv.DictReader(Path("p.csv").read_text().splitlines())
+    assert row["picture"] == "3.png" and row["prediction"] in ("blue", "green", "red")
+    code, out, err = run("predict", "r", "--images", "own/train/red", "-o", "q.csv")
+    assert code == 0 and "60 predictions" in out
+    assert "1 left out, without a line in the predictions:\n" in err and "notes.txt" in err
+    assert "notes.txt" not in Path("q.csv").read_text()
+    code, _, err = run("predict", "r", "--images", "small.py", "-o", "n.csv")
+    assert code == 2 and "can be read" in err and not Path("n.csv").exists()
+
+
+def test_the_time_left_counts_pictures_that_are_made_now(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    time = [0.0]
+    with live_view(lambda: time[0]) as watch:
+        for seconds, done, kept in (
+            (0, 5_000, 5_000),
+            (100, 6_000, 6_000),  # to look at what is there took long
+            (101, 6_100, 6_000),
+            (111, 7_100, 6_000),
+            (140, 10_000, 6_000),
+        ):
+            time[0] = seconds
+            watch(Progress("train", done, kept, 10_000))
+    assert capsys.readouterr().err.splitlines() == [
+        "train: 5,000 of 10,000 pictures",
+        "train: 6,000 of 10,000 pictures",
+        "train: 7,100 of 10,000 pictures, about 29 s left",
+        "train: 10,000 of 10,000 pictures",
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_lines_break_at_words_on_a_terminal(width: int) -> None:
+    text = "Features in features/photos-lite0: " + "keep them as private as the pictures " * 9
+    for terminal in (True, False):
+        file = StringIO()
+        console = Console(file=file, width=width, force_terminal=terminal, color_system=None)
+        paragraph(Text(text), console)
+        lines = file.getvalue().splitlines()
+        assert [word for line in lines for word in line.split()] == text.split()
+        assert (len(lines) > 1) == terminal
+
+
+def test_listing_backbones_needs_no_torch(run: Run) -> None:
+    command = "import sys; sys.argv[1:] = ['backbones']\nfrom dptune.cli.app import main\n"
+    look = "try: main()\nfinally: print('torch' in sys.modules)"
+    code = [sys.executable, "-c", command + look]
+    printed = subprocess.run(code, capture_output=True, text=True, check=True).stdout
+    assert printed.endswith("False\n")
+    for form in ("timm:", "hf:", "onnx:", "module:", "resnet20:", "wrn16-4:"):
+        assert form in printed
 
 
 def test_other_pictures_take_another_folder_and_a_run_keeps_its_own(run: Run) -> None:
@@ -138,7 +294,7 @@ def test_other_pictures_take_another_folder_and_a_run_keeps_its_own(run: Run) ->
         shutil.copytree("own/test", f"{name}/shifted")
     Path("y/shifted/red/0.png").unlink()
     assert run(*TUNE, "--test", "own", "--shift", "x/shifted", "--out", "r1")[0] == 0
-    first = Path("features/own-module-small.py-factory")
+    first = Path("features/own-module-small-factory")
     before = {file: file.read_bytes() for file in first.rglob("*") if file.is_file()}
     result = json.loads(Path("r1/result.json").read_text())
     # The same images with another shift of the same name, then with other pictures to test on,

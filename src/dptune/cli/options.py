@@ -1,6 +1,6 @@
 """What `dptune tune` was asked: options over a file over defaults."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from dptune.study.config import (
 )
 
 DEFAULT_EPSILON = 1.0
+_OF_PICTURES = ("name", "rows", "classes")  # what a file may declare of them
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,14 @@ class TuneOptions:
         return Config(study="not begun", **self.settings)
 
 
-def read_options(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> TuneOptions:
-    """Merge `options`, by section, over those of a TOML file; None is not given."""
-    plain = parse(_read_text(file), file) if file is not None else parse("", "")
+def read_options(
+    file: str | None,
+    options: Mapping[str, Mapping[str, Any]],
+    load: Callable[..., Data] = load_data,
+) -> TuneOptions:
+    """Merge `options`, by section, over those of a TOML file; None is not given. `load` is told
+    what [data] says, and options over it."""
+    plain = _parsed(file)
     given = {
         section: {key: value for key, value in values.items() if value is not None}
         for section, values in options.items()
@@ -54,7 +60,7 @@ def read_options(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> 
     if isinstance(source.get("shifts"), list):
         source["shifts"] = [_absolute(place) for place in source["shifts"]]
     run = plain["run"] | given["run"]
-    data = load_data(**source)
+    data = load(**source)
     budget = {"epsilon": DEFAULT_EPSILON} | plain["budget"] | given["budget"]
     delta_chosen = "delta" not in budget
     if delta_chosen:
@@ -77,6 +83,18 @@ def read_options(file: str | None, options: Mapping[str, Mapping[str, Any]]) -> 
         **run,
     }
     return TuneOptions(data, settings, delta_chosen)
+
+
+def declared_of_pictures(file: str | None) -> dict[str, Any]:
+    """What [data] of a TOML file says beside --images, which names the data."""
+    declared: dict[str, Any] = _parsed(file)["data"]
+    others = [key for key in declared if key not in _OF_PICTURES]
+    if others:
+        raise InvalidInput(
+            f"[data] in {file} says {', '.join(others)}, and --images takes its place; leave that "
+            "out (--test, --public and --shift name more pictures)."
+        )
+    return declared
 
 
 def share(text: str | None, option: str) -> float | str | None:
@@ -106,6 +124,10 @@ def _absolute(place: Any) -> Any:
     if not isinstance(place, str) or place == "demo" or place.startswith("hub:") or "://" in place:
         return place
     return str(Path(place).absolute())
+
+
+def _parsed(file: str | None) -> dict[str, Any]:
+    return parse("", "") if file is None else parse(_read_text(file), file)
 
 
 def _read_text(file: str) -> str:

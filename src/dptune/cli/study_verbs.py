@@ -25,7 +25,7 @@ from dptune.cli.parameters import (
     StudyScore,
     in_words,
 )
-from dptune.errors import InvalidInput
+from dptune.errors import DptuneError, InvalidInput
 
 if TYPE_CHECKING:
     from dptune.study.result import StudyResult
@@ -172,49 +172,63 @@ def tune(
 
     Example: dptune tune --data patients.csv --label ill --epsilon 1
     """
-    from dptune.cli import study_screen
-    from dptune.cli.options import read_options, share
-    from dptune.cli.picture_rows import rows_of_pictures
-    from dptune.study import planning, study
-
-    rows = {"source": data, "label": label, "test": test, "public": public, "shifts": shift}
     if images is not None:
-        rows = rows_of_pictures(
+        screen.say_listing()
+    from dptune.cli import study_screen
+    from dptune.cli.options import declared_of_pictures, read_options, share
+    from dptune.study import planning, study
+    from dptune.study.run_folder import RunFolder
+
+    if out is not None and not dry_run:
+        RunFolder(out).must_be_new()
+    rows = {"source": data, "label": label, "test": test, "public": public, "shifts": shift}
+    pictures = None
+    if images is not None:
+        from dptune.cli.picture_rows import find_rows
+
+        pictures = find_rows(
             rows,
             images=images,
+            name=declared_of_pictures(config).get("name"),
             backbone=backbone,
             features=features.value,
             size=size,
             root=root,
             device=(device or Device.cpu).value,
         )
+        rows = pictures.source
     elif backbone or size is not None or root is not None or features is not Kind.pooled:
         raise InvalidInput(
             "--backbone, --features, --size and --root are about pictures; give them with --images."
         )
-    asked = read_options(
-        config,
-        {
-            "data": rows,
-            "budget": {"epsilon": epsilon, "delta": delta},
-            "search": {"method": method and method.value},
-            "score": {"kind": score and score.value},
-            "preparation": {
-                "center_share": share(center, "--center"),
-                "whiten_share": share(whiten, "--whiten"),
-            },
-            "run": {
-                "device": device and device.value,
-                "seed": seed,
-                "balance": balance and balance.value,
-                "ledger": ledger,
-                "reuse": reuse,
-            },
+    options: dict[str, dict[str, Any]] = {
+        "data": rows,
+        "budget": {"epsilon": epsilon, "delta": delta},
+        "search": {"method": method and method.value},
+        "score": {"kind": score and score.value},
+        "preparation": {
+            "center_share": share(center, "--center"),
+            "whiten_share": share(whiten, "--whiten"),
         },
-    )
-    if asked.data.unused_test_rows:
-        study_screen.mention_unused_test_rows(asked.settings["source"]["source"])
+        "run": {
+            "device": device and device.value,
+            "seed": seed,
+            "balance": balance and balance.value,
+            "ledger": ledger,
+            "reuse": reuse,
+        },
+    }
+    if pictures is None:
+        asked = read_options(config, options)
+        if asked.data.unused_test_rows:
+            study_screen.mention_unused_test("rows", asked.settings["source"]["source"])
+    else:
+        asked = read_options(config, options, pictures.stand_in)
+        if pictures.unused_test_pictures:
+            study_screen.mention_unused_test("pictures", pictures.images)
     if dry_run:
+        if pictures is not None and asked.config.ledger:
+            asked.data.fingerprint = pictures.fingerprint()
         planned, guarantee = planning.foresee(asked.data, asked.config)
         plain = study_screen.plan_as_dict(planned, guarantee)
         plain["delta_chosen"] = asked.delta_chosen
@@ -226,7 +240,11 @@ def tune(
             ),
         )
         return
-    folder = out if out is not None else _free_folder(asked.data.name)
+    folder = out
+    if folder is None:
+        folder = _free_folder(asked.data.name, asked.settings["source"]["source"])
+    if pictures is not None:
+        asked = read_options(config, options | {"data": pictures.make()})
     with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
         result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)
     _show_study(result, as_json, asked.delta_chosen)
@@ -260,7 +278,8 @@ def predict(
         str | None,
         typer.Option(
             metavar="PICTURES",
-            help="New pictures, for a model of pictures: a folder, with class folders or without.",
+            help="New pictures, for a model of pictures: a folder, with class folders or without, "
+            "or one picture. Those that cannot be read get no line.",
         ),
     ] = None,
     device: Annotated[
@@ -285,6 +304,7 @@ def predict(
     model = load(folder)
     columns: dict[str, list[Any]] = {}
     if images is not None:
+        screen.say_listing()
         from dptune.cli.picture_rows import features_of_new_pictures
 
         columns["picture"], features = features_of_new_pictures(
@@ -338,10 +358,33 @@ def _explain_interrupt(folder: str) -> Iterator[None]:
         raise
 
 
-def _free_folder(name: str) -> str:
-    """The first runs/NAME-1, runs/NAME-2, ... that is not there."""
-    numbered = (Path("runs") / f"{name.replace('/', '-')}-{n}" for n in itertools.count(1))
-    return str(next(folder for folder in numbered if not folder.exists()))
+def _free_folder(name: str, source: str) -> str:
+    """The first runs/NAME-1, runs/NAME-2, ... that is not there. Where one of them is an unfinished
+    study of the same source, somebody who repeats a command would pay twice."""
+    for number in itertools.count(1):
+        folder = Path("runs") / f"{name.replace('/', '-')}-{number}"
+        if not folder.exists():
+            return str(folder)
+        if _is_unfinished(folder, source):
+            quoted = shlex.quote(str(folder))
+            raise InvalidInput(
+                f"{folder} is unfinished and was paid for: go on with dptune resume {quoted}, or "
+                "give --out for another study, which is paid on top."
+            )
+    raise AssertionError  # there are numbers enough
+
+
+def _is_unfinished(path: Path, source: str) -> bool:
+    from dptune.study import planning
+    from dptune.study.run_folder import RunFolder
+
+    folder = RunFolder(path)
+    if not folder.holds_a_run() or folder.is_finished():
+        return False
+    try:
+        return planning.read_config(folder).source.get("source") == source
+    except DptuneError:  # whatever it is, nothing goes on there
+        return False
 
 
 def _write_columns(path: str, columns: dict[str, list[Any]], *, beside: str) -> None:

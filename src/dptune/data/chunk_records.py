@@ -90,7 +90,11 @@ def digest_of_maker(made_by: Mapping[str, Any]) -> str:
 
 
 def fingerprint_of(records: Iterable[ChunkRecord]) -> str:
-    """Of the pictures, whatever their files are called and in whatever order they come: who renames
-    a file has the same people's pictures, and no new budget."""
-    digests = bytes.fromhex("".join(record.pictures for record in records))
+    """Of the pictures of all chunks."""
+    return fingerprint_of_digests(bytes.fromhex("".join(record.pictures for record in records)))
+
+
+def fingerprint_of_digests(digests: bytes) -> str:
+    """Of pictures, whatever their files are called and in whatever order they come: who renames a
+    file has the same people's pictures, and no new budget."""
     return hashlib.sha256(np.sort(np.frombuffer(digests, f"S{_DIGEST}")).tobytes()).hexdigest()

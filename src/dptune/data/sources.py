@@ -161,7 +161,8 @@ def fingerprint_source(source: str | Path) -> str:
     if path.is_dir() and not any((path / name).exists() for name in known):
         raise InvalidInput(
             f"{str(source)!r} is a folder, but not one that save_to_disk, write_chunks or dptune "
-            "extract wrote; give such a folder, a file, or 'demo'."
+            "extract wrote; give such a folder, a file, or 'demo'. If it holds pictures, make "
+            "features of them first (dptune extract), and give the folder of those."
         )
     return _identity(source)
 

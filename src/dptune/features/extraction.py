@@ -29,6 +29,7 @@ from dptune.data.chunk_records import (
     digest_of_files,
     digest_of_maker,
     fingerprint_of,
+    fingerprint_of_digests,
     read_records,
     remove_record,
 )
@@ -120,6 +121,11 @@ def _write(
     remarks = list(_remarks(folder, found, parts))
     _write_remarks(folder, remarks)
     return Extraction(folder, found, remarks, made)
+
+
+def fingerprint_of_pictures(pictures: Pictures) -> str:
+    """What a ledger will know their features by. Reads every picture, makes nothing."""
+    return fingerprint_of_digests(b"".join(digests_of(pictures, range(len(pictures)))))
 
 
 class _Count:

@@ -22,7 +22,7 @@ def installed_backbones() -> tuple[str, ...]:
     """The short names whose weights are on this machine."""
     from dptune.features.packages import PACKAGES
 
-    return tuple(name for name, package in PACKAGES.items() if package.path() is not None)
+    return tuple(name for name, package in PACKAGES.items() if package.weights.path() is not None)
 
 
 def _open(name: str, size: int | None) -> Network:

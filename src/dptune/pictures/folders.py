@@ -14,6 +14,7 @@ from dptune.errors import InvalidInput
 from dptune.pictures.pictures import PictureSet, Remark
 from dptune.pictures.stored import FilePictures, shown
 
+NO_PICTURES = "a class without pictures"  # what is said of an empty folder
 _TRAIN = ("train", "training")
 _TEST = ("test", "testing", "val", "validation", "valid")  # the first that has classes
 
@@ -82,7 +83,7 @@ def _labelled(root: Path, folder: Path, classes: list[str]) -> FilePictures:
     for number, name in enumerate(classes):
         found = sorted(_files(root, f"{within}{name}", remarks))
         if not found:
-            remarks.append(Remark(shown(within + name), "a class without pictures", left_out=False))
+            remarks.append(Remark(shown(within + name), NO_PICTURES, left_out=False))
         paths += found
         labels += [number] * len(found)
     return FilePictures(

@@ -53,24 +53,7 @@ class RunFolder:
     def create(cls, path: str | Path) -> "RunFolder":
         """A new folder; one that holds a run already is never overwritten."""
         folder = cls(path)
-        if folder.holds_a_run():
-            raise InvalidInput(
-                f"{folder.path} holds a run already; continue it with: dptune resume "
-                f"{folder.path}, or give another folder."
-            )
-        if os.path.islink(path) and not os.path.exists(path):
-            raise InvalidInput(
-                f"{folder.path} is a link to {os.readlink(path)}, which is not there; make that "
-                "folder, or give another."
-            )
-        there = os.listdir(path) if os.path.isdir(path) else []
-        # Hidden files are drafts that a kill left behind.
-        strangers = sorted(name for name in set(there) - _EARLY if not name.startswith("."))
-        if strangers:
-            raise InvalidInput(
-                f"{folder.path} holds other files ({', '.join(strangers[:3])}), and what is in a "
-                "run folder may be published; give a new folder."
-            )
+        folder.must_be_new()
         ours = (folder.path / "models", folder.path, *folder.path.parents)
         folder._made = tuple(path for path in ours if not os.path.exists(path))
         try:
@@ -105,6 +88,27 @@ class RunFolder:
                 f"{folder.path} holds no run; give the folder that dptune tune wrote (--out)."
             )
         return folder
+
+    def must_be_new(self) -> None:
+        """Refuse a folder in which no run can begin; nothing is made."""
+        if self.holds_a_run():
+            raise InvalidInput(
+                f"{self.path} holds a run already; continue it with: dptune resume "
+                f"{self.path}, or give another folder."
+            )
+        if os.path.islink(self.path) and not os.path.exists(self.path):
+            raise InvalidInput(
+                f"{self.path} is a link to {os.readlink(self.path)}, which is not there; make that "
+                "folder, or give another."
+            )
+        there = os.listdir(self.path) if os.path.isdir(self.path) else []
+        # Hidden files are drafts that a kill left behind.
+        strangers = sorted(name for name in set(there) - _EARLY if not name.startswith("."))
+        if strangers:
+            raise InvalidInput(
+                f"{self.path} holds other files ({', '.join(strangers[:3])}), and what is in a "
+                "run folder may be published; give a new folder."
+            )
 
     def discard(self, *names: str) -> None:
         """Leave nothing of a run that did not begin."""
