@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from dptune import gdp
@@ -29,6 +30,7 @@ _INK, _FAINT = "#222222", "#777777"
 _SIZE, _DOTS_PER_INCH = (11.0, 4.8), 150
 _ROOM = 0.09  # of the axis, for one label
 _ABOVE_AXIS = 33.5  # points from the plot to a title above an axis with a label
+_EDGE = 0.2  # inches between what stands beside bars and the edge
 _R = "total step size r (learning rate × steps)"
 
 
@@ -81,7 +83,7 @@ def draw(record: Record) -> Figure:
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=3, fontsize=10, frameon=False)
     figure.suptitle(
-        f"{_without_formulas(name)}: {method}{accuracy}; {total}", fontsize=12, color=_INK
+        f"{_without_formulas(name)}: {method}{accuracy}\n{total}", fontsize=12, color=_INK
     )
     return figure
 
@@ -323,7 +325,8 @@ def draw_shifts(record: Record) -> Figure:
     ]
     if record.result["test_accuracy"] is not None:
         bars.insert(0, ("test", record.result["test_accuracy"], []))
-    figure = Figure(figsize=(_SIZE[0], 1.6 + 0.55 * max(len(bars), 3)), layout="constrained")
+    layout = ConstrainedLayoutEngine(w_pad=_EDGE)
+    figure = Figure(figsize=(_SIZE[0], 1.6 + 0.55 * max(len(bars), 3)), layout=layout)
     axes = figure.subplots()
     places = range(len(bars))
     colors = [
@@ -348,7 +351,7 @@ def draw_shifts(record: Record) -> Figure:
     axes.tick_params(labelsize=10, colors=_INK)
     name = _without_formulas(record.result["data"]["name"])
     figure.suptitle(
-        f"{name} on rows of other origins, at {_promised(record)}",
+        f"{name} on rows of other origins: {_promised(record)}",
         fontsize=12,
         color=_INK,
     )
