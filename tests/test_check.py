@@ -70,6 +70,29 @@ def test_a_verdict_says_no_more_than_is_sure(changes: dict[str, float], verdict:
     assert ("no better" in check.in_words) == (verdict == NO_BETTER)
 
 
+def test_words_name_what_decided() -> None:
+    by_heart = check_of(accuracy=0.853, majority=0.396, by_heart=0.47)
+    assert by_heart.verdict == UNKNOWN
+    assert by_heart.in_words.endswith(
+        "cannot be told at this budget: 85.3 % of the training rows right, beside 39.6 %; a model "
+        "of so many weights may know up to 47.0 points of it by heart, and the difference is known "
+        "up to 4.2 points"
+    )
+    # No better is said because of it, too; where noise alone decides, it is not mentioned.
+    none = check_of(accuracy=0.64, error=0.001, majority_error=0.001, by_heart=0.05)
+    assert none.verdict == NO_BETTER and "5.0 points of it by heart" in none.in_words
+    for changes in ({"accuracy": 0.61}, {"accuracy": 0.9}, {"accuracy": 0.3}):
+        noise = check_of(**changes, by_heart=0.01)
+        assert "by heart" not in noise.in_words
+        assert noise.in_words.endswith("; their difference is known up to 4.2 points")
+
+
+def test_noise_beyond_all_rows_is_not_shown_to_people() -> None:
+    check = check_of(accuracy=1.034, majority=-0.01)
+    assert "about 100 % of the training rows right, beside about 0 %;" in check.in_words
+    assert check.to_dict()["accuracy"] == 1.034 and check.to_dict()["majority"] == -0.01
+
+
 def test_shares_are_of_public_numbers_and_of_weights_where_there_are_any() -> None:
     census = Census((900.0, 100.0), 3.0)
     plain = final_check(800.0, 4.0, census, None, 1000, parameters=0, mu=1.0)

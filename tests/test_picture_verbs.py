@@ -22,6 +22,7 @@ from dptune.cli.screen import paragraph
 from dptune.data.extracted import Extracted
 from dptune.data.sources import fingerprint_source, load_data
 from dptune.features.extraction import Progress
+from dptune.report.card import model_card
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -91,8 +92,26 @@ def test_one_command_makes_a_model_of_a_folder_and_names_bad_pictures(run: Run) 
     # Public is how many were listed, not how many of them can be read.
     assert result["data"]["rows"] == 182 and result["test_rows"] == 30
     assert result["test_accuracy"] > 0.6
-    facts = dptune.load("r").guarantee.public_facts
-    assert any("small.py:factory" in fact and "taken as public" in fact for fact in facts)
+    promise = dptune.load("r").guarantee
+    assert promise.unit == "one picture"
+    assert promise.public_facts[:4] == (
+        "the number of pictures (182), those that cannot be read included",
+        "the number of columns (8), taken from the data",
+        "the features were made by module:small.py:factory (pooled features of pictures of 8 x 8 "
+        "pixels, trained on data that are not on record), whose weights are taken as public: "
+        "nothing is promised about pictures that they were trained on",
+        "the classes (3), taken from the names of the pictures' folders, or from their file",
+    )
+    card = model_card("r")
+    assert "Classes: blue, green, red." in card
+    digest = dptune.load("r").made_by["backbones"][0]["digest"]  # type: ignore[index]
+    row = f"| module:small.py:factory | pooled | 8 | data that are not on record | {digest[:12]} |"
+    assert row in card and digest not in card
+    declared = load_data(
+        "features/own-module-small.py-factory", rows=200, classes=["blue", "green", "red"]
+    )
+    assert declared.public_facts[0] == "the number of pictures (200), as declared"
+    assert declared.public_facts[3] == "the classes (3), as declared"
 
 
 def test_what_is_wrong_with_private_pictures_stays_out_of_the_run(run: Run) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dptune import Budget, Guarantee, gdp
+from dptune.accounting import ONE_PICTURE, ONE_ROW, guarantee
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Composition,
@@ -158,9 +159,50 @@ def test_delta_is_not_called_the_probability_that_epsilon_fails() -> None:
     assert "except with probability" not in exact.in_words()
 
 
+def test_what_is_made_of_pictures_is_promised_for_a_picture() -> None:
+    """The same numbers in other words, also after they were stored."""
+    event = FullBatchRun(steps=3, noise_multiplier=9.0)
+    of_rows, of_pictures = (
+        guarantee(
+            [event], 1e-5, unit=unit, covers_search=True, covers_selection=True, releases=("it",)
+        )
+        for unit in (ONE_ROW, ONE_PICTURE)
+    )
+    as_rows = {"unit": ONE_ROW, "neighbours": of_rows.neighbours}
+    assert dataclasses.replace(of_pictures, **as_rows) == of_rows
+    said = dict(Guarantee.from_dict(json.loads(of_pictures.to_json())).sections())
+    assert said["Promise"].endswith("-differential privacy for one picture")
+    for heading in ("In plain words", "Neighbours", "Replace-one"):
+        assert "picture" in said[heading] and "row" not in said[heading].replace("empty row", "")
+    assert "somebody of whom there are several pictures is protected less" in of_pictures.in_words()
+    assert "picture" not in of_rows.in_words()
+    older = of_rows.to_dict()  # of a version that knew rows only
+    assert older.pop("unit") == "one row"
+    assert Guarantee.from_dict(older) == of_rows
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_several_rows_cost_no_more_than_the_statement_says(epsilon: float, k: int) -> None:
+    """By neighbours one after the other, and by what k Gaussians in a row really are: one of k mu.
+    At the same delta, k times epsilon would not be enough."""
+    delta, mu = 1e-5, Budget(epsilon, 1e-5).mu
+    bound = 0.0
+    for _ in range(k):
+        bound = bound * math.exp(epsilon) + delta
+    at_most = k * math.exp((k - 1) * epsilon) * delta
+    assert gdp.delta_from_mu(k * mu, k * epsilon) <= bound <= at_most
+    assert gdp.delta_from_mu(k * mu, k * epsilon) > delta
+    exact = dataclasses.replace(GUARANTEE, epsilon=epsilon, mu=mu, slack=0.0)
+    assert (
+        "somebody with several rows is protected less: with k of them epsilon is at most k times "
+        "as large, and delta at most k e^((k - 1) epsilon) times"
+    ) in exact.in_words()
+
+
 def test_the_statement_never_rounds_delta_down() -> None:
     words = dataclasses.replace(GUARANTEE, delta=1.000004e-5, slack=1.2345e-7).in_words()
-    assert "1.000004e-05)-differential" in words
+    assert "1.00001e-05)-differential" in words and "likely plus 1.00001e-05" in words
     assert "probability 1.24e-7" in words
 
 

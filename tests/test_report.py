@@ -107,7 +107,7 @@ def test_the_landscape_is_labelled(folders: dict[str, Path]) -> None:
     shown = texts(draw(Record.read(folders["linear-scaling"])))
     for text in (
         "linear-scaling, ",
-        "% of the test rows right; epsilon 2.00 at delta 0.0001",
+        "% of the test rows right\nepsilon 2.0000 at delta 0.0001 for everything shown",
         "total step size r (learning rate × steps), at the price of the final run",
         "noise c on every weight",
         "noisy score\n(points above the mean of the sweep)",
@@ -279,6 +279,19 @@ def test_a_card_tells_data_trials_settings_and_promise(folders: dict[str, Path])
         assert f"## {heading}\n" in card
     assert "- the number of rows (400), taken from the data" in card
     assert "None: the method chooses without looking" in model_card(folders["unit-noise"])
+
+
+def test_a_card_names_classes_and_where_noise_comes_from(folders: dict[str, Path]) -> None:
+    card = model_card(folders["unit-noise"])
+    assert "\nClasses: down, up.\n" in card
+    assert "is not seeded; `seed = 0` in run.toml is for public choices." in card
+
+
+def test_a_card_names_the_first_of_many_classes(tmp_path: Path) -> None:
+    features, _ = rows(0, 400)
+    data = Data(features, np.arange(400) % 21, classes=list(range(21)))
+    dptune.tune(data, budget=Budget(2.0, 1e-4), search=UnitNoise(), out=tmp_path / "run")
+    assert ", 18, 19, ... (21 in all).\n" in model_card(tmp_path / "run")
 
 
 def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptune.rounding import above, allowance, below, cost
+from dptune.rounding import above, allowance, below, cost, probability
 
 
 @given(st.floats(1e-6, 1e3))
@@ -31,6 +31,28 @@ def test_costs_round_up_and_allowances_down(value: float) -> None:
 )
 def test_shown_digits(value: float, up: str, down: str) -> None:
     assert (cost(value), allowance(value)) == (up, down)
+
+
+@given(st.floats(0, 1))
+def test_a_delta_is_never_shown_smaller_than_it_is(value: float) -> None:
+    shown = probability(value)
+    assert value <= float(shown) <= value * (1 + 1e-5) or value < 1e-300
+    assert len(Decimal(shown).normalize().as_tuple().digits) <= 6
+    assert probability(float(shown)) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1e-5, "1e-05"),
+        (0.0001, "0.0001"),
+        (1 / 3000, "0.000333334"),
+        (0.00011037527593818985, "0.000110376"),
+        (0.0, "0.0"),
+    ],
+)
+def test_digits_of_a_delta(value: float, shown: str) -> None:
+    assert probability(value) == shown
 
 
 @given(st.floats(1e-150, 1e150), st.floats(1e-100, 1e100))

@@ -1,5 +1,6 @@
 """Rows of other origins: refused where they must be, reported exactly, never chosen by."""
 
+import io
 import json
 import pickle
 import sys
@@ -230,8 +231,13 @@ def test_what_made_the_features_is_public_and_stored_with_the_model(tmp_path: Pa
     result = study(tmp_path / "run", make_data(made_by=made_by))
     stored = {"name": "resnet20", "digests": ["ab", "cd"], "size": 32}
     assert result.model.made_by == load(tmp_path / "run").made_by == stored
-    words = "the features were made by resnet20, whose weights are taken as public"
+    words = (
+        "the features were made by resnet20, whose weights are taken as public: nothing is "
+        "promised about pictures that they were trained on"
+    )
     assert words in result.guarantee.public_facts
+    assert result.guarantee.unit == "one picture"
+    assert "the number of pictures (400), taken from the data" in result.guarantee.public_facts
     assert words in (tmp_path / "run" / "guarantee.txt").read_text().replace("\n", " ")
     assert study(tmp_path / "other").model.made_by is None
     assert load(tmp_path / "other").made_by is None
@@ -424,6 +430,28 @@ def test_card_and_picture_name_every_shift(run: Run) -> None:
     assert f"worst group {100 * worst['accuracy']:.1f} %: {worst['name']}" in shown[5]
     without_test = replace(record, result={**record.result, "test_accuracy": None})
     assert texts(draw_shifts(without_test))[:2] == [r"far_\$1", "weather"]
+
+
+def test_a_card_says_that_severities_are_the_same_pictures(run: Run) -> None:
+    for seed, name, group in ((3, "fog", "severity"), (4, "snow", "hour")):
+        names = [f"{group} {number}" for number in (1, 2, 3)]
+        save(Path(f"{name}.npz"), "test", seed, groups_test=GROUPS, group_names=names)
+    code, _, err = run(*TUNE, "--shift", "fog.npz", "--shift", "snow.npz")
+    assert code == 0, err
+    card = model_card("r")
+    assert "\nfog, 60 rows: the same 20 pictures at 3 severities.\n" in card
+    assert card.count("severities") == 1
+
+
+def test_what_stands_beside_the_bars_keeps_off_the_edge(run: Run) -> None:
+    code, _, err = run(*TUNE, "--test", "test.npz", *SHIFTS)
+    assert code == 0, err
+    figure = draw_shifts(Record.read("r"))
+    assert "epsilon 1.0000 at delta " in figure.get_suptitle()
+    figure.savefig(io.BytesIO(), format="png")  # lays everything out
+    (axes,) = figure.axes
+    right = max(text.get_window_extent().x1 for text in axes.texts)
+    assert right < figure.bbox.x1 - 0.1 * figure.dpi
 
 
 def test_a_run_without_shifts_or_of_an_older_version_has_nothing_to_say_of_them(

@@ -6,6 +6,8 @@ What something costs is rounded up, what somebody may still spend rounded down.
 ('0.9964', '0.8840')
 >>> cost(0.000123456), allowance(0.000123456)
 ('0.000124', '0.000123')
+>>> probability(1e-05), probability(0.00011037527593818985)
+('1e-05', '0.000110376')
 """
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -36,6 +38,16 @@ def cost(value: float, decimals: int = 4) -> str:
 def allowance(value: float, decimals: int = 4) -> str:
     """Rounded down likewise."""
     return _round(value * (1 + _ALREADY_SAFE), decimals, ROUND_FLOOR)
+
+
+def probability(value: float) -> str:
+    """A delta, rounded up to six significant digits; one that has no more stays as it is.
+
+    By the digits that Python prints: those of 1e-05 are the number that was meant, though the float
+    is a hair above it. Where more are cut off, the result is above the float, too: a shorter number
+    between the two would have been printed in place of all those digits.
+    """
+    return repr(float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(value))))
 
 
 def _round(value: float, decimals: int, direction: str) -> str:

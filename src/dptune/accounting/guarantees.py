@@ -13,10 +13,18 @@ from dptune.accounting.pricing import default_slack, epsilon_of, needs_slack, pr
 from dptune.accounting.replace_one import replace_one_epsilon, replace_one_sealed_epsilon
 from dptune.privacy import Event, Parallel, Price, RandomStopping, SampledRun, SubsetSearch, total
 
-NEIGHBOURS = (
-    "zero-out: two data sets are neighbours when one row of one is replaced by an empty row that "
-    "contributes nothing; the number of rows is public"
-)
+ONE_ROW, ONE_PICTURE = "one row", "one picture"  # what is protected
+NEIGHBOURS = {
+    ONE_ROW: "zero-out: two data sets are neighbours when one row of one is replaced by an empty "
+    "row that contributes nothing; the number of rows is public",
+    ONE_PICTURE: "zero-out: two data sets are neighbours when one picture of one is replaced by an "
+    "empty row that contributes nothing, as a picture that cannot be read is; the number of "
+    "pictures is public",
+}
+_SEVERAL = {
+    ONE_ROW: "somebody with several rows",
+    ONE_PICTURE: "somebody of whom there are several pictures",
+}
 
 _COVERED = {
     True: "covered",
@@ -38,9 +46,9 @@ class Guarantee:
     delta: float
     mu: float
     slack: float
-    neighbours: str = NEIGHBOURS
+    neighbours: str = NEIGHBOURS[ONE_ROW]
     replace_one_epsilon: float
-    unit: str = "one row"
+    unit: str = ONE_ROW
     sampler: str
     accountant: str
     covers_search: bool | None  # None: as far as its trials are among the events
@@ -76,7 +84,9 @@ class Guarantee:
         failure = ""
         if self.slack:
             failure = f", outside a failure of probability {rounding.cost(self.slack)}"
-        promise = f"({epsilon}, {self.delta!r})-differential privacy for {self.unit}"
+        promise = (
+            f"({epsilon}, {rounding.probability(self.delta)})-differential privacy for {self.unit}"
+        )
         if self.covers_search and self.covers_selection is False:
             promise = (
                 f"NONE: trials were chosen by unpaid scores. Had they been paid for: {promise}"
@@ -85,7 +95,10 @@ class Guarantee:
             ("Promise", promise),
             ("In plain words", self._in_plain_words()),
             ("Neighbours", self.neighbours),
-            ("Replace-one", f"were a row exchanged for another, epsilon would be {replaced}"),
+            (
+                "Replace-one",
+                f"were a {self._noun} exchanged for another, epsilon would be {replaced}",
+            ),
             ("Gaussian DP", self._in_company() + f"mu {rounding.cost(self.mu, 5)}{failure}"),
             ("Rows enter by", self.sampler),
             ("Accountant", self.accountant),
@@ -108,9 +121,17 @@ class Guarantee:
             return "so large an epsilon protects nobody in any provable way"
         factor = rounding.cost(math.exp(self.epsilon), 2)
         return (
-            "nothing that anybody may conclude from what is released is, because of any given row, "
-            f"more than {factor} times as likely plus {self.delta!r}{self._how_often()}; somebody "
-            "with several rows is protected less"
+            "nothing that anybody may conclude from what is released is, because of any given "
+            f"{self._noun}, more than {factor} times as likely plus "
+            f"{rounding.probability(self.delta)}{self._how_often()}; {self._of_several()}"
+        )
+
+    def _of_several(self) -> str:
+        """One after the other is replaced by an empty one: k times epsilon, at a delta that is the
+        sum of e^(i epsilon) for i below k times as large."""
+        return (
+            f"{_SEVERAL[self.unit]} is protected less: with k of them epsilon is at most k times "
+            "as large, and delta at most k e^((k - 1) epsilon) times"
         )
 
     def _how_often(self) -> str:
@@ -123,9 +144,13 @@ class Guarantee:
             gaussian = rounding.cost(gdp.gaussian_exceedance(self.mu, self.epsilon), 2)
             exact = f" ({gaussian} for a single Gaussian release)"
         return (
-            ". The odds on whether the row was in the data move in favour of the truth by more "
-            f"than that factor with probability {rounding.cost(at_most, 2)} at most{exact}"
+            f". The odds on whether the {self._noun} was in the data move in favour of the truth "
+            f"by more than that factor with probability {rounding.cost(at_most, 2)} at most{exact}"
         )
+
+    @property
+    def _noun(self) -> str:
+        return self.unit.removeprefix("one ")
 
     def in_words(self) -> str:
         """The statement as text, one line a section."""
@@ -141,6 +166,7 @@ def guarantee(
     releases: tuple[str, ...],
     spent: Price | None = None,
     adaptive: bool = True,
+    unit: str = ONE_ROW,
     public_facts: tuple[str, ...] = (),
     caveats: tuple[str, ...] = (),
 ) -> Guarantee:
@@ -184,6 +210,8 @@ def guarantee(
         mu=spent.mu,
         slack=spent.slack,
         replace_one_epsilon=replaced,
+        unit=unit,
+        neighbours=NEIGHBOURS[unit],
         sampler=describe_sampler(parts),
         accountant=accountant,
         covers_search=covers_search,

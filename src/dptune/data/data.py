@@ -23,6 +23,7 @@ from dptune.data.arrays import as_class_labels, as_features, as_values, names_of
 from dptune.data.copies import has_copies
 from dptune.data.disk import DiskRows
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
+from dptune.data.made_by import made_by_in_words
 from dptune.data.preprocess import LARGEST, Preprocessing
 from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
 from dptune.data.rows import IDS, DataFacts, Rows
@@ -52,8 +53,9 @@ class Data:
     `numbers` say which of `rows` each row is, where some are empty: those that are held out are
     found by them, so that an empty row puts no other row in another part.
     `shifts` are rows of other origins, by name, that report a figure as test rows do. `made_by`
-    tells which public backbone made the features: its "name", and whatever else finds it again, as
-    plain data; it is stored with the model.
+    tells which public backbone made the features of pictures: its "name", and whatever else finds
+    it again, as plain data; it is stored with the model. `origins` say in words where `rows` and
+    `classes` come from, where they are given and nobody declared them.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Data:
         fingerprint: str | None = None,
         shifts: Mapping[str, Shift] | None = None,
         made_by: Mapping[str, Any] | None = None,
+        origins: Mapping[str, str] | None = None,
     ) -> None:
         validate.text(name=name)
         validate.one_of(tuple(TASKS), task=task)
@@ -116,7 +119,9 @@ class Data:
         self._numbers = _row_numbers(numbers, train.count)
         self.outputs = len(self.classes) or 1
         self.made_by = _plain(made_by)
-        self.public_facts = self._facts_in_words(rows, classes)
+        self.public_facts = self._facts_in_words(
+            **{"rows": _origin(rows), "classes": _origin(classes)} | dict(origins or {})
+        )
         self._parts: dict[str, RowSource] = {"train": train}
         for which, given in (("test", test), ("public", public)):
             if given is not None:
@@ -126,8 +131,10 @@ class Data:
         self.unused_test_rows = False  # of its file; `load_data` knows
         self._built = _Cache()
 
-    def _facts_in_words(self, rows: int | None, classes: Sequence[Any] | None) -> tuple[str, ...]:
-        facts = [f"the number of rows ({self.count:,}), {_origin(rows)}"]
+    def _facts_in_words(self, rows: str, classes: str) -> tuple[str, ...]:
+        """`rows` and `classes` say where these come from."""
+        counted = "rows" if self.made_by is None else "pictures"
+        facts = [f"the number of {counted} ({self.count:,}), {rows}"]
         if self.facts.is_table:
             facts.append(f"the number of columns ({self.columns:,}), taken from the data")
         else:
@@ -139,11 +146,11 @@ class Data:
             facts.append("the names of the columns, taken from the data")
         if self.made_by is not None:
             facts.append(
-                f"the features were made by {self.made_by['name']}, whose weights are taken as "
-                "public"
+                f"the features were made by {made_by_in_words(self.made_by)}, whose weights are "
+                "taken as public: nothing is promised about pictures that they were trained on"
             )
         if self.target_range is None:
-            facts.append(f"the classes ({len(self.classes):,}), {_origin(classes)}")
+            facts.append(f"the classes ({len(self.classes):,}), {classes}")
         else:
             low, high = self.target_range
             facts.append(f"the range of the target ({low:g} to {high:g}), as declared")

@@ -39,6 +39,9 @@ from dptune.data.shift import Shift, shifted
 from dptune.errors import InvalidInput
 
 _DEMO, _HUB = "demo", "hub:"
+# Where facts about features of pictures come from, if nobody declared them.
+_OF_PICTURES = "those that cannot be read included"
+_OF_FOLDERS = "taken from the names of the pictures' folders, or from their file"
 
 
 def load_data(
@@ -96,6 +99,10 @@ def load_data(
                 f"{listed(train.columns)}; they need the same, in the same order."
             )
     by_name = task == "classes"
+    origins: dict[str, str] = {}
+    if opened.made_by is not None:
+        origins |= {"rows": _OF_PICTURES} if rows is None else {}
+        origins |= {"classes": _OF_FOLDERS} if classes is None else {}
     if by_name and classes is None:
         classes = train.classes or None
     data = Data(
@@ -116,6 +123,7 @@ def load_data(
             for each, part in tried_on.items()
         },
         made_by=opened.made_by,
+        origins=origins,
     )
     data.unused_test_rows = test is None and "test" in opened.parts
     return data

@@ -20,7 +20,7 @@ from dptune import accounting, gdp
 from dptune.accounting import Guarantee
 from dptune.data.copies import row_hashes
 from dptune.privacy import Price, total
-from dptune.rounding import cost
+from dptune.rounding import cost, probability
 
 _Hashes = NDArray[np.uint64]
 
@@ -59,7 +59,7 @@ def beside(promise: Guarantee, earlier: Sequence[Price]) -> Guarantee:
     spent = total([*earlier, Price(promise.mu**2, promise.slack)])
     known = spent.mu <= gdp.LARGEST_MU and spent.slack < promise.delta
     epsilon = accounting.epsilon(spent, promise.delta) if known else math.inf
-    together = f"({cost(epsilon)}, {promise.delta!r})-differential privacy"
+    together = f"({cost(epsilon)}, {probability(promise.delta)})-differential privacy"
     fits = "an earlier fit" if len(earlier) == 1 else f"{len(earlier)} earlier fits"
     return replace(
         promise,

@@ -10,7 +10,7 @@ from dptune.ledger import chain
 from dptune.ledger.balance import Balance
 from dptune.ledger.state import Payment
 from dptune.privacy import Event, Price
-from dptune.rounding import allowance, cost
+from dptune.rounding import allowance, cost, probability
 
 
 def check_budget(
@@ -43,7 +43,7 @@ def check_schedule(balance: Balance, payments: int, events: Sequence[Event], pri
         raise BudgetExceeded(
             f"a schedule of {len(events)} payments costs epsilon {cost(together)}, composed "
             f"directly; the budget of data set {balance.dataset!r} is epsilon {budget.epsilon:g} "
-            f"at delta {budget.delta!r}, and nothing was spent. Make the runs smaller."
+            f"at delta {probability(budget.delta)}, and nothing was spent. Make the runs smaller."
         )
 
 
@@ -87,8 +87,8 @@ def _exceeded(balance: Balance, price: Price, purpose: str) -> str:
     return (
         f"reserving {epsilon_in_words(price, budget.delta)} for {purpose!r} would bring data set "
         f"{balance.dataset!r} to {epsilon_in_words(together, budget.delta)}; the budget is epsilon "
-        f"{budget.epsilon:g} at delta {budget.delta!r}, and nothing was spent. What is left is "
-        "enough for one full-batch run of epsilon "
+        f"{budget.epsilon:g} at delta {probability(budget.delta)}, and nothing was spent. What is "
+        "left is enough for one full-batch run of epsilon "
         f"{allowance(balance.remaining_epsilon)}: make the run smaller, or have the owner of the "
         "data change the budget."
     )

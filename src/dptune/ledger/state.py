@@ -8,7 +8,7 @@ from dptune import accounting
 from dptune.accounting import Budget, Guarantee
 from dptune.ledger.balance import Balance
 from dptune.privacy import Event, Price, event_to_dict
-from dptune.rounding import cost
+from dptune.rounding import cost, probability
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,8 @@ class State:
         each other, both may have been used up: delta + (1 - delta) * delta (docs/accounting.md)."""
         epsilon = max(change.budget.epsilon for change in self.changes)
         delta = max(change.budget.delta for change in self.changes)
-        return f"({epsilon:g}, {delta * (1 if self.opened_slack is not None else 2)!r})"
+        delta *= 1 if self.opened_slack is not None else 2
+        return f"({epsilon:g}, {probability(delta)})"
 
     def _caveats(self) -> tuple[str, ...]:
         budget, first = self.budget, self.changes[0].budget
@@ -187,8 +188,8 @@ class State:
             )
         if budget != first:
             caveats.append(
-                f"the budget was changed from ({first.epsilon:g}, {first.delta!r}) to "
-                f"({budget.epsilon:g}, {budget.delta!r}): {self.changes[-1].reason}"
+                f"the budget was changed from ({first.epsilon:g}, {probability(first.delta)}) to "
+                f"({budget.epsilon:g}, {probability(budget.delta)}): {self.changes[-1].reason}"
             )
         states = [payment.state for payment in self.payments]
         if voided := states.count("voided"):

@@ -1,16 +1,21 @@
 """The model card of a finished run, as Markdown to publish beside the model."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dptune import gdp
+from dptune.data.made_by import trained_on
+from dptune.features.network import short_name
 from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.rounding import cost
 from dptune.search.trial import Trial
 
 _SHOWN = 12  # ranges; run.toml has all of them
+_CLASSES = 20  # names of classes; the model has all of them
+_DIGEST = 12  # letters of it
 
 
 def model_card(folder: str | Path) -> str:
@@ -46,10 +51,19 @@ def _model(record: Record) -> list[str]:
         f"descent. Its hyperparameters were searched ({search}) inside the same privacy budget, by "
         f"dptune {version}.",
         "",
+        *_classes(record),
         figure,
         *(["", f"By a noisy count that was paid for, {check['words']}."] if check else []),
         *_shifts(record),
     ]
+
+
+def _classes(record: Record) -> list[str]:
+    names = [_escape(str(name)) for name in record.model.classes]
+    if not names:
+        return []
+    more = f", ... ({len(names):,} in all)" if len(names) > _CLASSES else ""
+    return [f"Classes: {', '.join(names[:_CLASSES])}{more}.", ""]
 
 
 def _shifts(record: Record) -> list[str]:
@@ -69,12 +83,40 @@ def _shifts(record: Record) -> list[str]:
             lines.append((called, group["accuracy"], group["rows"]))
     head = ("rows of", "accuracy", "rows")
     rows = [(name, f"{100 * share:.2f} %", f"{count:,}") for name, share, count in lines]
-    return ["", "On rows of other origins:", "", *_table(head, rows)]
+    notes = [note for shift in shifts if (note := _severities(shift))]
+    return ["", "On rows of other origins:", "", *_table(head, rows), *notes]
+
+
+def _severities(shift: Mapping[str, Any]) -> str:
+    """Said where the groups are the same pictures, more and more damaged: they count often."""
+    counts = {group["rows"] for group in shift["groups"]}
+    if len(counts) != 1 or not all(g["name"].startswith("severity ") for g in shift["groups"]):
+        return ""
+    name, (count,) = _escape(shift["name"]), counts
+    at = f"at {len(shift['groups'])} severities"
+    return f"\n{name}, {shift['rows']:,} rows: the same {count:,} pictures {at}."
 
 
 def _data(record: Record) -> list[str]:
     facts = [f"- {_escape(fact)}" for fact in record.model.guarantee.public_facts]
-    return ["## Data", "", "Taken as public, and so released as it is:", "", *facts]
+    said = "Taken as public, and so released as it is:"
+    return ["## Data", "", said, "", *facts, *_backbones(record)]
+
+
+def _backbones(record: Record) -> list[str]:
+    """What made the features, as far as it is on record."""
+    rows = [
+        (
+            _escape(short_name(backbone["name"])),
+            backbone["kind"],
+            str(backbone["transform"]["size"]),
+            _escape(trained_on(backbone)),
+            backbone["digest"][:_DIGEST],
+        )
+        for backbone in (record.model.made_by or {}).get("backbones", ())
+    ]
+    head = ("backbone", "features", "pixels of a side", "trained on", "digest begins")
+    return ["", "Features were made of pictures by:", "", *_table(head, rows)] if rows else []
 
 
 def _guarantee(record: Record) -> list[str]:
@@ -83,6 +125,9 @@ def _guarantee(record: Record) -> list[str]:
         "## Privacy",
         "",
         *(f"- **{heading}**: {_escape(sentence)}." for heading, sentence in sections),
+        "",
+        "Noise is drawn from the operating system's randomness and is not seeded; "
+        f"`seed = {record.outline.config.seed}` in run.toml is for public choices.",
     ]
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from dptune import gdp
 from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.words import readable, verdict
-from dptune.rounding import cost
+from dptune.rounding import cost, probability
 from dptune.search.linear_scaling import law_range, r_at, r_of
 from dptune.search.picture import CurvePicture, LinePicture
 from dptune.search.trial import scored_trials
@@ -29,6 +30,7 @@ _INK, _FAINT = "#222222", "#777777"
 _SIZE, _DOTS_PER_INCH = (11.0, 4.8), 150
 _ROOM = 0.09  # of the axis, for one label
 _ABOVE_AXIS = 33.5  # points from the plot to a title above an axis with a label
+_EDGE = 0.2  # inches between what stands beside bars and the edge
 _R = "total step size r (learning rate × steps)"
 
 
@@ -76,13 +78,12 @@ def draw(record: Record) -> Figure:
         axes.tick_params(labelsize=10, colors=_INK)
     share = record.result["test_accuracy"]
     accuracy = "" if share is None else f", {100 * share:.2f} % of the test rows right"
-    promise = record.model.guarantee
-    total = f"epsilon {cost(promise.epsilon, 2)} at delta {promise.delta:.3g} for everything shown"
+    total = f"{_promised(record)} for everything shown"
     name, method = record.result["data"]["name"], record.outline.config.search.name
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=3, fontsize=10, frameon=False)
     figure.suptitle(
-        f"{_without_formulas(name)}: {method}{accuracy}; {total}", fontsize=12, color=_INK
+        f"{_without_formulas(name)}: {method}{accuracy}\n{total}", fontsize=12, color=_INK
     )
     return figure
 
@@ -299,7 +300,7 @@ def _draw_split(axes: Axes, record: Record) -> None:
     axes.barh(places, shares, color=colors, height=0.55)
     for place, share, slot in zip(places, shares, paid, strict=True):
         each = " each" if slot.count > 1 else ""
-        text = f"{share:.1f} %, epsilon {cost(slot.epsilon, 2)}{each}"
+        text = f"{share:.1f} %, epsilon {cost(slot.epsilon)}{each}"
         inside = share > 55
         axes.text(
             share - 2 if inside else share + 2,
@@ -324,7 +325,8 @@ def draw_shifts(record: Record) -> Figure:
     ]
     if record.result["test_accuracy"] is not None:
         bars.insert(0, ("test", record.result["test_accuracy"], []))
-    figure = Figure(figsize=(_SIZE[0], 1.6 + 0.55 * max(len(bars), 3)), layout="constrained")
+    layout = ConstrainedLayoutEngine(w_pad=_EDGE)
+    figure = Figure(figsize=(_SIZE[0], 1.6 + 0.55 * max(len(bars), 3)), layout=layout)
     axes = figure.subplots()
     places = range(len(bars))
     colors = [
@@ -347,14 +349,18 @@ def draw_shifts(record: Record) -> Figure:
     axes.set_xlabel("rows right (%); a stroke is a group")
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=10, colors=_INK)
-    name, promise = record.result["data"]["name"], record.model.guarantee
+    name = _without_formulas(record.result["data"]["name"])
     figure.suptitle(
-        f"{_without_formulas(name)} on rows of other origins, at epsilon "
-        f"{cost(promise.epsilon, 2)}",
+        f"{name} on rows of other origins: {_promised(record)}",
         fontsize=12,
         color=_INK,
     )
     return figure
+
+
+def _promised(record: Record) -> str:
+    promise = record.model.guarantee
+    return f"epsilon {cost(promise.epsilon)} at delta {probability(promise.delta)}"
 
 
 def _is_best(number: int, record: Record) -> bool:

@@ -1,7 +1,7 @@
 """What a noisy count of correct rows says of the final model: whether it is better than none."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dptune import gdp
@@ -54,15 +54,28 @@ class FinalCheck:
         }[self.verdict]
         if self._unsure >= 1:
             return f"{said}: the noise is larger than the number of rows"
-        right, other = 100 * self.accuracy, 100 * self.majority
+        shares = (
+            f"{_percent(self.accuracy)} of the training rows right, beside "
+            f"{_percent(self.majority)}"
+        )
+        known = f"difference is known up to {100 * self._unsure:.1f} points"
+        if self.verdict == replace(self, by_heart=0.0).verdict:
+            return f"{said}: {shares}; their {known}"
         return (
-            f"{said}: {right:.1f} % of the training rows right, beside {other:.1f} %; their "
-            f"difference is known up to {100 * self._unsure:.1f} points"
+            f"{said}: {shares}; a model of so many weights may know up to "
+            f"{100 * self.by_heart:.1f} points of it by heart, and the {known}"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {**asdict(self), "verdict": self.verdict, "words": self.in_words}
+
+
+def _percent(share: float) -> str:
+    """Noise may bring a share beyond what there is, which people need not read."""
+    if 0 <= share <= 1:
+        return f"{100 * share:.1f} %"
+    return f"about {100 if share > 1 else 0} %"
 
 
 def final_check(

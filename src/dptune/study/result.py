@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dptune.accounting import Guarantee
-from dptune.rounding import cost
+from dptune.rounding import cost, probability
 from dptune.search.base import Census
 from dptune.search.trial import Trial
 from dptune.study.check import FinalCheck
@@ -33,7 +33,8 @@ class StudyResult:
     preparation: tuple[str, ...] = ()  # which steps were worth their price, a sentence each
 
     def __repr__(self) -> str:
-        promise = f"epsilon {cost(self.guarantee.epsilon)} at delta {self.guarantee.delta!r}"
+        epsilon, delta = cost(self.guarantee.epsilon), probability(self.guarantee.delta)
+        promise = f"epsilon {epsilon} at delta {delta}"
         right = "" if self.test_accuracy is None else f", test accuracy {self.test_accuracy:.4f}"
         return f"StudyResult({self.dataset!r}, {promise}{right})"
 

@@ -99,6 +99,7 @@ def guarantee_for(
         covers_search=True,
         covers_selection=config.score.covers_selection,
         releases=tuple(releases),
+        unit=accounting.ONE_ROW if data.made_by is None else accounting.ONE_PICTURE,
         public_facts=_public_facts(planned, data),
         caveats=tuple(caveats) + notes,
     )
