@@ -19,11 +19,12 @@ from dptune.data.extracted import Extracted, read_groups, read_part
 from dptune.data.preprocess import Preprocessing
 from dptune.data.sources import fingerprint_source, load_data
 from dptune.errors import InvalidInput
-from dptune.features import extraction
+from dptune.features import extraction, loading
 from dptune.features.extraction import FolderTaken, Progress, write_features
 from dptune.features.find import find_backbone
 from dptune.features.from_pictures import extract, gather
 from dptune.features.in_memory import features_of
+from dptune.features.loading import Batch
 from dptune.features.network import Networks, found_again
 from dptune.pictures.decode import decode
 from dptune.pictures.find import find_pictures
@@ -669,3 +670,39 @@ def test_names_too_long_for_the_file_system_are_refused(folder: Folder, tmp_path
     for wrong in ({"images": name}, {"test": name}, {"public": name}, {"shifts": [name]}):
         with pytest.raises(InvalidInput, match="does not exist"):
             gather(**{"images": path} | wrong)
+
+
+def test_few_batches_wait_in_shared_memory(
+    folder: Folder, network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, object]] = []
+
+    def loader(_: object, **options: object) -> list[Batch]:
+        asked.append(options)
+        return []
+
+    monkeypatch.setattr(loading, "DataLoader", loader)
+    monkeypatch.setattr(loading, "_FEW", 1)
+    networks = network()
+    list(loading.batches(train(folder()), networks.transforms, [range(30)], "cpu"))
+    assert asked[0]["num_workers"] == 1 and asked[0]["prefetch_factor"] == 2
+
+
+def test_rows_that_stay_on_disk_must_be_of_the_same_pictures_too(
+    folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dptune.data.extracted._IN_MEMORY", 0)
+    path, networks = folder(), network()
+    others, out = folder("others", each=4), tmp_path / "f"
+    for number, file in enumerate(sorted(others.rglob("*.png"))):
+        Image.fromarray(noise(5000 + number)).save(file)
+    parts = {"train": train(path), "test": train(others), "shift-x": train(others)}
+    write_features(parts, networks, out, source="pets")
+    data = load_data(out, test=out, shifts=[out / "shift-x"])
+    assert data.count == 30 and data.classes == ("class0", "class1", "class2")
+    assert list(data.shifts) == ["x"]
+    Image.fromarray(noise(777)).save(path / "class1" / "003.png")
+    other = run(path, networks, tmp_path / "other").folder
+    (out / "train" / "000000.json").write_bytes((other / "train" / "000000.json").read_bytes())
+    with pytest.raises(InvalidInput, match="of other pictures"):
+        load_data(out)

@@ -324,7 +324,9 @@ def _named(shifts: Sequence[str | Path]) -> dict[str, str | Path]:
 
 
 def _labels(part: Part, by_name: bool) -> NDArray[Any] | None:
-    return name_classes(part.labels, part.classes) if by_name and part.classes else part.labels
+    if part.labels is None or not by_name or not part.classes:  # chunks hold theirs themselves
+        return part.labels
+    return name_classes(part.labels, part.classes)
 
 
 def _table(part: Part) -> NDArray[Any]:
