@@ -108,7 +108,7 @@ def test_one_command_makes_a_model_of_a_folder_and_names_bad_pictures(run: Run) 
     row = f"| module:small.py:factory | pooled | 8 | data that are not on record | {digest[:12]} |"
     assert row in card and digest not in card
     declared = load_data(
-        "features/own-module-small.py-factory", rows=200, classes=["blue", "green", "red"]
+        "features/own-module-small-factory", rows=200, classes=["blue", "green", "red"]
     )
     assert declared.public_facts[0] == "the number of pictures (200), as declared"
     assert declared.public_facts[3] == "the classes (3), as declared"

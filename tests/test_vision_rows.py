@@ -164,7 +164,7 @@ def test_the_page_answers_the_papers_questions(tmp_path: Path) -> None:
     cell("better", 1.0).write(tmp_path, measured(90.0, 91.0))
     cell("better", None, repeats=1).write(tmp_path, measured(97.0))
     page = write_page(tmp_path, lambda _: None).read_text()
-    assert "does not shrink with every step, and the best has a smaller one" in page
+    assert "does not shrink with every step; the best's is below the worst's" in page
 
 
 def test_sets_are_known_by_how_their_files_begin() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dptune.cli.screen import facts_table, out, plain_table
-from dptune.rounding import cost
+from dptune.rounding import cost, probability
 
 
 def bench_compare(table: Sequence[dict[str, Any]], folder: str) -> None:
@@ -13,7 +13,7 @@ def bench_compare(table: Sequence[dict[str, Any]], folder: str) -> None:
     for task, epsilon in blocks:
         rows = [row for row in table if (row["task"], row["epsilon"]) == (task, epsilon)]
         runs = rows[0]["repeats"]
-        drawn = plain_table(f"{task}: epsilon {epsilon:g} at delta {rows[0]['delta']:g}")
+        drawn = plain_table(f"{task}: epsilon {epsilon:g} at delta {probability(rows[0]['delta'])}")
         drawn.add_column("method")
         for name in ("accuracy", "spread", "RERR", "below oracle", "spent", "compute", "wall"):
             drawn.add_column(name, justify="right")

@@ -26,6 +26,7 @@ from dptune.cli.price_verbs import training_run
 from dptune.data.fingerprint import fingerprint_file
 from dptune.errors import LedgerCorrupt
 from dptune.privacy import Receipt
+from dptune.rounding import probability
 
 if TYPE_CHECKING:
     from dptune.ledger import Ledger
@@ -115,8 +116,10 @@ def change_budget(
     ledger = _open(where)
     old, new = ledger.state().budget, Budget(epsilon, delta)
     ledger.change_budget(new, reason=reason)
-    done = f"the budget was epsilon {old.epsilon:g} at delta {old.delta:g}, and is now epsilon "
-    _show_ledger(ledger, as_json, f"{done}{new.epsilon:g} at delta {new.delta:g}")
+    was, now = (
+        f"epsilon {each.epsilon:g} at delta {probability(each.delta)}" for each in (old, new)
+    )
+    _show_ledger(ledger, as_json, f"the budget was {was}, and is now {now}")
 
 
 @app.command()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
 from dptune.data import Data
-from dptune.data.extracted import SHIFT, Extracted, holds_features
+from dptune.data.extracted import SHIFT, Extracted, holds_features, origins_of_pictures
 from dptune.data.shift import Shift
 from dptune.errors import InvalidInput
 from dptune.features.extraction import (
@@ -104,6 +104,7 @@ class PictureRows:
                 if part.startswith(SHIFT)
             },
             made_by=made_by,
+            origins=origins_of_pictures(rows, classes),
         )
 
     def fingerprint(self) -> str:

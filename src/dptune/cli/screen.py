@@ -27,7 +27,7 @@ from dptune.privacy import (
     SampledRun,
     SubsetSearch,
 )
-from dptune.rounding import allowance, cost
+from dptune.rounding import allowance, cost, probability
 
 if TYPE_CHECKING:
     from dptune.features.short_names import KnownBackbone
@@ -73,7 +73,7 @@ def show(as_json: bool, plain: dict[str, Any], draw: Callable[[], None]) -> None
 def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
     rate = plain["sampling_rate"]
     sampler = "full batch" if rate is None else f"Poisson sampling at rate {rate:g}"
-    table = facts_table(f"{plain['steps']} steps, {sampler}, delta {plain['delta']:g}")
+    table = facts_table(f"{plain['steps']} steps, {sampler}, delta {probability(plain['delta'])}")
     table.add_row(
         "noise multiplier", cost(plain["noise_multiplier"]), "on the sum, in clipping norms"
     )
@@ -98,14 +98,14 @@ def plan(split: BudgetSplit) -> None:
 
 
 def slots_table(budget: Budget, slots: Sequence[Slot], *, paid: bool = False) -> Table:
-    """What everything costs; the final run, which may use the rest or has used it, is last."""
-    table = plain_table(f"epsilon {budget.epsilon:g} at delta {budget.delta:g}")
+    """What everything costs; the final run may use the rest, or has used it."""
+    table = plain_table(_promised(budget))
     table.add_column("slot")
     for name in ("runs", "epsilon each", "mu each", "of budget"):
         table.add_column(name, justify="right")
     table.add_column("", width=_BAR_WIDTH)
     for slot in slots:
-        final = slot is slots[-1]
+        final = slot.alone or slot.purpose == "final run"
         shown = allowance if final and not paid else cost
         share = slot.share_of(budget)
         table.add_row(
@@ -125,7 +125,9 @@ def budget(address: str, state: "State") -> None:
     # A sealed search that is alone may fit though its price in company would not.
     used = min(1.0, state.spent.mu_squared / total.mu_squared(state.slack))
     summary = Table.grid(padding=(0, 2))
-    summary.add_row("budget", Text(f"epsilon {total.epsilon:g} at delta {total.delta:g}"))
+    summary.add_row(
+        "budget", Text(f"epsilon {total.epsilon:g} at delta {probability(total.delta)}")
+    )
     spent = f"epsilon {cost(state.spent_epsilon)}, {100 * used:.1f} % of mu squared"
     summary.add_row("spent", Text(spent))
     summary.add_row("", bar(used, "red" if used > 0.9 else "yellow" if used > 0.5 else "green"))
@@ -147,7 +149,7 @@ def note(done: str, state: "State", then: str = "") -> None:
     spent = f"epsilon {cost(state.spent_epsilon)} of {state.budget.epsilon:g}"
     left = f"enough for one full-batch run of epsilon {allowance(state.remaining_epsilon)}"
     out.print(Text(f"{done[0].upper()}{done[1:]}."))
-    out.print(Text(f"Spent: {spent} at delta {state.budget.delta:g}. Left: {left}."))
+    out.print(Text(f"Spent: {spent} at delta {probability(state.budget.delta)}. Left: {left}."))
     if then:
         out.print(Text(then))
 
@@ -183,6 +185,10 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _promised(budget: Budget) -> str:
+    return f"epsilon {budget.epsilon:g} at delta {probability(budget.delta)}"
 
 
 def _payments(state: "State") -> Table:
@@ -231,7 +237,7 @@ def _changes(state: "State") -> Table:
     rows = [
         (
             change.time,
-            f"budget: epsilon {change.budget.epsilon:g} at delta {change.budget.delta:g}",
+            f"budget: {_promised(change.budget)}",
             change.reason,
         )
         for change in state.changes

@@ -33,7 +33,7 @@ from dptune.cli.text_plot import points_of, text_plot
 from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.words import readable, verdict
-from dptune.rounding import cost
+from dptune.rounding import cost, probability
 from dptune.search.base import SearchMethod
 from dptune.search.picture import CurvePicture
 from dptune.search.trial import Trial, scored_trials
@@ -320,4 +320,4 @@ def _about_trials(planned: Outline) -> None:
 def _about_delta(planned: Outline) -> Text:
     delta, rows = planned.config.budget.delta, planned.data.count
     why = "the ledger's" if planned.config.ledger else f"one in ten times the {rows:,} rows"
-    return Text(f"No delta was given: {delta:g} is {why} (--delta).")
+    return Text(f"No delta was given: {probability(delta)} is {why} (--delta).")

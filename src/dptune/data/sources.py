@@ -22,6 +22,7 @@ from dptune.data.extracted import (
     fingerprint_extracted,
     from_extracted,
     is_extracted,
+    origins_of_pictures,
 )
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
 from dptune.data.readers import (
@@ -39,9 +40,6 @@ from dptune.data.shift import Shift, shifted
 from dptune.errors import InvalidInput
 
 _DEMO, _HUB = "demo", "hub:"
-# Where facts about features of pictures come from, if nobody declared them.
-_OF_PICTURES = "those that cannot be read included"
-_OF_FOLDERS = "taken from the names of the pictures' folders, or from their file"
 
 
 def load_data(
@@ -99,10 +97,7 @@ def load_data(
                 f"{listed(train.columns)}; they need the same, in the same order."
             )
     by_name = task == "classes"
-    origins: dict[str, str] = {}
-    if opened.made_by is not None:
-        origins |= {"rows": _OF_PICTURES} if rows is None else {}
-        origins |= {"classes": _OF_FOLDERS} if classes is None else {}
+    origins = origins_of_pictures(rows, classes) if opened.made_by is not None else None
     if by_name and classes is None:
         classes = train.classes or None
     data = Data(
