@@ -26,7 +26,6 @@ from dptune.cli.price_verbs import training_run
 from dptune.data.fingerprint import fingerprint_file
 from dptune.errors import LedgerCorrupt
 from dptune.privacy import Receipt
-from dptune.rounding import probability
 
 if TYPE_CHECKING:
     from dptune.ledger import Ledger

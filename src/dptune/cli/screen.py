@@ -99,7 +99,7 @@ def plan(split: BudgetSplit) -> None:
 
 def slots_table(budget: Budget, slots: Sequence[Slot], *, paid: bool = False) -> Table:
     """What everything costs; the final run may use the rest, or has used it."""
-    table = plain_table(_promised(budget))
+    table = plain_table(promised(budget))
     table.add_column("slot")
     for name in ("runs", "epsilon each", "mu each", "of budget"):
         table.add_column(name, justify="right")
@@ -187,7 +187,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _promised(budget: Budget) -> str:
+def promised(budget: Budget) -> str:
     return f"epsilon {budget.epsilon:g} at delta {probability(budget.delta)}"
 
 
@@ -237,7 +237,7 @@ def _changes(state: "State") -> Table:
     rows = [
         (
             change.time,
-            f"budget: {_promised(change.budget)}",
+            f"budget: {promised(change.budget)}",
             change.reason,
         )
         for change in state.changes
