@@ -115,9 +115,7 @@ def change_budget(
     ledger = _open(where)
     old, new = ledger.state().budget, Budget(epsilon, delta)
     ledger.change_budget(new, reason=reason)
-    was, now = (
-        f"epsilon {each.epsilon:g} at delta {probability(each.delta)}" for each in (old, new)
-    )
+    was, now = screen.promised(old), screen.promised(new)
     _show_ledger(ledger, as_json, f"the budget was {was}, and is now {now}")
 
 
