@@ -459,7 +459,7 @@ def test_the_hub_is_asked_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     train = datasets.Dataset.from_dict({"x": [1.0, 2.0], "label": [0, 1]})
     asked: list[str] = []
 
-    def load(name: str) -> datasets.DatasetDict:
+    def load(name: str, config: str | None) -> datasets.DatasetDict:
         asked.append(name)
         return datasets.DatasetDict(train=train)
 
@@ -471,7 +471,7 @@ def test_the_hub_is_asked_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_offline_the_hub_gives_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str) -> Any:
+    def load(name: str, config: str | None) -> Any:
         raise ConnectionError("Couldn't reach the Hub.\nmore")
 
     monkeypatch.setattr(datasets, "load_dataset", load)

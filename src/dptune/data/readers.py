@@ -21,7 +21,8 @@ from pyarrow import csv, parquet
 
 from dptune.data.arrays import listed
 from dptune.data.disk import DiskRows
-from dptune.errors import InvalidInput, MissingExtra
+from dptune.errors import InvalidInput
+from dptune.hub import datasets_package, load_from_hub, splits_of
 
 DEFAULT_LABEL = "label"
 NPZ_ARRAYS = {
@@ -230,9 +231,10 @@ READERS: dict[str, Callable[[Path, str | None], Source]] = {
 
 
 def from_folder(folder: Path, label: str) -> Source:
-    datasets = _hugging_face()
+    datasets = datasets_package()
     with reading(folder):
-        return _from_splits(datasets.load_from_disk(str(folder)), str(folder), label)
+        stored = splits_of(datasets.load_from_disk(str(folder)))
+        return _from_splits(stored, str(folder), label)
 
 
 def from_chunks(folder: Path) -> Source:
@@ -241,31 +243,11 @@ def from_chunks(folder: Path) -> Source:
 
 
 def from_hub(name: str, label: str) -> Source:
-    datasets = _hugging_face()
-    try:
-        stored = datasets.load_dataset(name)
-    except Exception as error:  # the hub fails in more ways than can be listed
-        reason = str(error).split("\n")[0].rstrip(".")
-        raise InvalidInput(
-            f"the data set {name!r} could not be had from the hub: {reason}. Check the name and "
-            "the connection; or save_to_disk it where there is one, and give the folder."
-        ) from None
-    return _from_splits(stored, f"hub:{name}", label)
+    return _from_splits(load_from_hub(name), f"hub:{name}", label)
 
 
-def _hugging_face() -> Any:
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtra(
-            "a Hugging Face data set needs the package datasets: pip install 'dptune[hub]'."
-        ) from None
-    return datasets
-
-
-def _from_splits(stored: Any, where: str, label: str) -> Source:
-    splits = dict(stored) if isinstance(stored, Mapping) else {"train": stored}
-    parts = {
+def _from_splits(splits: dict[str, Any], where: str, label: str) -> Source:
+    parts: dict[str, Callable[[], Part]] = {
         split: partial(_split_part, splits[split], where, label)
         for split in ("train", "test")
         if split in splits

@@ -11,7 +11,8 @@ from urllib.request import getproxies
 
 import numpy as np
 
-from dptune.errors import InvalidInput, MissingExtra
+from dptune.errors import InvalidInput
+from dptune.hub import datasets_package, load_from_hub, splits_of
 from dptune.pictures.checks import check_labels, reading
 from dptune.pictures.pictures import Content, Pictures, PictureSet
 from dptune.pictures.stored import Listed, Numbers
@@ -53,28 +54,19 @@ class ColumnPictures(Listed):
 
 
 def from_saved(folder: Path) -> PictureSet:
-    datasets = _datasets()
+    datasets = datasets_package()
     with reading(folder):
-        stored = datasets.load_from_disk(str(folder))
+        stored = splits_of(datasets.load_from_disk(str(folder)))
     return _from_splits(stored, OnHub(str(folder)), folder.name)
 
 
 def from_hub(where: OnHub) -> PictureSet:
-    datasets = _datasets()
-    try:
-        stored = datasets.load_dataset(where.name, where.config)
-    except Exception as error:  # the hub fails in more ways than can be listed
-        reason = str(error).split("\n")[0].rstrip(".")
-        raise InvalidInput(
-            f"the data set {where.name!r} could not be had from the hub: {reason}. Check the name "
-            "and the connection; or save_to_disk it where there is one, and give the folder."
-        ) from None
-    return _from_splits(stored, where, where.name)
+    return _from_splits(load_from_hub(where.name, where.config), where, where.name)
 
 
 def hub_is_near() -> bool:
     """Whether to ask: where there is no network, it takes half a minute to be told so."""
-    _datasets()
+    datasets_package()
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or getproxies():  # it answers at once, or others know its address
@@ -86,18 +78,7 @@ def hub_is_near() -> bool:
     return True
 
 
-def _datasets() -> Any:
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtra(
-            "a Hugging Face data set needs the package datasets: pip install 'dptune[hub]'."
-        ) from None
-    return datasets
-
-
-def _from_splits(stored: Any, where: OnHub, name: str) -> PictureSet:
-    splits = dict(stored) if isinstance(stored, Mapping) else {"train": stored}
+def _from_splits(splits: dict[str, Any], where: OnHub, name: str) -> PictureSet:
     parts = {}
     for part, usual in (("train", ("train",)), ("test", _TEST)):
         names = (where.splits[part],) if part in where.splits else usual
@@ -108,7 +89,7 @@ def _from_splits(stored: Any, where: OnHub, name: str) -> PictureSet:
 
 
 def _part(split: Any, where: OnHub, name: str) -> Pictures:
-    datasets = _datasets()
+    datasets = datasets_package()
     kinds = split.features
     images = [each for each, kind in kinds.items() if isinstance(kind, datasets.Image)]
     image = _one(images, _IMAGES, "pictures", kinds, name)
