@@ -6,9 +6,9 @@ TOOLS := .venv/.installed-tools
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Half of the tests, in a tenth of the time: no kills, no benchmarks, no whole studies.
 QUICK := architecture artifacts cli_help clipping config continued_runs data engine_guards gdp \
-	import ledger ledger_tamper linear_engine parallel_event plan predictor preparation preprocess \
-	privacy randomness rounding rows score search_curve search_law search_linear_scaling \
-	search_space split trial
+	import ledger ledger_tamper linear_engine parallel_event pictures_folders plan predictor \
+	preparation preprocess privacy randomness rounding rows score search_curve search_law search_linear_scaling \
+	search_space split transform trial
 
 .PHONY: demo test quick check clean
 

@@ -139,6 +139,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
     return out
 
 
+def test_training_leaves_no_rounded_products_behind(trained: Path) -> None:
+    assert torch.get_float32_matmul_precision() == "highest"  # which private engines insist on
+
+
 def test_weights_become_a_backbone_of_256_features(trained: Path) -> None:
     backbone = find_backbone(f"wrn16-4:{trained}")
     assert backbone.columns == 256

@@ -7,7 +7,8 @@ are written, to say how good they are.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -27,6 +28,20 @@ _SETTLING_BATCHES = 100
 Report = Callable[[str], None]
 
 
+@contextmanager
+def _quick_products() -> Iterator[None]:
+    """Rounded products are good enough here, and refused where a bound depends on them."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.benchmark = before[1]
+
+
+@_quick_products()
 def pretrain(
     out: Path,
     *,
@@ -42,8 +57,6 @@ def pretrain(
     """
     begin = time.monotonic()
     torch.manual_seed(seed)
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True
     random = Generator(device).manual_seed(seed)
     shown = bank.pictures(pictures, random)
     if random.device.type == "cuda":
