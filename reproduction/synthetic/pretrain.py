@@ -1,8 +1,7 @@
 """A WideResNet-16-4 from random pictures alone, within a given time.
 
 The private set chooses nothing here. Every constant of this package was fixed before the first
-run, from the papers or by looking at the random pictures; CIFAR-10 is read only after the weights
-are written, to say how good they are.
+run, from the papers or by looking at the random pictures; no real picture is read.
 """
 
 import json
