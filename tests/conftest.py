@@ -4,8 +4,9 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,23 @@ def spied(monkeypatch: pytest.MonkeyPatch) -> "Spied":
     from support.spy import spy_on_engine  # which needs torch
 
     return spy_on_engine(monkeypatch)
+
+
+@pytest.fixture
+def command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Call the command line; returns exit code, output and errors."""
+    from dptune.cli import app as cli
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dptune", *arguments])
+        with pytest.raises(SystemExit) as exit:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(exit.value.code or 0), captured.out, captured.err
+
+    return call
 
 
 @pytest.fixture

@@ -29,19 +29,11 @@ QUICK = (*TUNE, "--config", "quick.toml")
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Call the command in a folder with data; returns exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
     write_data()
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dptune", *arguments])
-        with pytest.raises(SystemExit) as exit:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(exit.value.code or 0), captured.out, captured.err
-
-    return call
+    return command
 
 
 @pytest.fixture(scope="module")

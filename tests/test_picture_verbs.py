@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.text import Text
 
 import dptune
-from dptune.cli import app as cli
 from dptune.cli.picture_screen import live_view
 from dptune.cli.screen import paragraph
 from dptune.data.extracted import Extracted
@@ -41,20 +40,12 @@ QUICK = "[space]\nsteps = [5, 20]\n"
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Call the command in a folder with pictures; returns exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     draw_pictures()
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dptune", *arguments])
-        with pytest.raises(SystemExit) as exit:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(exit.value.code or 0), captured.out, captured.err
-
-    return call
+    return command
 
 
 def draw_pictures() -> None:

@@ -3,7 +3,6 @@
 import io
 import json
 import pickle
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from matplotlib.figure import Figure
 
 import dptune
-from dptune.cli import app as cli
 from dptune.data import Data, DiskRows, Shift, load_data, write_chunks
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import InvalidInput
@@ -347,22 +345,14 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     monkeypatch.chdir(tmp_path)
     save(Path("own.npz"), "train", 0, 400)
     save(Path("test.npz"), "test", 1)
     save(Path("far_$1.npz"), "train", 4)
     save(Path("weather.npz"), "test", 3, groups_test=GROUPS, group_names=["sunny", "[b]*", "snowy"])
     Path("quick.toml").write_text("[space]\nsteps = [5, 10]\n")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dptune", *arguments])
-        with pytest.raises(SystemExit) as exit:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(exit.value.code or 0), captured.out, captured.err
-
-    return call
+    return command
 
 
 TUNE = ("tune", "--data", "own.npz", "--config", "quick.toml", "--out", "r")

@@ -14,10 +14,10 @@ from dptune.cli.parameters import (
     Device,
     FeatureKind,
     Kind,
+    NetworkDevice,
     PictureRoot,
     PictureSize,
     TrainingDevice,
-    in_words,
 )
 from dptune.errors import InvalidInput
 
@@ -125,10 +125,7 @@ def bench_extract(
     features: FeatureKind = Kind.pooled,
     size: PictureSize = None,
     root: PictureRoot = None,
-    device: Annotated[
-        Device,
-        typer.Option(metavar="DEVICE", help=f"Where networks run: {in_words(Device)}."),
-    ] = Device.cpu,
+    device: NetworkDevice = Device.cpu,
     as_json: AsJson = False,
 ) -> None:
     """Time a whole extraction, decoding included, against the network's bare forward pass.

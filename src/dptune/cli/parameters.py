@@ -131,6 +131,10 @@ PictureRoot = Annotated[
         "folder; then the hub.",
     ),
 ]
+NetworkDevice = Annotated[
+    Device,
+    typer.Option("--device", metavar="DEVICE", help=f"Where networks run: {in_words(Device)}."),
+]
 TrainingDevice = Annotated[
     Device,
     typer.Option("--device", metavar="DEVICE", help=f"Where to train: {in_words(Device)}."),

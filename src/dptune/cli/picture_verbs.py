@@ -13,6 +13,7 @@ from dptune.cli.parameters import (
     FeatureKind,
     Images,
     Kind,
+    NetworkDevice,
     PictureRoot,
     PictureSize,
     Precision,
@@ -53,10 +54,7 @@ def extract(
         ),
     ] = None,
     root: PictureRoot = None,
-    device: Annotated[
-        Device,
-        typer.Option(metavar="DEVICE", help=f"Where networks run: {in_words(Device)}."),
-    ] = Device.cpu,
+    device: NetworkDevice = Device.cpu,
     precision: Annotated[
         Precision | None,
         typer.Option(
@@ -116,10 +114,7 @@ def backbones(
         int, typer.Option(help="How many of the public pictures to take at most.")
     ] = 2000,
     root: PictureRoot = None,
-    device: Annotated[
-        Device,
-        typer.Option(metavar="DEVICE", help=f"Where networks run: {in_words(Device)}."),
-    ] = Device.cpu,
+    device: NetworkDevice = Device.cpu,
     as_json: AsJson = False,
 ) -> None:
     """List the backbones at hand, or rank them by their accuracy on public pictures.

@@ -125,9 +125,7 @@ def budget(address: str, state: "State") -> None:
     # A sealed search that is alone may fit though its price in company would not.
     used = min(1.0, state.spent.mu_squared / total.mu_squared(state.slack))
     summary = Table.grid(padding=(0, 2))
-    summary.add_row(
-        "budget", Text(f"epsilon {total.epsilon:g} at delta {probability(total.delta)}")
-    )
+    summary.add_row("budget", Text(promised(total)))
     spent = f"epsilon {cost(state.spent_epsilon)}, {100 * used:.1f} % of mu squared"
     summary.add_row("spent", Text(spent))
     summary.add_row("", bar(used, "red" if used > 0.9 else "yellow" if used > 0.5 else "green"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dptune.data.disk import StoredChunk, chunk_file
+from dptune.data.disk import StoredChunk, chunk_file, save_text
 from dptune.data.rows import TargetFacts
 
 GROUPS, NUMBERS = "groups.npy", "numbers.npy"
@@ -48,10 +48,7 @@ class ChunkRecord:
             return None
 
     def write(self, folder: Path, number: int) -> None:
-        path = chunk_file(folder, number, _RECORD)
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(asdict(self)))
-        draft.replace(path)
+        save_text(chunk_file(folder, number, _RECORD), json.dumps(asdict(self)))
 
     @property
     def count(self) -> int:

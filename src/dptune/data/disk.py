@@ -105,9 +105,14 @@ def write_index(folder: Path, chunks: Sequence[StoredChunk], *, precision: str) 
         "shape": chunks[0].shape,
         "targets": asdict(reduce(TargetFacts.joined, (chunk.targets for chunk in chunks))),
     }
-    draft = folder / f"{INDEX}.new"
-    draft.write_text(json.dumps(index))
-    draft.replace(folder / INDEX)
+    save_text(folder / INDEX, json.dumps(index))
+
+
+def save_text(path: Path, text: str) -> None:
+    """The new one or the old, whenever it is cut off."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_text(text)
+    draft.replace(path)
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:

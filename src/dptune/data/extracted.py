@@ -28,7 +28,7 @@ from dptune.data.chunk_records import (
     fingerprint_of,
     read_records,
 )
-from dptune.data.disk import INDEX, DiskRows, chunk_file
+from dptune.data.disk import INDEX, DiskRows, chunk_file, save_text
 from dptune.data.readers import Part, Source
 from dptune.errors import InvalidInput
 
@@ -84,9 +84,7 @@ class Extracted:
             "classes": self.classes,
             "parts": {name: asdict(part) for name, part in self.parts.items()},
         }
-        draft = folder / f"{CONTENTS}.new"
-        draft.write_text(json.dumps(plain, indent=1))
-        draft.replace(folder / CONTENTS)
+        save_text(folder / CONTENTS, json.dumps(plain, indent=1))
 
     def same_but_parts(self, other: "Extracted") -> bool:
         """Whether the parts of both can stand in one folder."""

@@ -78,15 +78,16 @@ def load_data(
             "pictures hold their own; leave out --label (label= in Python)."
         )
     train = _labelled(source, opened, label, "train")
+    identity = _identity(source)  # once: it may mean reading all of a file
     if test is None and source == _DEMO:
         test = _DEMO
     others = {}
     if test is not None:
-        others["test"] = _beside(source, opened, test, label, "test", "train")
+        others["test"] = _beside(source, identity, opened, test, label, "test", "train")
     if public is not None:
-        others["public"] = _beside(source, opened, public, label, "train")
+        others["public"] = _beside(source, identity, opened, public, label, "train")
     tried_on = {
-        each: _beside(source, opened, other, label, "test", "train")
+        each: _beside(source, identity, opened, other, label, "test", "train")
         for each, other in _named(shifts).items()
     }
     others |= {shifted(each): part for each, part in tried_on.items()}
@@ -110,7 +111,7 @@ def load_data(
         numbers=train.numbers,
         target_range=target_range,
         column_names=train.columns,
-        fingerprint=None if _is_hub(source) else _identity(source),
+        fingerprint=None if _is_hub(source) else identity,
         test=_rows_beside(others.get("test"), by_name),
         public=_rows_beside(others.get("public"), by_name),
         shifts={
@@ -263,11 +264,16 @@ def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: st
 
 
 def _beside(
-    source: str | Path, mine: Source, other: str | Path, label: str | None, *wanted: str
+    source: str | Path,
+    identity: str,
+    mine: Source,
+    other: str | Path,
+    label: str | None,
+    *wanted: str,
 ) -> Part:
     opened = _open(other, label)
     _must_be_made_alike(source, mine, other, opened)
-    if _identity(other) == _identity(source):
+    if _identity(other) == identity:
         if "test" not in wanted:
             raise InvalidInput(
                 f"{str(other)!r} is the private data itself: scores on it would leak it. Give "
