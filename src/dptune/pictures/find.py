@@ -24,7 +24,7 @@ def find_pictures(source: str | Path, root: str | Path | None = None) -> Picture
     if text.startswith(HUB):
         return from_hub(OnHub(text.removeprefix(HUB)))
     name, _, variant = text.partition(":")
-    known = next((each for each in KNOWN if _plain(name) in _names(each)), None)
+    known = next((each for each in KNOWN if plain_name(name) in _names(each)), None)
     if known is None or isinstance(source, Path):
         return _at(Path(source))
     if variant and not known.variants:
@@ -59,27 +59,27 @@ def _in_folder(folder: Path) -> PictureSet:
 
 def _mentions(folder: Path, known: KnownSet) -> int:
     """MNIST's files are called like Fashion-MNIST's: the longest name in the path decides."""
-    path = _plain(str(folder.absolute()))
+    path = plain_name(str(folder.absolute()))
     return max((len(name) for name in _names(known) if name in path), default=0)
 
 
 def _under(root: Path, known: KnownSet, variant: str) -> PictureSet | None:
     names = _names(known)
-    exact = {name + _plain(variant) for name in names}
+    exact = {name + plain_name(variant) for name in names}
     if variant == known.variant:
         exact |= names
     entries = sorted(root.iterdir()) if os.path.isdir(root) else []
     for path in entries:
-        if path.suffix == ".npz" and _plain(path.stem) in exact:
+        if path.suffix == ".npz" and plain_name(path.stem) in exact:
             return packed(path, known.classes.get(variant, ()))
-    named = [path for path in entries if path.is_dir() and _plain(path.name) in names | exact]
+    named = [path for path in entries if path.is_dir() and plain_name(path.name) in names | exact]
     places = [place / folder for place in named for folder in (".", *known.folders)]
     for place in (*places, *(root / folder for folder in known.folders)):
         found = known.read(place, variant) if os.path.isdir(place) else None
         if found is not None:
             return found
     for place in named:
-        if _plain(place.name) in exact:
+        if plain_name(place.name) in exact:
             if _is_saved(place):
                 return from_saved(place)
             with suppress(InvalidInput):
@@ -115,10 +115,10 @@ def _is_saved(folder: Path) -> bool:
     return any((folder / name).is_file() for name in SAVED_TO_DISK)
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """People write CIFAR-10, cifar_10 and cifar10."""
     return re.sub(r"[-_. ]", "", name).casefold()
 
 
 def _names(known: KnownSet) -> set[str]:
-    return {_plain(name) for name in (known.name, *known.other_names)}
+    return {plain_name(name) for name in (known.name, *known.other_names)}

@@ -4,7 +4,6 @@ Classes are matched by their names; pictures of any other class are left out. Wh
 read from its usual files, or computed from the test pictures of what is trained on.
 """
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from dptune import validate
 from dptune.errors import InvalidInput
 from dptune.pictures.corruptions import CORRUPTIONS, SEVERITIES, corrupted
 from dptune.pictures.decode import BadPicture, decode
-from dptune.pictures.find import find_pictures
+from dptune.pictures.find import find_pictures, plain_name
 from dptune.pictures.known.class_names import CIFAR10, CIFAR100
 from dptune.pictures.pictures import Content, Pictures, PictureSet, Remark
 from dptune.pictures.stored import Listed, Numbers
@@ -47,15 +46,17 @@ def find_shift(name: str, trained: PictureSet, root: str | Path | None = None) -
     if kind == COMPUTED:
         return _computed(corruption, trained)
     classes = trained.part("train").classes
-    if _plain(kind) not in _CORRUPTED_SETS:
+    if plain_name(kind) not in _CORRUPTED_SETS:
         return matched(_part(find_pictures(name, root)), name, classes)
     asked = f"{kind}:{corruption}"
     try:
         found = find_pictures(asked, root)
     except InvalidInput as error:
         # Another set's test pictures would be another shift than the one that was asked for.
-        ours = {_plain(each) for each in classes}
-        if corruption not in CORRUPTIONS or ours != set(map(_plain, _CORRUPTED_SETS[_plain(kind)])):
+        theirs = _CORRUPTED_SETS[plain_name(kind)]
+        if corruption not in CORRUPTIONS or set(map(plain_name, classes)) != set(
+            map(plain_name, theirs)
+        ):
             raise InvalidInput(
                 f"{error} Where that set's clean pictures are trained on, these can be computed: "
                 f"{', '.join(CORRUPTIONS)}; for any other set ask for {COMPUTED}:CORRUPTION."
@@ -179,12 +180,8 @@ def _unique(names: tuple[str, ...]) -> dict[str, int]:
 
 
 def _meant(name: str) -> str:
-    plain = _plain(name)
+    plain = plain_name(name)
     return _SAME.get(plain, plain)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_. ]", "", name).casefold()
 
 
 def _some(names: tuple[str, ...]) -> str:
