@@ -77,17 +77,20 @@ class Randomness:
         """For initial weights: public, and the same for every device."""
         return Stream(_key(self.seed, self.trial, "initial"), torch.device("cpu"))
 
-    def noise(self, device: torch.device) -> Stream:
-        """For noise on sums."""
-        return self._secret("noise", device)
+    def noise(self, device: torch.device, step: int | None = None) -> Stream:
+        """For noise on sums: of a whole run, or of the `step` of that number alone, so that with a
+        noise seed a run that was cut off goes on as if it had not been."""
+        return self._secret("noise", step, device)
 
-    def sampling(self, device: torch.device) -> Stream:
-        """For Poisson samples, which must stay as secret as the noise."""
-        return self._secret("sampling", device)
+    def sampling(self, device: torch.device, step: int | None = None) -> Stream:
+        """The same for Poisson samples, which must stay as secret as the noise."""
+        return self._secret("sampling", step, device)
 
-    def _secret(self, purpose: str, device: torch.device) -> Stream:
+    def _secret(self, purpose: str, step: int | None, device: torch.device) -> Stream:
         if self.noise_seed is None:
             return Stream(secrets.randbits(256), device)
+        if step is not None:
+            purpose = f"{purpose}/{step}"
         return Stream(_key(self.noise_seed, self.trial, purpose), device)
 
 
