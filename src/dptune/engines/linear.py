@@ -172,7 +172,7 @@ class LinearEngine(Engine[LinearModel]):
         last, averaged = tensors.get("last"), int(tensors.get("averaged", 0))
         return LinearModel(tensors["weights"], bias, self.loss, velocity, last, averaged)
 
-    def fit_many(
+    def fit_many(  # type: ignore[override]  # it keeps no checkpoints
         self,
         plans: Sequence[TrainPlan],
         rows: Rows,

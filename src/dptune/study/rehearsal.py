@@ -12,9 +12,9 @@ from dptune.data.rows import MemoryRows
 from dptune.engines.base import Engine, Model
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
+from dptune.engines.tensor_files import tensors_as_bytes
 from dptune.errors import DptuneError, InvalidInput
 from dptune.study.outline import Outline
-from dptune.study.run_folder import tensors_as_bytes
 from dptune.study.trained_model import PREPARE
 
 
