@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dptune.data.rows import DataFacts
+from dptune.plan import ADAPTIVE
 from dptune.prior import signal
+from dptune.search.space import ADAPTIVE_RATES
 from dptune.study.config import AUTO, Config
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
@@ -69,7 +71,15 @@ def settled(config: Config, facts: DataFacts) -> Config:
     free = {name: value for name, value in usual.items() if name not in named}
     if set(named) & {"optimizer", "schedule", "free_steps"}:  # averages are measured without
         free.pop("averaging", None)
-    return replace(config, preparation=preparation, recipe={**free, **config.recipe})
+    recipe, space = {**free, **config.recipe}, config.space
+    if recipe.get("optimizer") in ADAPTIVE and space.learning_rate == _unasked(config):
+        space = replace(space, learning_rate=ADAPTIVE_RATES)
+    return replace(config, preparation=preparation, recipe=recipe, space=space)
+
+
+def _unasked(config: Config) -> tuple[float, float]:
+    """The learning rates among which the method looks where nobody names others."""
+    return config.search.usual_space.learning_rate
 
 
 def in_words(
