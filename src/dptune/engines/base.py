@@ -58,6 +58,7 @@ class Engine(ABC, Generic[M]):
         wants_unit_rows: whether rows of a table are scaled to unit length unless told otherwise.
         checkpoints: whether its long runs are kept on disk while they go on: then `fit` takes one
             more argument by name, `keep`, a `Checkpoint` or None.
+        compares_losses: whether it runs plans with `directions`, and only those.
         outputs: how many numbers a model gives for a row; None before it is made for some data.
         loss: softmax, binary or squared.
 
@@ -71,6 +72,7 @@ class Engine(ABC, Generic[M]):
     weighs_rows: ClassVar[bool] = False
     checkpoints: ClassVar[bool] = False
     wants_unit_rows: ClassVar[bool] = True
+    compares_losses: ClassVar[bool] = False
     outputs: int | None
     loss: str
 
@@ -81,6 +83,15 @@ class Engine(ABC, Generic[M]):
     def check(self, plan: TrainPlan) -> None:
         """Refuse a plan that cannot be run, before anything is paid. The rehearsal runs the recipe,
         so only what it does not show need be refused here."""
+
+    def must_take(self, plan: TrainPlan) -> None:
+        """Refuse a plan of another kind than the engine's: what is run is what is paid."""
+        if (plan.directions is not None) != self.compares_losses:
+            needs = "needs directions" if self.compares_losses else "takes gradients, no directions"
+            raise InvalidInput(
+                f"the engine {self.name} {needs}, and the plan has directions {plan.directions}; "
+                "give the plan that the engine runs."
+            )
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
         """Fields of every plan for such data, scaled to unit length or not, and a budget of `mu`,
@@ -144,6 +155,7 @@ class Engine(ABC, Generic[M]):
         must_be_countable(rows)
         for plan in plans:
             self.check(plan)
+            self.must_take(plan)
             if plan.class_weights is not None and not self.weighs_rows:
                 raise InvalidInput(
                     f"the engine {self.name} does not weigh rows by class; leave class_weights out."

@@ -229,6 +229,7 @@ class LinearEngine(Engine[LinearModel]):
             )
         for plan in plans:
             self.check(plan)
+            self.must_take(plan)
             if plan.augmentations > rows.copies:
                 raise InvalidInput(
                     f"the plan averages {plan.augmentations} copies of each row, but the data "
