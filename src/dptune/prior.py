@@ -55,3 +55,6 @@ LINEAR = Prior(
     error_off_unit_rows=0.8,
     by_row_length=True,
 )
+
+# Of networks, whatever they are: docs/law.md.
+MODULE = Prior(noise=0.1, error=1.5, error_off_unit_rows=1.5)

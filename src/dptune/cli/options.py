@@ -22,6 +22,7 @@ from dptune.study.config import (
     score_from,
     search_from,
     usual_preparation,
+    usual_space,
 )
 
 DEFAULT_EPSILON = 1.0
@@ -75,7 +76,7 @@ def read_options(
         "budget": build(Budget, budget, "[budget]"),
         "search": search,
         "score": score_from(score),
-        "space": build(Space, asdict(search.usual_space) | plain["space"], "[space]"),
+        "space": build(Space, asdict(usual_space(search, engine)) | plain["space"], "[space]"),
         "recipe": plain["recipe"],
         "preparation": build(Preparation, prepared, "[preparation]"),
         "engine": engine,

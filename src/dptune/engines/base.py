@@ -54,6 +54,7 @@ class Engine(ABC, Generic[M]):
         takes_ids: whether rows are numbers of words, and so neither scaled nor rounded.
         linear_in_rows: whether logits are linear in a row, so that centring and whitening help.
         weighs_rows: whether it runs plans with `class_weights`.
+        wants_unit_rows: whether rows of a table are scaled to unit length unless told otherwise.
         outputs: how many numbers a model gives for a row; None before it is made for some data.
         loss: softmax, binary or squared.
 
@@ -65,6 +66,8 @@ class Engine(ABC, Generic[M]):
     takes_ids: ClassVar[bool] = False
     linear_in_rows: ClassVar[bool] = False
     weighs_rows: ClassVar[bool] = False
+    checkpoints: ClassVar[bool] = False
+    wants_unit_rows: ClassVar[bool] = True
     outputs: int | None
     loss: str
 
@@ -85,6 +88,23 @@ class Engine(ABC, Generic[M]):
     def wants_constant(self) -> bool:
         """Whether rows that were centred should have a constant column beside them."""
         return False
+
+    @property
+    def usual_space(self) -> Mapping[str, Any] | None:
+        """Ranges of learning rates and steps where nobody gives any; None for the search's own."""
+        return None
+
+    @property
+    def makes_copies(self) -> bool:
+        """Whether it makes the copies of a row that a plan averages, so that data hold one."""
+        return False
+
+    def rehearse(self, facts: DataFacts, device: torch.device) -> None:
+        """Refuse, by looking at made-up rows, what training on three of them does not show."""
+
+    def in_words(self, facts: DataFacts, device: torch.device) -> tuple[str, ...]:
+        """What a plan should say of how it trains."""
+        return ()
 
     @abstractmethod
     def parameters(self, facts: DataFacts) -> int:
@@ -154,15 +174,25 @@ class Engine(ABC, Generic[M]):
         Guarantees: one row moves the number of correct rows and their weight by at most 1, and the
         sum of the losses by at most `loss_bound`.
         """
-        assert self.outputs is not None
         must_be_countable(rows)
-        tally = Tally(len(models), self.outputs, self.loss, loss_bound, row_weights, rows.device)
+        tally = self.tally(len(models), loss_bound, row_weights, rows.device)
         if models:
             # No gradients are recorded (a graph would carry rows out), no precision is changed.
             with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
                 for chunk in rows.chunks():
                     tally.add(self.logits_many(models, chunk.features[:, 0]), chunk.targets)
         return tally.evaluations(rows.count)
+
+    def tally(
+        self,
+        models: int,
+        loss_bound: float | None,
+        row_weights: Tensor | None,
+        device: torch.device,
+    ) -> Tally:
+        """What adds up the results of so many models."""
+        assert self.outputs is not None
+        return Tally(models, self.outputs, self.loss, loss_bound, row_weights, device)
 
     def options(self) -> dict[str, Any]:
         """What a configuration holds of it; what is None is left out."""

@@ -1,5 +1,6 @@
 """Exact results of models on rows, counted so that one row's share is bounded as it is added up."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from dptune import validate
 from dptune.engines import clipping
 from dptune.errors import InvalidInput
 
+RowLoss = Callable[[Tensor, Tensor], Tensor]  # (outputs (rows, ...), targets) -> one a row
 _UNIT = 2.0**-24  # float64 sums of its multiples are exact up to 2^29
 # Of a loss's bound: the sum is exact, but making a mean of it, and a sum of that, rounds again.
 _LARGEST_SHARE = 1 - 2.0**-20
@@ -30,7 +32,8 @@ class Evaluation:
 
 
 class Tally:
-    """Adds up what models get right, chunk by chunk. What its arguments mean: `evaluate_many`."""
+    """Adds up what models get right, chunk by chunk. What its arguments mean: `evaluate_many`;
+    `own_loss` takes the place of the usual one."""
 
     def __init__(
         self,
@@ -40,8 +43,9 @@ class Tally:
         loss_bound: float | None,
         row_weights: Tensor | None,
         device: torch.device,
+        own_loss: RowLoss | None = None,
     ) -> None:
-        self._loss, self._bound = loss, None
+        self._loss, self._own_loss, self._bound = loss, own_loss, None
         if loss_bound is not None:
             self._bound = validate.positive(loss_bound=loss_bound)
         self._weights: Tensor | None = None
@@ -55,6 +59,8 @@ class Tally:
     def add(self, logits: Tensor, targets: Tensor) -> None:
         """Some rows: logits (models, outputs, rows)."""
         hits, loss = _hits_and_losses(logits, targets, self._loss)
+        if self._own_loss is not None:
+            loss = torch.stack([self._own_loss(one.T, targets).double() for one in logits])
         if self._bound is not None:
             # A model that diverged has losses that are no numbers: they must not escape.
             share = (loss / self._bound).nan_to_num(nan=1.0).clamp(0, _LARGEST_SHARE)

@@ -77,17 +77,22 @@ class Randomness:
         """For initial weights: public, and the same for every device."""
         return Stream(_key(self.seed, self.trial, "initial"), torch.device("cpu"))
 
-    def noise(self, device: torch.device) -> Stream:
+    def public_number(self, purpose: str) -> int:
+        """For generators of torch's own, such as those of dropout: public, like initial weights."""
+        return _key(self.seed, self.trial, purpose) % 2**63
+
+    def noise(self, device: torch.device, step: int | None = None) -> Stream:
         """For noise on sums."""
-        return self._secret("noise", device)
+        return self._secret("noise", device, step)
 
-    def sampling(self, device: torch.device) -> Stream:
+    def sampling(self, device: torch.device, step: int | None = None) -> Stream:
         """For Poisson samples, which must stay as secret as the noise."""
-        return self._secret("sampling", device)
+        return self._secret("sampling", device, step)
 
-    def _secret(self, purpose: str, device: torch.device) -> Stream:
+    def _secret(self, purpose: str, device: torch.device, step: int | None) -> Stream:
         if self.noise_seed is None:
             return Stream(secrets.randbits(256), device)
+        purpose = purpose if step is None else f"{purpose} of step {step}"
         return Stream(_key(self.noise_seed, self.trial, purpose), device)
 
 

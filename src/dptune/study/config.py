@@ -274,8 +274,16 @@ def without_engine_options(
 
 
 def usual_preparation(facts: DataFacts, engine: Engine[Any]) -> Preparation:
-    """Where nobody asks for one: rows of a table scaled to unit length, all others as they are."""
-    return Preparation(unit_rows=facts.is_table and not engine.takes_ids)
+    """Where nobody asks for one: rows of a table scaled to unit length, where the engine wants that,
+    all others as they are."""
+    scaled = facts.is_table and engine.wants_unit_rows and not engine.takes_ids
+    return Preparation(unit_rows=scaled)
+
+
+def usual_space(search: SearchMethod, engine: Engine[Any]) -> Space:
+    """Where a search looks unless told."""
+    own = engine.usual_space
+    return search.usual_space if own is None else Space(**own)
 
 
 def preparation_from(options: Mapping[str, Any]) -> Preparation:

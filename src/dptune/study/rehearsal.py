@@ -38,6 +38,7 @@ def rehearse(planned: Outline, executor: Executor) -> None:
 def _rehearse(planned: Outline, executor: Executor) -> None:
     engine, facts = planned.engine, planned.data
     rows = _made_up(planned)
+    engine.rehearse(facts, rows.device)
     features = rows.features[:, 0]
     model = _fitted(planned, executor, rows, None)
     logits = model.logits(features).cpu()

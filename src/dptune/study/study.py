@@ -39,6 +39,7 @@ from dptune.study.config import (
     Config,
     Preparation,
     usual_preparation,
+    usual_space,
 )
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
@@ -122,7 +123,7 @@ def tune(
         budget=budget,
         search=search,
         score=score or NoisyScore(measure="correct" if data.classes else "loss"),
-        space=space or search.usual_space,
+        space=space or usual_space(search, engine),
         recipe=dict(recipe or {}),
         preparation=preparation or usual_preparation(data.facts, engine),
         engine=engine,

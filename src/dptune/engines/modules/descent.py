@@ -1,0 +1,165 @@
+"""A run of noisy steps over the flat weights of a module.
+
+Each step sums clipped gradients of a Poisson sample, or of all rows, a physical batch at a time;
+adds noise in float64; divides by the plan's public number; and only then rounds and moves. A sample
+of nobody takes its noisy step all the same.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from dptune.data.rows import Chunk, Rows
+from dptune.engines.checkpoint import Checkpoint
+from dptune.engines.modules.flat_weights import FlatWeights
+from dptune.engines.modules.gradients import RowGradients
+from dptune.engines.optimizers import KINDS, Optimizer
+from dptune.engines.randomness import Randomness, Stream
+from dptune.errors import InvalidInput
+from dptune.plan import TrainPlan
+
+Augment = Callable[[Tensor], Tensor]
+_PIECE = 2**24  # weights that are moved at once: what noise and updates need beside the weights
+_SAMPLED_ROWS_AT_ONCE = 8192
+
+
+class Moves:
+    """The update rule of a plan over a flat vector, piece by piece; `lamb` scales by layer."""
+
+    def __init__(self, plan: TrainPlan, flat: FlatWeights) -> None:
+        if plan.free_steps:
+            raise InvalidInput("modules release their last weights; leave free_steps out.")
+        sizes = flat.sizes
+        if plan.optimizer != "lamb":
+            whole, rest = divmod(len(flat.vector), _PIECE)
+            sizes = [_PIECE] * whole + [rest] * (rest > 0)
+        self._plan, self._sizes = plan, sizes
+        self._weights = [part[None, None] for part in flat.vector.split(sizes)]
+        self._rules: list[Optimizer] = [KINDS[plan.optimizer]([plan], w) for w in self._weights]
+        self._average = flat.vector.clone() if plan.averaging != "none" else None
+        self._vector = flat.vector
+
+    def step(self, total: Tensor, noise: Stream, step: int) -> None:
+        """Along the noisy mean of `total`, a sum in float64, which is used up."""
+        plan = self._plan
+        for part, weights, rule in zip(
+            total.split(self._sizes), self._weights, self._rules, strict=True
+        ):
+            if plan.noise:
+                part.add_(noise.normal_(torch.empty_like(part)), alpha=plan.noise)
+            mean = part.div_(plan.divisor).to(torch.float32)
+            rule.update_(weights, mean[None, None], step)
+        if self._average is not None:
+            self._average.lerp_(self._vector, _fresh_share(plan, step))
+
+    def released(self) -> Tensor:
+        return self._vector if self._average is None else self._average
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that going on needs."""
+        kept = {"weights": self._vector} | self._of_rules()
+        return kept if self._average is None else kept | {"average": self._average}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """The reverse."""
+        parts = self._of_rules()
+        for name, tensor in tensors.items():
+            if name == "weights":
+                self._vector.copy_(tensor)
+            elif name == "average" and self._average is not None:
+                self._average.copy_(tensor)
+            elif name in parts:
+                for rule, part in zip(self._rules, tensor.split(self._sizes), strict=True):
+                    getattr(rule, name).copy_(part[None, None])
+
+    def _of_rules(self) -> dict[str, Tensor]:
+        names = [name for name in ("first", "second") if hasattr(self._rules[0], name)]
+        return {
+            name: torch.cat([getattr(rule, name).flatten() for rule in self._rules])
+            for name in names
+        }
+
+
+def train(
+    plan: TrainPlan,
+    rows: Rows,
+    randomness: Randomness,
+    flat: FlatWeights,
+    gradients: RowGradients,
+    *,
+    rows_at_once: int,
+    augment: Augment | None = None,
+    keep: Checkpoint | None = None,
+) -> Tensor:
+    """The weights that a whole run of `plan` releases, in the order of `flat`; it goes on from what
+    `keep` has."""
+    moves, done = Moves(plan, flat), 0
+    if keep is not None and (kept := keep.load()) is not None:
+        tensors, done = kept
+        moves.restore(tensors)
+    of_classes = None
+    if plan.class_weights is not None:
+        of_classes = torch.tensor(plan.class_weights, dtype=torch.float64, device=rows.device)
+    total = torch.zeros(len(flat.vector), dtype=torch.float64, device=rows.device)
+    with public_numbers(randomness, done, rows.device):
+        for step in range(done, plan.steps):
+            flat.module.train()
+            total.zero_()
+            for chunk in step_rows(plan, rows, randomness, step):
+                for part in pieces(chunk, rows_at_once):
+                    weights = None if of_classes is None else of_classes[part.targets.long()]
+                    copies = with_copies(part.features, plan.augmentations, augment)
+                    gradients.add(total, copies, part.targets, plan.clip_norm, weights)
+            moves.step(total, randomness.noise(rows.device, step), step)
+            if keep is not None:
+                keep.told(step + 1, plan.steps)
+                if keep.due() or step + 1 == plan.steps:
+                    keep.save(moves.tensors(), step + 1)
+    return moves.released()
+
+
+def step_rows(plan: TrainPlan, rows: Rows, randomness: Randomness, step: int) -> Iterable[Chunk]:
+    """What a step reads: all rows, or a fresh Poisson sample of them."""
+    if plan.sampling_rate is None:
+        yield from rows.chunks()
+        return
+    # Double precision: the inclusion probability must be the one that is accounted for.
+    drawn = randomness.sampling(rows.device, step).uniform(rows.count)
+    chosen = (drawn < plan.sampling_rate).nonzero().squeeze(1)
+    for start in range(0, len(chosen), _SAMPLED_ROWS_AT_ONCE):
+        yield rows.pick(chosen[start : start + _SAMPLED_ROWS_AT_ONCE])
+
+
+def pieces(chunk: Chunk, size: int) -> Iterator[Chunk]:
+    """A chunk as physical batches."""
+    for start in range(0, len(chunk.targets), size):
+        part = slice(start, start + size)
+        yield Chunk(chunk.features[part], chunk.targets[part], chunk.norms[part])
+
+
+def with_copies(features: Tensor, copies: int, augment: Augment | None) -> Tensor:
+    """As many copies of every row as a plan averages: those that the data hold, or made now."""
+    if augment is None:
+        return features[:, :copies]
+    alike = features[:, :1].repeat_interleave(copies, 1)
+    return augment(alike.flatten(0, 1)).unflatten(0, alike.shape[:2])
+
+
+@contextmanager
+def public_numbers(randomness: Randomness, step: int, device: torch.device) -> Iterator[None]:
+    """Torch's own generators, from which dropout and augmentations draw, begin at a public place
+    and are put back in the end."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(randomness.public_number(f"steps from {step}"))
+        yield
+
+
+def _fresh_share(plan: TrainPlan, step: int) -> float:
+    """How much of the newest weights enters the average."""
+    if plan.averaging == "ema":  # warmed up, so that the start is forgotten
+        return 1 - min(plan.ema_decay, (1 + step) / (10 + step))
+    tail = plan.steps - plan.steps // 2 if plan.tail is None else min(plan.tail, plan.steps)
+    return 1 / max(1, step + 1 - (plan.steps - tail))

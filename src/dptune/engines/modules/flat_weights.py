@@ -1,0 +1,37 @@
+"""The trained parameters of a module as one vector, which they are views of: what moves the vector
+moves the module, and nothing is copied."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from dptune.errors import InvalidInput
+
+
+class FlatWeights:
+    """`module` on `device`, its parameters called `names` ready to be trained, all others frozen."""
+
+    def __init__(self, module: nn.Module, names: Iterable[str], device: torch.device) -> None:
+        self.module = module.to(device).requires_grad_(False)
+        named = dict(module.named_parameters())
+        self.trained = {name: named[name] for name in names}
+        for name, parameter in self.trained.items():
+            if parameter.dtype != torch.float32:
+                raise InvalidInput(
+                    f"{name} is kept in {str(parameter.dtype).removeprefix('torch.')}, and what is "
+                    "trained is kept in float32; convert it, or leave it out of what is trained."
+                )
+        sizes = [parameter.numel() for parameter in self.trained.values()]
+        self.vector = torch.empty(sum(sizes), dtype=torch.float32, device=device)
+        for parameter, part in zip(self.trained.values(), self.vector.split(sizes), strict=True):
+            part.copy_(parameter.detach().flatten())
+            parameter.data = part.view(parameter.shape)
+            parameter.requires_grad_(True)
+        self.sizes = sizes
+
+    def release(self, vector: Tensor) -> nn.Module:
+        """The module with these weights, cut loose from the vector."""
+        for parameter, part in zip(self.trained.values(), vector.split(self.sizes), strict=True):
+            parameter.data = part.view(parameter.shape).clone()
+        return self.module.requires_grad_(False).eval()

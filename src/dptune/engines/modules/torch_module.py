@@ -1,0 +1,315 @@
+"""Any PyTorch module, trained by DP-SGD on clipped gradients of single rows."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from dptune import validate
+from dptune.data.rows import DataFacts, Rows
+from dptune.engines.base import Engine
+from dptune.engines.checkpoint import Checkpoint
+from dptune.engines.evaluation import Tally
+from dptune.engines.modules import descent, doctor, memory
+from dptune.engines.modules.flat_weights import FlatWeights
+from dptune.engines.modules.gradients import RowGradients
+from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
+from dptune.engines.modules.trained import trained_names
+from dptune.engines.randomness import Randomness
+from dptune.engines.registry import register_engine
+from dptune.errors import InvalidInput
+from dptune.own_code import reference, resolve
+from dptune.plan import TrainPlan
+from dptune.prior import MODULE, Prior
+
+COMPUTE = ("float32", "bfloat16")
+_EVALUATED_AT_ONCE = 256
+_MOST_ROWS_AT_ONCE = 4096
+_MADE_UP = 4  # rows
+_BATCH = 8.0  # times the square root of the rows: how many are expected in a sample
+
+
+@dataclass(frozen=True)
+class ModuleModel:
+    """A module that was trained. It is an ordinary one: `model.module` can be used without us."""
+
+    module: nn.Module
+    ids: bool = False
+    compute: str = "float32"
+
+    def logits(self, features: Tensor) -> Tensor:
+        """(rows, outputs), some rows at a time."""
+        self.module.to(features.device).eval()
+        taken = features.long() if self.ids else features.float()
+        with torch.no_grad(), computing(self.compute, features.device):
+            parts = [outputs_of(self.module(part)) for part in taken.split(_EVALUATED_AT_ONCE)]
+        return torch.cat(parts).float()
+
+
+@register_engine
+@dataclass(frozen=True)
+class TorchModule(Engine[ModuleModel]):
+    """Trains any nn.Module.
+
+    Attributes:
+        factory: a function without arguments that makes the module, or where it lies:
+            "path.py:name" or "package.module:name".
+        loss: what a row's loss is: softmax or squared, as the data need; or a function of one's own
+            (outputs, targets) that gives one number a row, or where it lies.
+        trained: which parameters: all, biases, last block, first and last block, or patterns of
+            their names, separated by commas.
+        compute: float32, or bfloat16 for products of matrices; weights stay in float32.
+        rows_at_once: how many rows are in a physical batch; None for as many as fit, which is tried
+            with made-up rows.
+        checkpointed: patterns of the names of layers whose insides are computed again when
+            gradients are taken, which takes less memory and more time.
+        augment: a function that changes pictures (n, ...) at random, each for itself, or where it
+            lies; a plan's augmentations are then made anew in every step.
+        ids: whether rows are numbers of words.
+        outputs: how many numbers the module gives for a row; None for what the data need.
+
+    """
+
+    name: ClassVar[str] = "torch-module"
+    trains: ClassVar[str] = "PyTorch module"
+    prior: ClassVar[Prior] = MODULE
+    checkpoints: ClassVar[bool] = True
+    weighs_rows: ClassVar[bool] = True
+    wants_unit_rows: ClassVar[bool] = False
+    factory: str
+    loss: str = ""
+    trained: str = "all"
+    compute: str = "float32"
+    rows_at_once: int | None = None
+    checkpointed: str = ""
+    augment: str = ""
+    ids: bool = False
+    outputs: int | None = None
+
+    def __post_init__(self) -> None:
+        validate.one_of(COMPUTE, compute=self.compute)
+        loss = self.loss
+        if loss not in ("", *NAMES):
+            loss = reference(loss, "loss")
+        validate.store(
+            self,
+            factory=reference(self.factory, "factory"),
+            loss=loss,
+            augment=reference(self.augment, "augment") if self.augment else "",
+            ids=validate.flag(ids=self.ids),
+        )
+        validate.text(trained=self.trained)
+        if self.rows_at_once is not None:
+            validate.store(self, rows_at_once=validate.whole(1, rows_at_once=self.rows_at_once))
+        if self.outputs is not None:
+            validate.store(self, outputs=validate.whole(1, outputs=self.outputs))
+
+    @property
+    def takes_ids(self) -> bool:  # type: ignore[override]
+        return self.ids
+
+    @property
+    def makes_copies(self) -> bool:
+        return bool(self.augment)
+
+    @property
+    def usual_space(self) -> Mapping[str, Any]:
+        return {"learning_rate": (1e-5, 1000.0), "steps": (300, 300)}
+
+    def for_data(self, facts: DataFacts) -> "TorchModule":
+        return replace(self, outputs=self.outputs or facts.outputs, loss=self.loss or facts.loss)
+
+    def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
+        """Poisson samples; more rows are in each the more there are, and in a smaller share."""
+        rate = _BATCH / math.sqrt(facts.count)
+        return {"sampling_rate": rate} if rate < 0.5 else {}
+
+    def check(self, plan: TrainPlan) -> None:
+        if plan.free_steps:
+            raise InvalidInput("modules release their last weights; leave free_steps out.")
+
+    def parameters(self, facts: DataFacts) -> int:
+        module = self.made()
+        named = dict(module.named_parameters())
+        return sum(named[name].numel() for name in self.names(module))
+
+    def rehearse(self, facts: DataFacts, device: torch.device) -> None:
+        """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
+        module = self.made()
+        doctor.must_be_sound(module, self.names(module))
+        self._traced(module, facts, device)
+
+    def in_words(self, facts: DataFacts, device: torch.device) -> tuple[str, ...]:
+        """How each layer's gradients are clipped."""
+        _, gradients = self._traced(self.made(), facts, device)
+        ways: dict[str, list[str]] = {}
+        for layer, way in gradients.routes.items():
+            ways.setdefault(way, []).append(layer)
+        return tuple(f"{way}: {', '.join(layers)}" for way, layers in ways.items())
+
+    def fit(
+        self,
+        plan: TrainPlan,
+        randomness: Randomness,
+        start: ModuleModel | None,
+        *,
+        rows: Rows,
+        keep: Checkpoint | None = None,
+    ) -> ModuleModel:
+        module = self.made(randomness)
+        facts = DataFacts(rows.count, rows.shape, rows.copies, self._width, self.loss)
+        flat, gradients = self._traced(module, facts, rows.device, plan.augmentations)
+        released = descent.train(
+            plan,
+            rows,
+            randomness,
+            flat,
+            gradients,
+            rows_at_once=self._physical(gradients, flat, facts, plan),
+            augment=self._augment,
+            keep=keep,
+        )
+        return ModuleModel(flat.release(released), self.ids, self.compute)
+
+    def pack(self, model: ModuleModel) -> dict[str, Tensor]:
+        return {
+            name: tensor.detach().cpu().clone()
+            for name, tensor in model.module.state_dict().items()
+        }
+
+    def unpack(self, tensors: Mapping[str, Tensor]) -> ModuleModel:
+        module = self.made()
+        try:
+            module.load_state_dict(dict(tensors))
+        except RuntimeError as error:
+            raise InvalidInput(
+                f"the module that {self.factory} makes is another than the one that was trained: "
+                f"{' '.join(str(error).split())}. Put the code back as it was."
+            ) from None
+        return ModuleModel(module.requires_grad_(False).eval(), self.ids, self.compute)
+
+    def tally(
+        self,
+        models: int,
+        loss_bound: float | None,
+        row_weights: Tensor | None,
+        device: torch.device,
+    ) -> Tally:
+        if self.loss in NAMES:
+            return super().tally(models, loss_bound, row_weights, device)
+        kind = "softmax" if self._width > 1 else "squared"
+        own = row_loss(self.loss)
+        return Tally(models, self._width, kind, loss_bound, row_weights, device, own)
+
+    def made(self, randomness: Randomness = Randomness()) -> nn.Module:
+        """A new module, as the factory makes it, with initial weights from a public seed."""
+        make = resolve(self.factory, "factory")
+        with descent.public_numbers(randomness, 0, torch.device("cpu")):
+            try:
+                module = make()
+            except InvalidInput:
+                raise
+            except Exception as problem:  # code of the user's own may raise anything
+                raise InvalidInput(
+                    f"{self.factory} failed: {type(problem).__name__}: {problem}. It is called "
+                    "without arguments and must return a torch module."
+                ) from problem
+        if not isinstance(module, nn.Module):
+            raise InvalidInput(
+                f"{self.factory} must return a torch module; it returned {type(module).__name__}."
+            )
+        _compute_again(module, self.checkpointed)
+        return module
+
+    def names(self, module: nn.Module) -> list[str]:
+        """Of the parameters that are trained."""
+        return trained_names(module, self.trained)
+
+    def _traced(
+        self, module: nn.Module, facts: DataFacts, device: torch.device, copies: int = 1
+    ) -> tuple[FlatWeights, RowGradients]:
+        flat = FlatWeights(module, self.names(module), device)
+        loss = row_loss(self.loss)
+        gradients = RowGradients(
+            flat.module,
+            flat.trained,
+            lambda found, targets: loss(outputs_of(found), targets),
+            compute=self.compute,
+        )
+        flat.module.train()
+        with descent.public_numbers(Randomness(), 0, device):
+            gradients.trace(*self._made_up(module, facts, device, _MADE_UP, copies))
+        return flat, gradients
+
+    def _made_up(
+        self, module: nn.Module, facts: DataFacts, device: torch.device, rows: int, copies: int
+    ) -> tuple[Tensor, Tensor]:
+        """Rows that are nobody's."""
+        shape, generator = (rows, copies, *facts.shape), torch.Generator().manual_seed(0)
+        if self.ids:
+            words = [m.num_embeddings for m in module.modules() if isinstance(m, nn.Embedding)]
+            features = torch.randint(min(words, default=1), shape, generator=generator)
+        else:
+            features = torch.rand(shape, generator=generator)
+        classes = facts.loss == "softmax" or self._width > 1
+        targets = torch.zeros(rows, dtype=torch.int64 if classes else torch.float32)
+        return features.to(device), targets.to(device)
+
+    def _physical(
+        self, gradients: RowGradients, flat: FlatWeights, facts: DataFacts, plan: TrainPlan
+    ) -> int:
+        """How many rows are taken at once."""
+        if self.rows_at_once is not None:
+            return self.rows_at_once
+        device = flat.vector.device
+        scratch = torch.zeros(len(flat.vector), dtype=torch.float64, device=device)
+
+        def attempt(rows: int) -> None:
+            made_up = self._made_up(flat.module, facts, device, rows, plan.augmentations)
+            gradients.add(scratch, *made_up, plan.clip_norm)
+
+        most = min(_MOST_ROWS_AT_ONCE, max(1, math.ceil(plan.divisor)))
+        return memory.rows_at_once(attempt, device, most)
+
+    @property
+    def _augment(self) -> Callable[[Tensor], Tensor] | None:
+        return resolve(self.augment, "augment") if self.augment else None
+
+    @property
+    def _width(self) -> int:
+        if self.outputs is None:
+            raise InvalidInput("give the engine its number of outputs, or make it with for_data().")
+        return self.outputs
+
+
+@contextmanager
+def computing(compute: str, device: torch.device) -> Iterator[None]:
+    """Products of matrices in this precision."""
+    with torch.autocast(device.type, torch.bfloat16, enabled=compute == "bfloat16"):
+        yield
+
+
+def _compute_again(module: nn.Module, patterns: str) -> None:
+    """Make the layers that `patterns` mean forget what is inside them until it is needed."""
+    if not patterns:
+        return
+    wanted = [pattern.strip() for pattern in patterns.split(",")]
+    found = [
+        layer
+        for name, layer in module.named_modules()
+        if name and any(fnmatchcase(name, pattern) for pattern in wanted)
+    ]
+    if not found:
+        raise InvalidInput(
+            f"checkpointed={patterns!r} fits no layer of the module; see the names with dptune "
+            "doctor."
+        )
+    for layer in found:
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)  # type: ignore[method-assign]
