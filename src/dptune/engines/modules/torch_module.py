@@ -173,6 +173,7 @@ class TorchModule(Engine[ModuleModel]):
             flat,
             gradients,
             rows_at_once=self._physical(gradients, flat, facts, plan),
+            dtype=torch.int64 if self.ids else torch.float32,
             augment=self._augment,
             keep=keep,
         )
