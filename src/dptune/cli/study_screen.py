@@ -172,6 +172,7 @@ def plan_as_dict(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "mu": budget.mu},
         "slots": [slot.to_dict(budget) for slot in slots(planned)],
         "preparation": list(in_words(planned.config, planned.data)),
+        "training": list(planned.engine.in_words(planned.data)),
         "objective": planned.objective,
         "guarantee": guarantee.to_dict(),
     }
@@ -188,6 +189,7 @@ def show_plan(
         out.print(_about_delta(planned))
     _about_columns(planned, names)
     _about_preparation(in_words(planned.config, planned.data))
+    _about_training(planned.engine.in_words(planned.data))
     statement(guarantee)
     out.print(Text("Nothing was spent and nothing was written."))
 
@@ -282,6 +284,12 @@ def _about_preparation(sentences: Sequence[str]) -> None:
     """What is bought to prepare rows, and why not more."""
     if sentences:
         out.print(Text(f"Rows are {'; '.join(sentences)}."))
+
+
+def _about_training(ways: Sequence[str]) -> None:
+    """How gradients of single rows are clipped, layer by layer."""
+    if ways:
+        out.print(Text(f"Gradients of single rows are clipped by {'; '.join(ways)}."))
 
 
 def _about_columns(planned: Outline, names: Sequence[str]) -> None:

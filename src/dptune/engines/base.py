@@ -102,8 +102,13 @@ class Engine(ABC, Generic[M]):
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse, by looking at made-up rows, what training on three of them does not show."""
 
-    def in_words(self, facts: DataFacts, device: torch.device) -> tuple[str, ...]:
+    def in_words(self, facts: DataFacts) -> tuple[str, ...]:
         """What a plan should say of how it trains."""
+        return ()
+
+    @property
+    def public_facts(self) -> tuple[str, ...]:
+        """What it takes as public beside what is public about the data."""
         return ()
 
     @abstractmethod

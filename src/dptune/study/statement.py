@@ -129,7 +129,7 @@ def _releases(planned: Outline, *, counted: bool, scored: bool) -> list[str]:
 
 
 def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
-    config, public = planned.config, list(data.public_facts)
+    config, public = planned.config, [*data.public_facts, *planned.engine.public_facts]
     if planned.held_out_every is not None:
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:
