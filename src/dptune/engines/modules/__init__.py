@@ -1,0 +1,1 @@
+"""Any PyTorch module, trained on clipped gradients of its rows."""
