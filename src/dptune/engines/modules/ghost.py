@@ -67,7 +67,8 @@ class Kept:
         table = self._gradients.reshape(len(self._gradients), -1, self._gradients.shape[-1])
         dtype = torch.float64 if table.shape[-1] > _LARGEST_LINE else None
         norms = torch.linalg.vector_norm(table, dim=-1, dtype=dtype).double()
-        squared = norms.square().sum(1) * (1 + 4 * _LARGEST_LINE * HALF_ULP)
+        in_float32 = min(table.shape[-1], _LARGEST_LINE) + 8
+        squared = norms.square().sum(1) * (1 + 2 * in_float32 * HALF_ULP)
         if scale is not None:
             squared *= scale.square()
         return Lengths(squared, squared)

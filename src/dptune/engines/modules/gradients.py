@@ -57,10 +57,7 @@ class RowGradients:
         checks.parameters_are_their_own(self._module, self._trained)
         with checks.undisturbed(self._module, features.device):
             wanted = self._by_autograd(features, targets)
-            try:
-                wrong = self._lay_out(features, targets, wanted, expand=True)
-            except (RuntimeError, TypeError, ValueError):
-                wrong = list(self._layout.expanded)
+            wrong = self._lay_out(features, targets, wanted, expand=True)
             if any(name in self._layout.expanded for name in wrong):
                 # Some parameter cannot be given a copy a row: its layer is run again instead.
                 wrong = self._lay_out(features, targets, wanted, expand=False)
@@ -198,8 +195,13 @@ class RowGradients:
             return self._objective(features[:count], targets[:count])
 
         self._layout = find_layout(self._module, self._trained, objective, len(features), expand)
-        self._choose_loops(features, targets)
-        found = self._repeated_sum(features, targets, None)
+        try:
+            self._choose_loops(features, targets)
+            found = self._repeated_sum(features, targets, None)
+        except (RuntimeError, TypeError, ValueError):
+            if not expand or not self._layout.expanded:
+                raise
+            return list(self._layout.expanded)
         self.routes = self._routes(features, targets)
         return checks.disagreeing(found, wanted, self._places, self._compute)
 

@@ -100,8 +100,8 @@ def find_layout(
     for name in trained:
         owner, _, own = name.rpartition(".")
         rule = rule_of(modules[owner]) if known.pairs(owner) else None
-        by_row, for_all = known.input_is_by_row(owner), known.input_is_for_all(owner)
-        if rule is None or not (by_row or for_all):
+        for_all = rule is not None and known.input_is_for_all(owner)
+        if rule is None or not (for_all or known.input_is_by_row(owner)):
             others.append(name)
             continue
         layout.layers.setdefault(owner, Layer(modules[owner], {}, rule)).own[own] = name
