@@ -42,7 +42,8 @@ def as_it_was(module: nn.Module) -> Iterator[None]:
     """Passes leave no trace in the module, nor in torch's random numbers."""
     training = {part: part.training for part in module.modules()}
     buffers = _buffers(module)
-    with torch.random.fork_rng():
+    devices = {parameter.device for parameter in module.parameters() if parameter.is_cuda}
+    with torch.random.fork_rng(devices):
         try:
             yield
         finally:
@@ -128,7 +129,9 @@ def _first_row(
     finally:
         for hook in hooks:
             hook.remove()
-    weights = torch.linspace(1, 2, len(output))  # so that nothing cancels, as in a softmax
+    weights = torch.linspace(
+        1, 2, len(output), device=output.device
+    )  # so that nothing cancels, as in a softmax
     found = [output.detach()]
     if output.requires_grad:
         gradients = torch.autograd.grad(output @ weights, trained, allow_unused=True)
