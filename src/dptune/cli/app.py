@@ -1,7 +1,8 @@
 """The command line: verbs over the public API.
 
 Every verb takes --json. Exit codes: 0 done, 2 bad input, 3 a budget would be exceeded, 1 anything
-else (a damaged or locked ledger, a missing package, a module that cannot be trained). Errors are one paragraph, never a traceback.
+else (a damaged or locked ledger, a missing package, a module that cannot be trained). Errors are
+one paragraph, never a traceback.
 """
 
 import io

@@ -54,7 +54,7 @@ def _layers(seen: Examination) -> Table:
     table = plain_table("")
     table.title = None
     table.add_column("layer", overflow="fold")
-    table.add_column("kind", overflow="ellipsis", no_wrap=True)
+    table.add_column("kind", overflow="ellipsis", no_wrap=True, max_width=24)
     table.add_column("parameters", justify="right", no_wrap=True)
     told = any(layer.way not in ("", "frozen") for layer in seen.layers)
     table.add_column("gradients" if told else "", no_wrap=True)

@@ -36,7 +36,7 @@ _FIX = "dptune.engines.fix_module(module) does that"
 @dataclass(frozen=True)
 class Layer:
     """A part with parameters; those that an earlier one has too are not counted again. `way`: how
-    its rows' gradients are clipped, where that is known; "frozen" or "shared" where they are not."""
+    its rows' gradients are clipped, where that is known; else "frozen" or "shared"."""
 
     name: str
     kind: str
