@@ -6,7 +6,6 @@ it: processes started, pictures decoded and prepared, features written to disk.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from dptune import validate
+from dptune.bench.timing import median_seconds
 from dptune.features.extraction import write_features
 from dptune.features.from_pictures import find_networks, gather
 from dptune.features.loading import batches
@@ -77,18 +77,4 @@ def bare_rate(networks: Networks, pictures: Pictures) -> float:
     ready = networks.prepared(batch, len(first))
     times = len(pictures) // networks.batch // _BARE_SHARE
     times = min(max(times, _BARE_FEWEST), _BARE_MOST)
-    networks.forward(ready)  # warms up
-    return len(first) / median(_seconds(lambda: networks.forward(ready)) for _ in range(times))
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    _wait_for_gpu()
-    start = perf_counter()
-    work()
-    _wait_for_gpu()
-    return perf_counter() - start
-
-
-def _wait_for_gpu() -> None:
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.synchronize()
+    return len(first) / median_seconds(lambda: networks.forward(ready), times)

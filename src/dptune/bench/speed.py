@@ -5,7 +5,6 @@ All ratios come from one run. The rows are random and in memory; loading them is
 
 import os
 import time
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -20,11 +19,14 @@ import torch
 from torch import Tensor
 
 from dptune import validate
+from dptune.bench.opacus_steps import MODES, opacus_step, quiet
+from dptune.bench.timing import median_seconds, seconds_of
 from dptune.data.disk import DiskRows, write_chunks
 from dptune.data.rows import PRECISIONS, MemoryRows, Rows
 from dptune.engines.linear import LinearEngine
+from dptune.engines.modules.memory import resident_bytes
 from dptune.engines.randomness import Randomness
-from dptune.errors import InvalidInput, MissingExtra
+from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 
 Report = Callable[[str], None]
@@ -61,28 +63,28 @@ COPIED_BYTES = 4 * 10**9
 MATRIX_SIDE = 8192
 
 _ALL_PROCESSES = Path("/proc/stat")
-# Not getrusage: its peak also counts the process that started this one.
-_THIS_PROCESS = Path("/proc/self/status")
 
 
 def measure(report: Report, device: str = "cpu") -> dict[str, Any]:
     """Every figure of the linear engine's speed on this machine's `device`."""
+    must_be_here(device)
+    return _on_cpu(report) if device == "cpu" else _on_gpu(report)
+
+
+def must_be_here(device: str) -> None:
     validate.one_of(DEVICES, device=device)
-    if device == "cpu":
-        return _on_cpu(report)
-    if not torch.cuda.is_available():
+    if device == "cuda" and not torch.cuda.is_available():
         raise InvalidInput(
             "--device cuda needs a GPU that PyTorch can use, and it finds none here; measure with "
             "--device cpu, or install a build of PyTorch for this GPU."
         )
-    return _on_gpu(report)
 
 
 def _on_cpu(report: Report) -> dict[str, Any]:
     rows = _random_rows(NARROW)
     others_before, start = _cpu_seconds_of_others(), time.perf_counter()
     opacus = {}
-    for mode in ("ghost", "hooks"):
+    for mode in MODES:
         report(f"Opacus, {mode}: one trial on {NARROW}")
         opacus[mode] = _opacus_step_seconds(mode, rows)
     report("the two bare matrix products")
@@ -126,38 +128,18 @@ def _cpu_seconds_of_others() -> float:
 
 
 def _opacus_step_seconds(mode: str, rows: MemoryRows) -> float:
-    """One step of one trial, as Opacus' users would write it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Opacus' remarks on its random numbers and its hooks
-        try:
-            from opacus import PrivacyEngine
-        except ImportError:
-            raise MissingExtra(
-                "this comparison needs Opacus: pip install 'dptune[bench]'."
-            ) from None
-        features, targets = rows.features[:, 0], rows.targets
-        model: Any = torch.nn.Linear(rows.columns, NARROW.classes, bias=False)
-        criterion: Any = torch.nn.CrossEntropyLoss()
-        dataset = torch.utils.data.TensorDataset(features, targets)
-        model, optimizer, *rest = PrivacyEngine().make_private(
-            module=model,
-            optimizer=torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9),
-            criterion=criterion,
-            data_loader=torch.utils.data.DataLoader(dataset, batch_size=rows.count),
-            noise_multiplier=1.0,
-            max_grad_norm=1.0,
-            poisson_sampling=False,
-            grad_sample_mode=mode,
-        )
-        if mode == "ghost":  # its criterion runs the two backward passes
-            criterion = rest[0]
-
-        def step() -> None:
-            optimizer.zero_grad()
-            criterion(model(features), targets).backward()
-            optimizer.step()
-
-        return _median_seconds(step, OPACUS_REPEATS)
+    """One step of one trial."""
+    model = torch.nn.Linear(rows.columns, NARROW.classes, bias=False)
+    step = opacus_step(
+        mode,
+        model,
+        torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9),
+        torch.nn.CrossEntropyLoss(),
+        rows.features[:, 0],
+        rows.targets,
+    )
+    with quiet():
+        return median_seconds(step, OPACUS_REPEATS)
 
 
 def _bare_products_seconds(rows: MemoryRows) -> dict[str, float]:
@@ -176,30 +158,24 @@ def _bare_products_seconds(rows: MemoryRows) -> dict[str, float]:
 
     one, other = torch.empty(wide, rows.count), torch.empty(rows.count, wide)
     return {
-        "rows contiguous": _median_seconds(lambda: by_trials(one), PRODUCT_REPEATS),
-        "classes contiguous": _median_seconds(lambda: by_rows(other), PRODUCT_REPEATS),
+        "rows contiguous": median_seconds(lambda: by_trials(one), PRODUCT_REPEATS),
+        "classes contiguous": median_seconds(lambda: by_rows(other), PRODUCT_REPEATS),
     }
 
 
 def _peak_extra_gib() -> float | None:
     """Peak of a fresh process, above what it held with the rows loaded; None where the system
     does not tell."""
-    if not _THIS_PROCESS.exists():
-        return None
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
         return fresh.submit(_peak_extra_of, WIDE, TRIALS, MEMORY_STEPS).result()
 
 
-def _peak_extra_of(shape: Shape, trials: int, steps: int) -> float:
+def _peak_extra_of(shape: Shape, trials: int, steps: int) -> float | None:
     rows = _random_rows(shape)
-    before = _resident_kib("VmRSS")
+    before = resident_bytes("VmRSS")
     _fit(shape, rows, trials, steps)
-    return (_resident_kib("VmHWM") - before) / 2**20
-
-
-def _resident_kib(field: str) -> int:
-    lines = dict(line.split(":", 1) for line in _THIS_PROCESS.read_text().splitlines())
-    return int(lines[field].split()[0])
+    peak = resident_bytes("VmHWM")
+    return None if before is None or peak is None else (peak - before) / 2**30
 
 
 def _on_gpu(report: Report) -> dict[str, Any]:
@@ -245,14 +221,14 @@ def _on_gpu(report: Report) -> dict[str, Any]:
 def _copy_bytes_per_second() -> float:
     source = torch.zeros(COPIED_BYTES, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    return 2 * COPIED_BYTES / _median_seconds(lambda: target.copy_(source), 10)
+    return 2 * COPIED_BYTES / median_seconds(lambda: target.copy_(source), 10)
 
 
 def _flops_per_second() -> float:
     shape = (MATRIX_SIDE, MATRIX_SIDE)
     left, right = (torch.randn(shape, dtype=torch.bfloat16, device="cuda") for _ in range(2))
     result = torch.empty_like(left)
-    return 2 * MATRIX_SIDE**3 / _median_seconds(lambda: torch.mm(left, right, out=result), 20)
+    return 2 * MATRIX_SIDE**3 / median_seconds(lambda: torch.mm(left, right, out=result), 20)
 
 
 def _study_seconds(rows: MemoryRows) -> float:
@@ -260,13 +236,13 @@ def _study_seconds(rows: MemoryRows) -> float:
         _fit(WIDE, rows, STUDY_TRIALS, STUDY_STEPS)
         _fit(WIDE, rows, 1, STUDY_STEPS)
 
-    return _median_seconds(study, 3)
+    return median_seconds(study, 3)
 
 
 def _imagenet_seconds() -> float:
     rows = _random_rows(IMAGENET, "cuda", "bfloat16")
     _fit(IMAGENET, rows, TRIALS, 1)
-    return _seconds(lambda: _fit(IMAGENET, rows, TRIALS, IMAGENET_STEPS))
+    return seconds_of(lambda: _fit(IMAGENET, rows, TRIALS, IMAGENET_STEPS))
 
 
 def _streamed_imagenet_seconds() -> float:
@@ -278,7 +254,7 @@ def _streamed_imagenet_seconds() -> float:
     with TemporaryDirectory() as folder:
         write_chunks(folder, chunks, precision="bfloat16")
         rows = DiskRows(folder, device="cuda")
-        return _seconds(lambda: _fit(IMAGENET, rows, TRIALS, IMAGENET_STEPS))
+        return seconds_of(lambda: _fit(IMAGENET, rows, TRIALS, IMAGENET_STEPS))
 
 
 def _gpu_peak_extra_gib() -> float:
@@ -311,28 +287,9 @@ def _step_seconds(shape: Shape, rows: MemoryRows, trials: int, steps: tuple[int,
     short, long = steps
 
     def slope() -> float:
-        more = _seconds(lambda: _fit(shape, rows, trials, long))
-        less = _seconds(lambda: _fit(shape, rows, trials, short))
+        more = seconds_of(lambda: _fit(shape, rows, trials, long))
+        less = seconds_of(lambda: _fit(shape, rows, trials, short))
         return (more - less) / (long - short)
 
     _fit(shape, rows, trials, short)
     return median(slope() for _ in range(3))
-
-
-def _median_seconds(work: Callable[[], object], repeats: int) -> float:
-    """Median time of a call, after one that warms up."""
-    work()
-    return median(_seconds(work) for _ in range(repeats))
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    _wait_for_gpu()
-    start = time.perf_counter()
-    work()
-    _wait_for_gpu()
-    return time.perf_counter() - start
-
-
-def _wait_for_gpu() -> None:
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.synchronize()

@@ -115,7 +115,7 @@ def train(
                     gradients.add(total, copies.to(dtype), part.targets, plan.clip_norm, weights)
             moves.step(total, randomness.noise(rows.device, step), step)
             if keep is not None:
-                keep.told(step + 1, plan.steps)
+                keep.tell(step + 1)
                 if keep.due() or step + 1 == plan.steps:
                     keep.save(moves.tensors(), step + 1)
     return moves.released()
