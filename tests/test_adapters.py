@@ -18,7 +18,11 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    # Of processors that have no bfloat16 of their own.
+    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed"),
+]
 
 
 def plain() -> nn.Module:
@@ -220,7 +224,7 @@ def test_a_study_of_adapters_is_loaded_by_another_process(tmp_path: Path) -> Non
         "    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))\n"
     )
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(300, 4, generator=generator)
+    rows = torch.randn(200, 4, generator=generator)
     data = dptune.Data(rows.numpy(), (rows[:, 0] > 0).long().numpy())
     result = dptune.tune(
         data,
