@@ -216,7 +216,7 @@ def test_a_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
         find_backbone(f"module:{tmp_path}/typo.py:make")
     with pytest.raises(InvalidInput, match="no file"):
         find_backbone("module:nowhere.py:make")
-    assert "dptune_backbone_typo" not in sys.modules
+    assert "typo" not in sys.modules
 
 
 def test_a_backbone_is_frozen(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ def again(config: Config, tmp_path: Path) -> Config:
 ASKED: list[dict[str, Any]] = [
     {},
     {"search": UnitNoise(noise=0.3), "score": PublicScore(), "seed": 2**63},
+    {"score": NoisyScore(sampling_rate=0.1)},
+    {"recipe": {"directions": 2, "optimizer": "sgd", "momentum": 0.0}},
     {"search": RandomSearch(), "score": UnpaidScore(measure="loss", loss_bound=1 / 3)},
     {
         "search": PaperLine(

@@ -262,7 +262,7 @@ def test_a_run_equals_opacus(bias: bool) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
 def test_training_without_privacy_equals_torchs_optimizers(
     loss: str, bias: bool, decay: float, optimizer: str, schedule: str
@@ -278,11 +278,9 @@ def test_training_without_privacy_equals_torchs_optimizers(
         momentum=0.8,
     )
     weights = empty_weights(chosen, loss).requires_grad_()
-    theirs: torch.optim.Optimizer = (
-        torch.optim.SGD([weights], lr=1.0, momentum=0.8, weight_decay=decay)
-        if optimizer == "sgd"
-        else torch.optim.Adam([weights], lr=1.0, weight_decay=decay)
-    )
+    named = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    momentum = {"momentum": 0.8} if optimizer == "sgd" else {}
+    theirs = named[optimizer]([weights], lr=1.0, weight_decay=decay, **momentum)
     rows = with_ones(features, bias)
     for step in range(6):
         theirs.param_groups[0]["lr"] = chosen.rate_at(step)

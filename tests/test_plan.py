@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.plan import OPTIMIZERS, SCHEDULES, TrainPlan
-from dptune.privacy import FullBatchRun, SampledRun
+from dptune.plan import ADAPTIVE, OPTIMIZERS, SCHEDULES, TrainPlan
+from dptune.privacy import FullBatchRun, SampledRun, ZerothOrderRun
 
 
 def plan(**changes: Any) -> TrainPlan:
@@ -49,12 +49,19 @@ def test_a_sampled_plan_derives_its_event() -> None:
     )
 
 
+@pytest.mark.parametrize("rate", [None, 0.25])
+def test_a_plan_with_directions_derives_its_event(rate: float | None) -> None:
+    found = plan(steps=7, noise_multiplier=3.5, sampling_rate=rate, directions=2).event
+    assert found == ZerothOrderRun(steps=7, noise_multiplier=3.5, sampling_rate=rate, directions=2)
+
+
 @pytest.mark.parametrize(
     "post_processing",
     [
         {"clip_norm": 0.01},
         {"learning_rate": 1e4},
         {"optimizer": "adam"},
+        {"optimizer": "adamw", "weight_decay": 0.1},
         {"optimizer": "wosm"},
         {"averaging": "swa"},
         {"free_steps": 10},
@@ -105,7 +112,7 @@ def test_displacement_is_where_a_constant_gradient_leads(
     assert tried.displacement == pytest.approx(pushed(tried), rel=1e-9)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "lamb", "wosm"])
+@pytest.mark.parametrize("optimizer", ADAPTIVE)
 def test_displacement_without_a_momentum_buffer_is_the_total_step_size(optimizer: str) -> None:
     tried = plan(optimizer=optimizer)
     assert tried.displacement == pytest.approx(tried.total_step_size)
@@ -157,6 +164,8 @@ def test_rates_stay_positive_and_never_rise(steps: int, schedule: str) -> None:
         ("sampling_rate", 1.0),
         ("sampling_rate", math.nan),
         ("optimizer", "adagrad"),
+        ("directions", 0),
+        ("directions", 1.5),
         ("momentum", 1.0),
         ("momentum", -0.1),
         ("momentum", math.nan),

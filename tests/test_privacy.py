@@ -19,6 +19,7 @@ from dptune.privacy import (
     PrivateSecondMoment,
     RandomStopping,
     SampledRun,
+    ZerothOrderRun,
     event_from_dict,
     event_to_dict,
 )
@@ -26,7 +27,10 @@ from dptune.privacy import (
 EVENTS: list[Event] = [
     FullBatchRun(steps=100, noise_multiplier=37.4),
     SampledRun(steps=10, noise_multiplier=1.5, sampling_rate=0.01),
+    ZerothOrderRun(steps=10, noise_multiplier=1.5),
+    ZerothOrderRun(steps=10, noise_multiplier=1.5, sampling_rate=0.01, directions=3),
     NoisyCount(counts=3, noise=61.0, centered=True),
+    NoisyCount(counts=3, noise=61.0, centered=True, sampling_rate=0.1),
     PrivateMean(noise_multiplier=50.0),
     PrivateSecondMoment(noise_multiplier=25.0),
     Composition(
@@ -45,6 +49,13 @@ def test_events_survive_json(event: Event) -> None:
     plain = json.loads(json.dumps(event_to_dict(event)))
     assert event_from_dict(plain) == event
     assert next(iter(plain)) == "kind"
+
+
+def test_counts_of_older_records_are_of_all_rows() -> None:
+    old = {"kind": "noisy-count", "counts": 3, "noise": 61.0, "centered": True}
+    found = event_from_dict(old)
+    assert isinstance(found, NoisyCount) and found.sampling_rate is None
+    assert event_to_dict(found) == old
 
 
 def test_numpy_numbers_become_plain_ones() -> None:
@@ -72,6 +83,12 @@ def test_an_event_we_do_not_know_is_an_error(plain: dict[str, object]) -> None:
         lambda: SampledRun(steps=1, noise_multiplier=1.0, sampling_rate=0.0),
         lambda: SampledRun(steps=1, noise_multiplier=1.0, sampling_rate=1.0),
         lambda: NoisyCount(noise=-1.0),
+        lambda: NoisyCount(noise=1.0, sampling_rate=0.0),
+        lambda: NoisyCount(noise=1.0, sampling_rate=1.0),
+        lambda: ZerothOrderRun(steps=0, noise_multiplier=1.0),
+        lambda: ZerothOrderRun(steps=1, noise_multiplier=0.0),
+        lambda: ZerothOrderRun(steps=1, noise_multiplier=1.0, sampling_rate=1.0),
+        lambda: ZerothOrderRun(steps=1, noise_multiplier=1.0, directions=0),
         lambda: PrivateMean(noise_multiplier=math.nan),
         lambda: PrivateSecondMoment(noise_multiplier=0.0),
         lambda: PrivateSecondMoment(noise_multiplier=math.inf),

@@ -1,6 +1,7 @@
 """The space: how a displacement becomes a rate and steps, and what happens at its ends."""
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from dptune import Budget, TrainPlan, gdp
 from dptune.errors import InvalidInput
+from dptune.plan import SCHEDULES
 from dptune.search.base import Facts, Situation, Stage, calibrated, draft
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.random_search import RandomSearch
-from dptune.search.space import Setting, Space
+from dptune.search.space import ADAPTIVE_RATES, Setting, Space
 from dptune.search.unit_noise import UnitNoise
 
 RECIPE = TrainPlan(rows=50_000, steps=100, learning_rate=1.0, noise_multiplier=30.0)
@@ -21,7 +23,9 @@ FACTS = Facts(columns=100, outputs=10, unit_rows=True)
 
 
 def displacement(setting: Setting, recipe: TrainPlan = RECIPE) -> float:
-    return draft(recipe, setting).displacement
+    """How far it moves weights; an adaptive optimizer by noise."""
+    plan = draft(recipe, setting)
+    return plan.weight_noise if plan.is_adaptive else plan.displacement
 
 
 def situation(space: Space, seed: int = 0, recipe: TrainPlan = RECIPE) -> Situation:
@@ -242,6 +246,47 @@ def test_the_unit_noise_law_ends_at_its_noise(noise: float, clip_norm: float) ->
     plan = calibrated(draft(recipe, setting), mu * mu, 0.0)
     assert plan.weight_noise == pytest.approx(noise, rel=1e-9)
     assert setting.notes == ()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "lamb", "wosm"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("epsilon", [0.1, 8.0])
+def test_the_rate_of_an_adaptive_optimizer_is_that_of_its_noise_at_any_price(
+    optimizer: str, schedule: str, epsilon: float
+) -> None:
+    """A random walk of so many steps, each a rate long; stable or not is not asked."""
+    mu, noise = gdp.mu_from_epsilon(epsilon, 1e-5), 0.02
+    recipe = dataclasses.replace(RECIPE, optimizer=optimizer, schedule=schedule)
+    given = situation(Space(learning_rate=ADAPTIVE_RATES, steps=(5, 1000)), recipe=recipe)
+    (setting,) = UnitNoise(noise).suggest(Stage("final run", 1, mu * mu), given)
+    plan = calibrated(draft(recipe, setting), mu * mu, 0.0)
+    assert (plan.steps, setting.notes) == (200, ())
+    assert plan.weight_noise == pytest.approx(noise, rel=1e-9)
+    squares = {"constant": 1.0, "linear": 1 / 3, "cosine": 3 / 8}[schedule]
+    by_hand = setting.learning_rate * math.sqrt(200 * squares)
+    assert by_hand == pytest.approx(noise, rel=0.01)
+
+
+def test_an_engine_that_is_not_linear_has_no_bound_of_linear_ones() -> None:
+    """It may be unstable long before, or long after: nobody knows."""
+    mu = gdp.mu_from_epsilon(8.0, 1e-5)
+    stage, linear = Stage("final run", 1, mu * mu), situation(STABLE_SPACE)
+    other = dataclasses.replace(linear, facts=dataclasses.replace(FACTS, linear_in_rows=False))
+    (bound,), (free,) = (UnitNoise(0.5).suggest(stage, given) for given in (linear, other))
+    assert bound.steps > free.steps == 200
+    assert displacement(bound) == pytest.approx(displacement(free), rel=1e-9)
+    assert free.learning_rate > 4 * 1.9 >= bound.learning_rate
+
+
+def test_more_directions_leave_less_noise_so_weights_may_move_further() -> None:
+    mu = gdp.mu_from_epsilon(1.0, 1e-5)
+    recipe = dataclasses.replace(RECIPE, directions=4)
+    given = situation(Space(learning_rate=(1e-3, 1e5), steps=(5, 10_000)), recipe=recipe)
+    (setting,) = UnitNoise(0.5).suggest(Stage("final run", 1, mu * mu), given)
+    plan = calibrated(draft(recipe, setting), mu * mu, 0.0)
+    assert plan.weight_noise == pytest.approx(0.5, rel=1e-9)
+    alone = dataclasses.replace(plan, directions=1)
+    assert alone.weight_noise == pytest.approx(1.0, rel=1e-9)
 
 
 def test_senseless_noise_is_refused() -> None:

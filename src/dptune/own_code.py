@@ -1,19 +1,259 @@
-"""Stand-in: H4's."""
-import importlib.util, sys
-_KNOWN = {}
-def reference(given, what):
-    if callable(given):
-        text = f"{given.__module__}:{given.__qualname__}"
-        _KNOWN[text] = given
-        return text
-    return given
-def resolve(text, what):
-    if text in _KNOWN:
-        return _KNOWN[text]
-    home, _, name = text.rpartition(":")
-    if home.endswith(".py"):
-        spec = importlib.util.spec_from_file_location("own", home)
-        module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)
-    else:
-        module = importlib.import_module(home)
-    return getattr(module, name)
+"""Functions of a user's own, by names that another process can find: FILE.py:NAME.
+
+What is written down of a function is its name: "/home/ann/nets.py:make", "package.module:make", or
+in a notebook "__main__:make". In the process that was given the function itself, the name stands
+for it; in any other it is imported.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from dptune.errors import DptuneError, InvalidInput
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Function = Callable[..., Any]
+
+_FORM = "FILE.py:NAME or package.module:NAME"
+_NOTEBOOK = "__main__"
+_remembered: dict[str, Function] = {}
+_files: dict[Path, tuple[str, ModuleType]] = {}  # imported by us, with a digest of what they held
+_being_imported: list[str] = []
+
+
+def reference(function: object, what: str) -> str:
+    """The name of a function, which is remembered; a name that is given is made complete.
+
+    `what` is what the function is to the user, such as "factory", for messages.
+    """
+    if isinstance(function, str):
+        place, name = parts(function, what)
+        return f"{Path(place).absolute() if _is_file(place) else place}:{name}"
+    if not callable(function):
+        raise InvalidInput(
+            f"the {what} must be a function, or its name, {_FORM}; got {type(function).__name__}."
+        )
+    found = next(filter(None, (_name_in(home, function) for home in _homes(function))), None)
+    if found is None:
+        raise InvalidInput(
+            f"the {what} {_called(function)} has no name by which it could be found again, as when "
+            "the study is resumed or its model is loaded; define it by def (or give it a name) at "
+            "the top level of a file or a notebook."
+        )
+    _remembered[found] = function
+    return found
+
+
+def resolve(named: str, what: str) -> Function:
+    """The function of that name: the one that `reference` was given in this process, else imported.
+
+    Code at the top level of a file runs when it is imported.
+    """
+    if named in _remembered:
+        return _remembered[named]
+    place, name = parts(named, what)
+    home = imported(Path(place)) if _is_file(place) else _package(place, what)
+    function = _attribute(home, name)
+    if callable(function):
+        return function
+    if place == _NOTEBOOK:
+        raise InvalidInput(
+            f"the {what} {name} was written in a notebook or a prompt, and is not known here; "
+            "define it again under that name first, or put it into a file."
+        )
+    there = [key for key, value in vars(home).items() if _is_own(value, home)]
+    raise InvalidInput(
+        f"{place} has no function {name} for the {what}; it has: {', '.join(there) or 'none'}."
+    )
+
+
+def made(named: str) -> "nn.Module":
+    """The module that the factory of that name returns; it is called without arguments."""
+    from torch import nn
+
+    make = resolve(named, "factory")
+    try:
+        module = make()
+    except DptuneError:
+        raise
+    except Exception as problem:  # code of the user's own may raise anything
+        raise InvalidInput(
+            f"the factory {named} failed: {type(problem).__name__}: {problem}. It is called "
+            "without arguments and must return a torch module."
+        ) from problem
+    if not isinstance(module, nn.Module):
+        raise InvalidInput(
+            f"the factory {named} must return a torch module; it returned {type(module).__name__}."
+        )
+    return module
+
+
+def parts(named: str, what: str) -> tuple[str, str]:
+    """Where a function is, and what it is called there."""
+    place, _, name = named.rpartition(":")
+    words = name.split(".") if _is_file(place) else [*place.split("."), *name.split(".")]
+    if not place or not all(word.isidentifier() for word in words):
+        raise InvalidInput(f"the {what} is named {_FORM}; got {named!r}.")
+    return place, name
+
+
+def imported(path: Path) -> ModuleType:
+    """A file of Python as a module: the one that is running already, else executed now, once for
+    what it holds. Its neighbours can be imported by it, as by a script."""
+    path = path.absolute()
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {path}; a function of your own is named {_FORM}.")
+    running = _running(path)
+    if running is not None:
+        return running
+    content = hashlib.sha256(path.read_bytes()).hexdigest()
+    known = _files.get(path)
+    if known is not None and known[0] == content:
+        return known[1]
+    name = _free_name(path)
+    # Last, so that it hides nothing; processes that we start get the same list.
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise InvalidInput(f"{path} is not a file of Python; its name must end in .py.")
+    module = importlib.util.module_from_spec(found)
+    with _importing(str(path)):
+        sys.modules[name] = module  # dataclasses and pickle look there
+        try:
+            found.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    _files[path] = content, module
+    return module
+
+
+def must_not_be_importing(doing: str) -> None:
+    """Refuse to do at the top level of a file what would import that file again, without end."""
+    if _being_imported:
+        place = _being_imported[-1]
+        raise InvalidInput(
+            f"{place} calls {doing} at its top level, and is just being imported for a function "
+            'that it holds; put the call under `if __name__ == "__main__":`.'
+        )
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py")
+
+
+def _called(function: object) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
+def _homes(function: object) -> Iterator[ModuleType]:
+    """Where a function may have a name: where it was written, else in what is run."""
+    for name in dict.fromkeys((getattr(function, "__module__", None), _NOTEBOOK)):
+        home = sys.modules.get(name or "")
+        if home is not None:
+            yield home
+
+
+def _name_in(home: ModuleType, function: object) -> str | None:
+    """The function's name there; also of a lambda, or of what another function made."""
+    name = _called(function)
+    there = _attribute(home, name)
+    # Methods are made anew whenever they are asked for, so equal is as good as the same.
+    if type(there) is not type(function) or there != function:
+        names = [key for key, value in vars(home).items() if value is function]
+        if not names:
+            return None
+        name = names[0]
+    called = home.__name__
+    if called == _NOTEBOOK and home.__spec__ is not None:  # python -m package.module
+        called = home.__spec__.name
+    file = Path(getattr(home, "__file__", None) or "")
+    # A file that is in no package is found by its path, from whatever folder one asks.
+    if "." not in called and file.name != "__init__.py" and _is_file(file.name):
+        called = str(file.absolute())
+    return f"{called}:{name}"
+
+
+def _attribute(home: object, name: str) -> object | None:
+    for word in name.split("."):
+        home = getattr(home, word, None)
+    return home
+
+
+def _is_own(value: object, home: ModuleType) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == home.__name__
+
+
+def _running(path: Path) -> ModuleType | None:
+    """The file as Python itself has imported it, or runs it."""
+    if str(path) in _being_imported:  # half of it is there, by us
+        return None
+    ours = [module for _, module in _files.values()]
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        # Names first: there are thousands of modules.
+        same = isinstance(file, str) and file.endswith(path.name) and Path(file).absolute() == path
+        if same and module not in ours:
+            return module
+    return None
+
+
+def _free_name(path: Path) -> str:
+    """The plain one where nothing else has it, so that other processes find what is pickled."""
+    known = _files.get(path)
+    if known is not None:
+        return known[1].__name__
+    try:
+        taken = importlib.util.find_spec(path.stem)
+    except (ImportError, ValueError):
+        taken = None
+    if taken is None and path.stem.isidentifier() and path.stem not in sys.modules:
+        return path.stem
+    if taken is not None and taken.origin == str(path):
+        return path.stem
+    return f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+
+
+def _package(name: str, what: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    with _importing(name):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as problem:
+            if problem.name is None or not name.startswith(problem.name):
+                raise
+            raise InvalidInput(
+                f"there is no module {name} for the {what}; install it, call this from the folder "
+                "that it is in, or name its file: FILE.py:NAME."
+            ) from None
+
+
+@contextmanager
+def _importing(place: str) -> Iterator[None]:
+    if place in _being_imported:
+        raise InvalidInput(
+            f"{place} asks for itself while it is imported; put what it does under "
+            '`if __name__ == "__main__":`.'
+        )
+    _being_imported.append(place)
+    try:
+        yield
+    except DptuneError:
+        raise
+    except (Exception, SystemExit) as problem:  # code of the user's own may raise anything
+        raise InvalidInput(
+            f"{place} cannot be imported: {type(problem).__name__}: {problem}."
+        ) from problem
+    finally:
+        _being_imported.pop()

@@ -15,9 +15,13 @@ from dataclasses import dataclass
 
 from dptune import validate
 from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.privacy import FullBatchRun, SampledRun
+from dptune.privacy import FullBatchRun, SampledRun, ZerothOrderRun
 
-OPTIMIZERS = ("sgd", "adam", "lamb", "wosm")
+Run = FullBatchRun | SampledRun | ZerothOrderRun
+
+OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "wosm")
+# Their steps are about as long as the rate, however large gradients are.
+ADAPTIVE = OPTIMIZERS[1:]
 SCHEDULES = ("constant", "linear", "cosine")
 AVERAGES = ("none", "ema", "swa")
 _LEAST = 1e-9
@@ -36,8 +40,9 @@ class TrainPlan:
         noise_multiplier: noise on the sum of clipped gradients, in clipping norms.
         clip_norm: bound on one row's gradient; None is plain training, without privacy.
         sampling_rate: probability of each row in each step (Poisson); None is every row.
-        optimizer: sgd (with momentum), adam, lamb, or wosm (Adam whose second moment is the known
-            variance of the noise; Mohapatra et al. 2022).
+        optimizer: sgd (with momentum), adam, adamw (weights decay by themselves, not through the
+            gradient), lamb, or wosm (Adam whose second moment is the known variance of the noise;
+            Mohapatra et al. 2022).
         averaging: release the last iterate, its moving average (ema), or the mean of the last
             iterates (swa).
         tail: how many of the last iterates swa takes the mean of, those of a run that this one
@@ -46,6 +51,8 @@ class TrainPlan:
         augmentations: copies of each row whose gradients are averaged before clipping.
         class_weights: what a row's clipped gradient is multiplied by, from its class, above 0 and
             at most 1; None is 1 for every row. `rows` is then the number of rows so weighted.
+        directions: for an engine that takes no gradients, along how many public random directions
+            a step compares losses; None is gradients.
 
     """
 
@@ -65,6 +72,7 @@ class TrainPlan:
     free_steps: int = 0
     augmentations: int = 1
     class_weights: tuple[float, ...] | None = None
+    directions: int | None = None
 
     def __post_init__(self) -> None:
         validate.one_of(OPTIMIZERS, optimizer=self.optimizer)
@@ -124,6 +132,8 @@ class TrainPlan:
                 for weight in self.class_weights
             )
             validate.store(self, class_weights=weights)
+        if self.directions is not None:
+            validate.store(self, directions=validate.whole(1, directions=self.directions))
         if self.optimizer == "wosm" and not self.is_private:
             raise InvalidInput(
                 "wosm scales its steps by the noise, so it needs a noise_multiplier above 0."
@@ -135,20 +145,28 @@ class TrainPlan:
         return self.clip_norm is not None and self.noise_multiplier > 0
 
     @property
-    def event(self) -> FullBatchRun | SampledRun:
+    def event(self) -> Run:
         """What this run does to the data: derived from the plan, never passed."""
         if not self.is_private:
             raise UnpricedEvent(
                 "a run without noise or without clipping has no finite price; it is for data that "
                 "is public."
             )
-        if self.sampling_rate is None:
-            return FullBatchRun(steps=self.steps, noise_multiplier=self.noise_multiplier)
-        return SampledRun(
-            steps=self.steps,
-            noise_multiplier=self.noise_multiplier,
-            sampling_rate=self.sampling_rate,
-        )
+        return self.event_of(self.steps, self.noise_multiplier)
+
+    def event_of(self, steps: int, noise_multiplier: float) -> Run:
+        """What a run of this kind with other steps and noise does to the data."""
+        noise, rate = noise_multiplier, self.sampling_rate
+        if self.directions is not None:
+            return ZerothOrderRun(
+                steps=steps,
+                noise_multiplier=noise,
+                sampling_rate=rate,
+                directions=self.directions,
+            )
+        if rate is None:
+            return FullBatchRun(steps=steps, noise_multiplier=noise)
+        return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=rate)
 
     @property
     def divisor(self) -> float:
@@ -173,10 +191,21 @@ class TrainPlan:
         return self.learning_rate * (steps - lag) / (1 - rho)
 
     @property
+    def is_adaptive(self) -> bool:
+        """Whether steps are measured in learning rates, and no longer in gradients."""
+        return self.optimizer in ADAPTIVE
+
+    @property
     def weight_noise(self) -> float:
         """Standard deviation, about, of the noise that the whole run leaves on every weight; for a
         row of unit length also of its logits."""
-        return self.displacement * self.noise / (self.divisor * math.sqrt(self.steps))
+        if self.is_adaptive:
+            # Where noise is most of a gradient, its square root of the second moment is that of
+            # the noise, so every step adds noise of one rate, whatever the noise was.
+            return math.sqrt(math.fsum(self.rate_at(step) ** 2 for step in range(self.steps)))
+        # Steps along several random directions go along their mean.
+        spread = self.divisor * math.sqrt(self.steps * (self.directions or 1))
+        return self.displacement * self.noise / spread
 
     def rate_at(self, step: int) -> float:
         """The learning rate of step 0, 1, ..., steps - 1."""

@@ -66,22 +66,51 @@ class SampledRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ZerothOrderRun:
+    """`steps` sums of differences of losses: in each step a row adds one number for each of
+    `directions` public random directions, all of them together clipped to norm 1, and each sum has
+    noise `noise_multiplier`. Over all rows or, with a `sampling_rate`, over Poisson samples."""
+
+    kind: ClassVar[str] = "zeroth-order-run"
+    steps: int
+    noise_multiplier: float
+    sampling_rate: float | None = None
+    directions: int = 1
+
+    def __post_init__(self) -> None:
+        validate.store(
+            self,
+            steps=validate.whole(1, steps=self.steps),
+            noise_multiplier=_noise(noise_multiplier=self.noise_multiplier),
+            sampling_rate=_rate(self.sampling_rate),
+            directions=validate.whole(1, directions=self.directions),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoisyCount:
     """`counts` counts of rows, each row adding from 0 to 1, each with Gaussian noise `noise`.
 
     `centered`: only their differences from their common mean are released, which a single row can
-    move less. A histogram whose cells share no row is one count.
+    move less. A histogram whose cells share no row is one count. With a `sampling_rate` one secret
+    Poisson sample of the rows is counted, the same for all of `counts`; else, as in older records,
+    all rows are.
     """
 
     kind: ClassVar[str] = "noisy-count"
     counts: int = 1
     noise: float
     centered: bool = False
+    sampling_rate: float | None = None
 
     def __post_init__(self) -> None:
-        counts = validate.whole(1, counts=self.counts)
-        centered = validate.flag(centered=self.centered)
-        validate.store(self, counts=counts, noise=_noise(noise=self.noise), centered=centered)
+        validate.store(
+            self,
+            counts=validate.whole(1, counts=self.counts),
+            noise=_noise(noise=self.noise),
+            centered=validate.flag(centered=self.centered),
+            sampling_rate=_rate(self.sampling_rate),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +167,13 @@ class Parallel:
 
 def _noise(**named: object) -> float:
     return validate.positive(at_most=1e100, **named)
+
+
+def _rate(sampling_rate: object) -> float | None:
+    """None is all rows."""
+    if sampling_rate is None:
+        return None
+    return validate.strictly_between(0, 1, sampling_rate=sampling_rate)
 
 
 def _must_be_event(value: object) -> None:
@@ -220,6 +256,7 @@ class SubsetSearch:
 Event = (
     FullBatchRun
     | SampledRun
+    | ZerothOrderRun
     | NoisyCount
     | PrivateMean
     | PrivateSecondMoment

@@ -17,6 +17,7 @@ from dptune.privacy import (
     PrivateMean,
     PrivateSecondMoment,
     SampledRun,
+    ZerothOrderRun,
 )
 
 
@@ -61,12 +62,10 @@ def gaussian_mu_squared(event: Event) -> float:
         case PrivateMean(noise_multiplier=noise) | PrivateSecondMoment(noise_multiplier=noise):
             # Both move by at most 1, in the norm in which their noise is the same everywhere.
             return gdp.full_batch_mu_squared(1, noise)
-        case NoisyCount(counts=counts, noise=noise, centered=False):
+        case NoisyCount(counts=counts, noise=noise, centered=False, sampling_rate=None):
             return gdp.full_batch_mu_squared(counts, noise)
-        case NoisyCount(counts=counts, noise=noise, centered=True):
-            # A row counted k times of n moves the centred counts by sqrt(k (n-k) / n).
-            squared_sensitivity = (counts // 2) * (counts - counts // 2) / counts
-            return squared_sensitivity * gdp.full_batch_mu_squared(1, noise)
+        case NoisyCount(noise=noise, centered=True, sampling_rate=None):
+            return _squared_sensitivity(event) * gdp.full_batch_mu_squared(1, noise)
         case Parallel(parts=parts):
             return max(
                 rounding.above(math.fsum(map(gaussian_mu_squared, flatten([part]))))
@@ -78,8 +77,36 @@ def gaussian_mu_squared(event: Event) -> float:
 
 
 def flatten(events: Iterable[Event]) -> list[Event]:
-    """The events with the parts of compositions in their place."""
+    """The events with the parts of compositions in their place, and those that are priced like
+    runs of gradients as such runs."""
     flat: list[Event] = []
     for event in events:
-        flat += flatten(event.parts) if isinstance(event, Composition) else [event]
+        flat += flatten(event.parts) if isinstance(event, Composition) else [_as_run(event)]
     return flat
+
+
+def _as_run(event: Event) -> Event:
+    """What a row adds is a vector of bounded norm, whatever it stands for, with the same noise in
+    every direction: a gradient, the differences of some losses, or counts of a sample."""
+    match event:
+        case ZerothOrderRun(steps=steps, noise_multiplier=noise, sampling_rate=None):
+            return FullBatchRun(steps=steps, noise_multiplier=noise)
+        case ZerothOrderRun(steps=steps, noise_multiplier=noise, sampling_rate=float(rate)):
+            return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=rate)
+        case NoisyCount(noise=noise, sampling_rate=float(rate)):
+            sensitivity = rounding.above(math.sqrt(_squared_sensitivity(event)))
+            if sensitivity == 0:  # a count without another to differ from
+                return replace(event, sampling_rate=None)
+            noise = rounding.below(noise / sensitivity)
+            return SampledRun(steps=1, noise_multiplier=noise, sampling_rate=rate)
+    return event
+
+
+def _squared_sensitivity(event: NoisyCount) -> float:
+    """Of all counts together to one row."""
+    counts = event.counts
+    if not event.centered:
+        return float(counts)
+    # A row counted k times of n moves the centred counts by sqrt(k (n-k) / n); rows that add
+    # something between 0 and 1 move them no further.
+    return (counts // 2) * (counts - counts // 2) / counts

@@ -24,7 +24,7 @@ from dptune.accounting.bounds import Sealed, lone_search, mu_in_company, sealed_
 from dptune.accounting.budget import Budget, delta_beside
 from dptune.accounting.composition import flatten, gaussian_mu_squared, sampled_and_gaussian
 from dptune.errors import InvalidInput
-from dptune.privacy import Composition, Event, Price, SampledRun, total
+from dptune.privacy import Event, Price, SampledRun, total
 
 _RUNS_OF_A_LEDGER = 20  # sampled runs, as many as usually have room
 
@@ -47,9 +47,7 @@ def slack_of_one(set_aside: float) -> float:
 
 def needs_slack(event: Event) -> int:
     """How many parts of `event` can only be priced outside a failure probability."""
-    if isinstance(event, Composition):
-        return sum(needs_slack(part) for part in event.parts)
-    return int(isinstance(event, SampledRun | Sealed))
+    return sum(isinstance(part, SampledRun | Sealed) for part in flatten([event]))
 
 
 def price(event: Event, *, slack: float = 0.0) -> Price:

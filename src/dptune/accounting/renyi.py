@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import gdp, validate
-from dptune.accounting.composition import gaussian_mu_squared
+from dptune.accounting.composition import flatten, gaussian_mu_squared
 from dptune.accounting.trial_count import TrialCount
 from dptune.errors import UnpricedEvent
-from dptune.privacy import Composition, Event, RandomStopping, SampledRun, SubsetSearch
+from dptune.privacy import Event, RandomStopping, SampledRun, SubsetSearch
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event, rdp
@@ -104,9 +104,10 @@ def _accountant(events: Iterable[Event]) -> Iterator["rdp.RdpAccountant"]:
 def _dp_event(event: Event) -> "dp_event.DpEvent":
     from dp_accounting import dp_event
 
+    if len(parts := flatten([event])) > 1:
+        return dp_event.ComposedDpEvent([_dp_event(part) for part in parts])
+    (event,) = parts
     match event:
-        case Composition(parts=parts):
-            return dp_event.ComposedDpEvent([_dp_event(part) for part in parts])
         case SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=rate):
             step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
             return dp_event.SelfComposedDpEvent(step, steps)

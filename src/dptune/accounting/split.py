@@ -17,7 +17,7 @@ from typing import Any
 from dptune import gdp, rounding, validate
 from dptune.accounting import pricing
 from dptune.accounting.budget import Budget, delta_beside
-from dptune.accounting.calibration import calibrate_full_batch
+from dptune.accounting.calibration import calibrate_full_batch, calibrate_sampled
 from dptune.accounting.guarantees import Guarantee, guarantee
 from dptune.errors import BudgetExceeded
 from dptune.privacy import NoisyCount, Price, total
@@ -30,6 +30,8 @@ CHECK_SHARE = 0.001
 # Of all mu^2: what payments, rounded up one by one, may exceed their sum by. A study pays run by
 # run and in legs; the sums of a plan are few, and a whole epsilon of 1 must still read as 1.0000.
 _ROOM_OF_A_STUDY, _ROOM_OF_A_PLAN = 1e-12, 4e-15
+# Of the mu and of the noise of a sampled score: more than both are rounded by.
+_ROOM_OF_A_SAMPLE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -59,20 +61,28 @@ class PricedStages:
 @dataclass(frozen=True)
 class _Scoring:
     """What the scores of a stage may cost: `mu_squared`; or, where that is None, as much as its
-    trials, because they count rows that those never see and only the dearer of both is paid."""
+    trials, because they count rows that those never see and only the dearer of both is paid. With a
+    `sampling_rate` they count a sample of the rows, outside a failure of probability `slack`."""
 
     mu_squared: float | None
+    sampling_rate: float | None = None
+    slack: float = 0.0
 
     def add_score(self, stage: Stage) -> Stage:
         allowed = self.mu_squared
         if allowed is None:
             allowed = stage.trials * stage.mu_squared
-        return replace(stage, score=score_counts(stage.trials, allowed) if allowed else None)
+        if not allowed:
+            return replace(stage, score=None)
+        counts = score_counts(stage.trials, allowed, self.sampling_rate, self.slack)
+        return replace(stage, score=counts)
 
     def price(self, stage: Stage) -> float:
         """Of all trials of a stage and their scores."""
         trials = rounding.above(stage.trials * stage.mu_squared)
-        scores = pricing.price(stage.score).mu_squared if stage.score else 0.0
+        scores = 0.0
+        if stage.score:
+            scores = pricing.price(stage.score, slack=self.slack).mu_squared
         return max(trials, scores) if self.mu_squared is None else trials + scores
 
 
@@ -87,6 +97,8 @@ def price_stages(
     checked: bool = False,
     aside: float = 0.0,
     slack: float = 0.0,
+    score_rate: float | None = None,
+    score_slack: float = 0.0,
     set_aside: float = 0.0,
     room: float = _ROOM_OF_A_STUDY,
 ) -> PricedStages:
@@ -97,20 +109,23 @@ def price_stages(
     left, `histograms` are counted before the first trial, correct rows of the final model after it
     if it is to be `checked`, `aside` is mu^2 that something else needs
     first, `slack` the failure probability of every run, `set_aside` how much of delta a ledger
-    keeps for such failures at least, `room` the share of mu^2 that is kept for roundings.
+    keeps for such failures at least, `room` the share of mu^2 that is kept for roundings. With a
+    `score_rate` scores count a sample of the rows, and `score_slack` is the failure probability of
+    each stage's.
 
     Guarantees: all of it together fits in `budget`.
     """
     runs = finalists + sum(sweep.trials for sweep in sweeps)
-    failures = max(runs * slack, set_aside)
+    compared = sum(sweep.trials > 1 for sweep in sweeps) + (finalists > 1)
+    failures = max(runs * slack + compared * score_slack, set_aside)
     everything = budget.mu_squared(failures)
     if everything <= 0:
         raise BudgetExceeded(
             f"the failure probabilities of {runs} runs, {failures:.3g} together, use up delta = "
             f"{budget.delta:g}; use fewer trials, or a larger delta. Nothing was spent."
         )
-    compared = sum(sweep.trials > 1 for sweep in sweeps) + (finalists > 1)
-    scoring = _Scoring(None if held_out else score_share * everything / max(compared, 1))
+    allowed = None if held_out else score_share * everything / max(compared, 1)
+    scoring = _Scoring(allowed, score_rate, score_slack)
     priced = tuple(map(scoring.add_score, sweeps))
     census = _counts(histograms, CENSUS_SHARE * everything)
     check = _counts(int(checked), CHECK_SHARE * everything)
@@ -134,12 +149,20 @@ def price_stages(
     return PricedStages(census, priced, final, check)
 
 
-def score_counts(trials: int, mu_squared: float) -> NoisyCount | None:
+def score_counts(
+    trials: int, mu_squared: float, sampling_rate: float | None = None, slack: float = 0.0
+) -> NoisyCount | None:
     """Centred counts of `trials` models that cost `mu_squared`; None for a single model, which has
-    nothing to be compared with."""
+    nothing to be compared with. With a `sampling_rate` they count a sample of the rows, and cost
+    that outside a failure of probability `slack`."""
     if trials < 2:
         return None
     unit = pricing.price(NoisyCount(counts=trials, noise=1.0, centered=True)).mu_squared
+    if sampling_rate is not None:
+        mu = rounding.below(math.sqrt(mu_squared)) * (1 - _ROOM_OF_A_SAMPLE)
+        step = calibrate_sampled(mu=mu, slack=slack, steps=1, sampling_rate=sampling_rate)
+        noise = math.sqrt(unit) * step.noise_multiplier * (1 + _ROOM_OF_A_SAMPLE)
+        return NoisyCount(counts=trials, noise=noise, centered=True, sampling_rate=sampling_rate)
     noise = math.sqrt(unit / mu_squared)
     counts = NoisyCount(counts=trials, noise=noise, centered=True)
     while pricing.price(counts).mu_squared > mu_squared:  # never above by a rounding

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dptune.engines.tensor_files import write_whole
 from dptune.errors import FolderProblem
-from dptune.study.run_folder import write_whole
 
 Found = TypeVar("Found")
 

@@ -26,6 +26,7 @@ from dptune.privacy import (
     RandomStopping,
     SampledRun,
     SubsetSearch,
+    ZerothOrderRun,
 )
 from dptune.rounding import allowance, cost, probability
 
@@ -257,8 +258,12 @@ def _event(event: Event) -> str:
             words = f"{steps} full-batch steps, noise {noise:g}"
         case SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=rate):
             words = f"{steps} steps sampled at {rate:g}, noise {noise:g}"
-        case NoisyCount(counts=counts, noise=noise):
-            words = f"{counts} noisy counts, noise {noise:g}"
+        case ZerothOrderRun(steps=steps, noise_multiplier=noise, sampling_rate=rate):
+            sampled = f"sampled at {rate:g}" if rate else "of full batches"
+            words = f"{steps} zeroth-order steps {sampled}, noise {noise:g}"
+        case NoisyCount(counts=counts, noise=noise, sampling_rate=rate):
+            sampled = f" of a sample of {rate:g}" if rate else ""
+            words = f"{counts} noisy counts{sampled}, noise {noise:g}"
         case PrivateMean(noise_multiplier=noise):
             words = f"private mean, noise {noise:g}"
         case PrivateSecondMoment(noise_multiplier=noise):

@@ -16,7 +16,7 @@ from dptune.errors import InvalidInput
 _MISSING = "{} are missing in some rows (empty, NaN or infinite); remove those rows first."
 
 
-def _array(values: Any, what: str) -> NDArray[Any]:
+def as_array(values: Any, what: str) -> NDArray[Any]:
     """As NumPy has it, without a copy where there need not be one."""
     from scipy.sparse import issparse
 
@@ -46,7 +46,7 @@ def _array(values: Any, what: str) -> NDArray[Any]:
 def as_features(values: Any, what: str) -> NDArray[Any]:
     """Finite numbers, in the type they came in: a table (rows, columns), or rows of another
     shape."""
-    array = _array(values, what)
+    array = as_array(values, what)
     if array.ndim < 2 or 0 in array.shape:
         raise InvalidInput(
             f"{what} must be a table of shape (rows, columns), or rows of another shape; got shape "
@@ -115,7 +115,7 @@ def _column(values: Any, what: str) -> NDArray[Any]:
     if isinstance(values, list | tuple):
         # Because NumPy would turn [1, "a"] into text.
         values = np.fromiter(values, dtype=object, count=len(values))
-    array = _array(values, what)
+    array = as_array(values, what)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1 or len(array) == 0:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.data.arrays import as_class_labels, as_features, as_values, names_of, places
+from dptune.data.batches import gather
 from dptune.data.copies import has_copies
 from dptune.data.disk import DiskRows
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
@@ -187,6 +188,21 @@ class Data:
                 for name, shift in (facts.get("shifts") or {}).items()
             }
         return Data(bunch.data, labels, **facts)
+
+    @staticmethod
+    def from_batches(batches: Any, *, test: Any = None, public: Any = None, **facts: Any) -> "Data":
+        """From whatever gives (features, labels) and has a length: a torch DataLoader, a Dataset
+        of single rows, a list of pairs. `test` and `public` are such too, or `DiskRows`; `facts`
+        are those of `Data`.
+
+        All rows are read once, here, and kept in memory. A row's number is its place in what was
+        read. So a loader that shuffles, or augments at random, makes another data set each time:
+        a ledger that serves several studies, and `resume`, need the same rows in the same order.
+        """
+        for which, given in (("test", test), ("public", public)):
+            if given is not None:
+                facts[which] = given if isinstance(given, DiskRows) else gather(given, which)
+        return Data(*gather(batches, "private"), **facts)
 
     def __repr__(self) -> str:
         found = [f"{self.count:,} rows", f"{self.columns:,} columns"]

@@ -12,7 +12,7 @@ tests/support/engine_conformance.py says whether it keeps its promises.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from dptune.data.rows import DataFacts, Rows
 from dptune.engines import sums
+from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.evaluation import Evaluation, Tally
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
@@ -55,6 +56,9 @@ class Engine(ABC, Generic[M]):
         linear_in_rows: whether logits are linear in a row, so that centring and whitening help.
         weighs_rows: whether it runs plans with `class_weights`.
         wants_unit_rows: whether rows of a table are scaled to unit length unless told otherwise.
+        checkpoints: whether its long runs are kept on disk while they go on: then `fit` takes one
+            more argument by name, `keep`, a `Checkpoint` or None.
+        compares_losses: whether it runs plans with `directions`, and only those.
         outputs: how many numbers a model gives for a row; None before it is made for some data.
         loss: softmax, binary or squared.
 
@@ -68,6 +72,7 @@ class Engine(ABC, Generic[M]):
     weighs_rows: ClassVar[bool] = False
     checkpoints: ClassVar[bool] = False
     wants_unit_rows: ClassVar[bool] = True
+    compares_losses: ClassVar[bool] = False
     outputs: int | None
     loss: str
 
@@ -78,6 +83,15 @@ class Engine(ABC, Generic[M]):
     def check(self, plan: TrainPlan) -> None:
         """Refuse a plan that cannot be run, before anything is paid. The rehearsal runs the recipe,
         so only what it does not show need be refused here."""
+
+    def must_take(self, plan: TrainPlan) -> None:
+        """Refuse a plan of another kind than the engine's: what is run is what is paid."""
+        if (plan.directions is not None) != self.compares_losses:
+            needs = "needs directions" if self.compares_losses else "takes gradients, no directions"
+            raise InvalidInput(
+                f"the engine {self.name} {needs}, and the plan has directions {plan.directions}; "
+                "give the plan that the engine runs."
+            )
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
         """Fields of every plan for such data, scaled to unit length or not, and a budget of `mu`,
@@ -102,8 +116,13 @@ class Engine(ABC, Generic[M]):
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse, by looking at made-up rows, what training on three of them does not show."""
 
-    def in_words(self, facts: DataFacts, device: torch.device) -> tuple[str, ...]:
+    def in_words(self, facts: DataFacts) -> tuple[str, ...]:
         """What a plan should say of how it trains."""
+        return ()
+
+    @property
+    def public_facts(self) -> tuple[str, ...]:
+        """What it takes as public beside what is public about the data."""
         return ()
 
     @abstractmethod
@@ -121,23 +140,31 @@ class Engine(ABC, Generic[M]):
         rows: Rows,
         randomness: Sequence[Randomness],
         start: Sequence[M | None] | None = None,
+        keep: Sequence[Checkpoint | None] | None = None,
     ) -> list[M]:
         """One model per plan. Equal, up to rounding, to training them one by one. A plan with a
-        model in `start` goes on from where that model's run ended."""
+        model in `start` goes on from where that model's run ended; one with a checkpoint in `keep`,
+        which only engines with `checkpoints` are given, from where its own run was cut off."""
         begun = [None] * len(plans) if start is None else start
-        if not len(plans) == len(randomness) == len(begun):
+        kept = [None] * len(plans) if keep is None else keep
+        if not len(plans) == len(randomness) == len(begun) == len(kept):
             raise InvalidInput(
-                f"{len(plans)} plans need as many streams and starts; got {len(randomness)} and "
-                f"{len(begun)}."
+                f"{len(plans)} plans need as many streams, starts and checkpoints; got "
+                f"{len(randomness)}, {len(begun)} and {len(kept)}."
             )
         must_be_countable(rows)
         for plan in plans:
             self.check(plan)
+            self.must_take(plan)
             if plan.class_weights is not None and not self.weighs_rows:
                 raise InvalidInput(
                     f"the engine {self.name} does not weigh rows by class; leave class_weights out."
                 )
-        return [self.fit(*one, rows=rows) for one in zip(plans, randomness, begun, strict=True)]
+        jobs = zip(plans, randomness, begun, strict=True)
+        if not self.checkpoints:
+            return [self.fit(*one, rows=rows) for one in jobs]
+        fit: Callable[..., M] = self.fit
+        return [fit(*one, rows=rows, keep=its) for one, its in zip(jobs, kept, strict=True)]
 
     def fit(self, plan: TrainPlan, randomness: Randomness, start: M | None, *, rows: Rows) -> M:
         """One model, where the engine trains one at a time."""

@@ -1,14 +1,14 @@
 """Where training happens: in this process, or each trial in one of its own.
 
 A job is handed over at most once: noise is fresh, so a second run would be a second release. What
-does not come back is lost.
+does not come back is lost, but for what its checkpoint holds.
 """
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ import torch
 from dptune import validate
 from dptune.data.rows import Rows
 from dptune.engines.base import Engine
+from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 
@@ -31,9 +32,10 @@ class Executor(Protocol):
         rows: Rows,
         randomness: Sequence[Randomness],
         start: Sequence[Any | None] | None = None,
+        keep: Sequence[Checkpoint] | None = None,
     ) -> list[Any | None]:
         """One model per plan, which goes on from the one in `start`, if any; None for each that was
-        lost."""
+        lost. `keep` is given to engines with `checkpoints` only."""
         ...
 
 
@@ -48,8 +50,9 @@ class SerialExecutor:
         rows: Rows,
         randomness: Sequence[Randomness],
         start: Sequence[Any | None] | None = None,
+        keep: Sequence[Checkpoint] | None = None,
     ) -> list[Any | None]:
-        return list(engine.fit_many(plans, rows, randomness, start))
+        return list(_fit_many(engine, plans, rows, randomness, start, keep))
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,14 @@ class ProcessExecutor:
         rows: Rows,
         randomness: Sequence[Randomness],
         start: Sequence[Any | None] | None = None,
+        keep: Sequence[Checkpoint] | None = None,
     ) -> list[Any | None]:
         threads = max(1, torch.get_num_threads() // self.workers)
         models: list[Any | None] = []
         begun = [None] * len(plans) if start is None else start
-        jobs = list(zip(plans, randomness, begun, strict=True))
+        # How far it is a process cannot say, since who is told lives in this one.
+        kept = [None] * len(plans) if keep is None else [replace(one, told=None) for one in keep]
+        jobs = list(zip(plans, randomness, begun, kept, strict=True))
         for first in range(0, len(jobs), self.workers):
             batch = jobs[first : first + self.workers]
             with ExitStack() as running:
@@ -99,8 +105,26 @@ def _fit_one(
     plan: TrainPlan,
     randomness: Randomness,
     begun: Any | None,
+    kept: Checkpoint | None,
     rows: Rows,
     threads: int,
 ) -> Any:
     torch.set_num_threads(threads)
-    return engine.fit_many([plan], rows, [randomness], [begun])[0]
+    keep = None if kept is None else [kept]
+    return _fit_many(engine, [plan], rows, [randomness], [begun], keep)[0]
+
+
+def _fit_many(
+    engine: Engine[Any],
+    plans: Sequence[TrainPlan],
+    rows: Rows,
+    randomness: Sequence[Randomness],
+    start: Sequence[Any | None] | None,
+    keep: Sequence[Checkpoint] | None,
+) -> list[Any]:
+    if keep is None:  # engines without checkpoints may know nothing of them
+        return engine.fit_many(plans, rows, randomness, start)
+    with ExitStack() as held:
+        for one in keep:
+            held.enter_context(one.held())
+        return engine.fit_many(plans, rows, randomness, start, keep)

@@ -172,7 +172,7 @@ class LinearEngine(Engine[LinearModel]):
         last, averaged = tensors.get("last"), int(tensors.get("averaged", 0))
         return LinearModel(tensors["weights"], bias, self.loss, velocity, last, averaged)
 
-    def fit_many(
+    def fit_many(  # type: ignore[override]  # it keeps no checkpoints
         self,
         plans: Sequence[TrainPlan],
         rows: Rows,
@@ -229,6 +229,7 @@ class LinearEngine(Engine[LinearModel]):
             )
         for plan in plans:
             self.check(plan)
+            self.must_take(plan)
             if plan.augmentations > rows.copies:
                 raise InvalidInput(
                     f"the plan averages {plan.augmentations} copies of each row, but the data "

@@ -76,6 +76,16 @@ class Adam(Optimizer):
         self.second = self.second[trials]
 
 
+class AdamW(Adam):
+    """Adam whose weights decay by themselves (Loshchilov & Hutter 2019): the decay is no part of
+    the gradient, so it is not divided by the root of the second moment."""
+
+    def update_(self, weights: Tensor, gradients: Tensor, step: int) -> None:
+        if self.decays:
+            weights.mul_(1 - self.rates[step] * self.decay)
+        weights.addcmul_(self.rates[step], self.direction(weights, gradients, step), value=-1)
+
+
 class Lamb(Adam):
     """Adam's direction, rescaled to the norm of the layer's weights (You et al. 2020); at zero
     weights the direction is taken as it is."""
@@ -104,7 +114,13 @@ class AdamWosm(Optimizer):
         self.noise = self.noise[trials]
 
 
-KINDS: dict[str, type[Optimizer]] = {"sgd": Sgd, "adam": Adam, "lamb": Lamb, "wosm": AdamWosm}
+KINDS: dict[str, type[Optimizer]] = {
+    "sgd": Sgd,
+    "adam": Adam,
+    "adamw": AdamW,
+    "lamb": Lamb,
+    "wosm": AdamWosm,
+}
 
 
 def per_trial(values: list[float], like: Tensor) -> Tensor:

@@ -82,17 +82,19 @@ class Randomness:
         return _key(self.seed, self.trial, purpose) % 2**63
 
     def noise(self, device: torch.device, step: int | None = None) -> Stream:
-        """For noise on sums."""
-        return self._secret("noise", device, step)
+        """For noise on sums: of a whole run, or of the `step` of that number alone, so that with a
+        noise seed a run that was cut off goes on as if it had not been."""
+        return self._secret("noise", step, device)
 
     def sampling(self, device: torch.device, step: int | None = None) -> Stream:
-        """For Poisson samples, which must stay as secret as the noise."""
-        return self._secret("sampling", device, step)
+        """The same for Poisson samples, which must stay as secret as the noise."""
+        return self._secret("sampling", step, device)
 
-    def _secret(self, purpose: str, device: torch.device, step: int | None) -> Stream:
+    def _secret(self, purpose: str, step: int | None, device: torch.device) -> Stream:
         if self.noise_seed is None:
             return Stream(secrets.randbits(256), device)
-        purpose = purpose if step is None else f"{purpose} of step {step}"
+        if step is not None:
+            purpose = f"{purpose}/{step}"
         return Stream(_key(self.noise_seed, self.trial, purpose), device)
 
 

@@ -1,10 +1,7 @@
 """`module:PATH.py:FACTORY[:WEIGHTS.safetensors]`: a network from a file of one's own."""
 
-import importlib.util
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +11,7 @@ from dptune.features.backbone import Network, Way
 from dptune.features.maps import ALL_MAPS, LAST_MAP
 from dptune.features.transform import Transform
 from dptune.features.weights import put_weights, read_weights
+from dptune.own_code import made, reference
 
 _FORM = "module:PATH.py:FACTORY or module:PATH.py:FACTORY:WEIGHTS.safetensors"
 
@@ -26,7 +24,7 @@ def open_local_module(rest: str, size: int | None) -> Network:
     factory, _, weights = factory.partition(":")
     if not path or not factory:
         raise InvalidInput(f"A network of your own is named {_FORM}; got module:{rest}.")
-    module = _made(Path(path), factory)
+    module = made(reference(f"{path}:{factory}", "factory")).eval()
     transform = _transform(module, rest)
     if weights:
         put_weights(module, read_weights(weights)[0], weights)
@@ -37,45 +35,6 @@ def open_local_module(rest: str, size: int | None) -> Network:
         made_of=Path(path).read_text(encoding="utf-8") + "\n" + factory,
         trained_on=str(getattr(module, "trained_on", "")),
     )
-
-
-def _made(path: Path, factory: str) -> nn.Module:
-    home = _imported(path)
-    make = getattr(home, factory, None)
-    if not callable(make):
-        raise InvalidInput(f"{path} has no function {factory}. The form is {_FORM}.")
-    try:
-        module = make()
-    except Exception as problem:  # code of the user's own may raise anything
-        raise InvalidInput(
-            f"{factory}() of {path} failed: {type(problem).__name__}: {problem}. It is called "
-            "without arguments and must return a torch module."
-        ) from problem
-    if not isinstance(module, nn.Module):
-        raise InvalidInput(
-            f"{factory}() of {path} must return a torch module; it returned "
-            f"{type(module).__name__}."
-        )
-    return module.eval()
-
-
-def _imported(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise InvalidInput(f"There is no file {path}. A network of your own is named {_FORM}.")
-    name = f"dptune_backbone_{path.stem}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
-        raise InvalidInput(f"{path} is not a Python file. A network is named {_FORM}.")
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module  # dataclasses and pickle look there
-    try:
-        found.loader.exec_module(module)
-    except Exception as problem:
-        del sys.modules[name]
-        raise InvalidInput(
-            f"{path} cannot be imported: {type(problem).__name__}: {problem}."
-        ) from problem
-    return module
 
 
 def _transform(module: nn.Module, name: str) -> Transform:

@@ -14,7 +14,7 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
         return Slot(purpose, count, epsilon, price.mu_squared)
 
     def event(purpose: str, paid: Event) -> Slot:
-        return slot(purpose, accounting.price(paid))
+        return slot(purpose, planned.price_of(paid))
 
     schedule, listed = planned.schedule, []
     if schedule.sealed:
@@ -27,7 +27,7 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
     if schedule.census:
         listed.append(event("census", schedule.census))
     for sweep in schedule.compared:
-        run = Price(sweep.mu_squared, planned.slack)
+        run = Price(sweep.mu_squared, planned.slack_of_a_run)
         if planned.holds_out and sweep.score:
             both = dict(planned.payments)[sweep.name]
             listed.append(event(f"{sweep.name} and its scores", both))
@@ -36,7 +36,8 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
         if sweep.score:
             listed.append(event(f"scores of {sweep.name}", sweep.score))
     if schedule.final.trials == 1:
-        listed.append(slot(schedule.final.name, Price(schedule.final.mu_squared, planned.slack)))
+        run = Price(schedule.final.mu_squared, planned.slack_of_a_run)
+        listed.append(slot(schedule.final.name, run))
     if schedule.check:
         listed.append(event(CHECK, schedule.check))
     return tuple(listed)

@@ -36,6 +36,7 @@ class Facts:
     has_classes: bool = True
     prior: Prior = LINEAR  # where a search starts from; the engine's
     rows: int = 1
+    linear_in_rows: bool = True  # logits are, so that it is known which rates are stable
 
     def signal(self, mu: float) -> float:
         """How much rows and a price tell about every weight."""
@@ -189,6 +190,7 @@ def schedule(
     *,
     aside: float = 0.0,
     slack: float = 0.0,
+    score_slack: float = 0.0,
     set_aside: float = 0.0,
     searched: bool = False,
     weighs_rows: bool = False,
@@ -198,7 +200,8 @@ def schedule(
     will show.
 
     `aside` is mu^2 that something else needs first (to prepare rows), `slack` the failure
-    probability of every run, `set_aside` how much of delta a ledger keeps for such failures at
+    probability of every run, `score_slack` that of each sweep's scores where they count a sample
+    of the rows, `set_aside` how much of delta a ledger keeps for such failures at
     least. `searched`: the search is done and paid for, only the final run is left. `weighs_rows`:
     whether rows are weighted by class, for which they are counted whatever the method wants.
     `check`: whether the final model is checked, where counts by class say what to compare it with.
@@ -216,6 +219,8 @@ def schedule(
         checked=check and counts and facts.has_classes,
         aside=aside,
         slack=slack,
+        score_rate=score.sampling_rate,
+        score_slack=score_slack,
         set_aside=set_aside,
     )
     return Schedule(priced.census, priced.sweeps, priced.final, check=priced.check)

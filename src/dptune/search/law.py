@@ -5,6 +5,9 @@ length on every logit, Gaussian noise of standard deviation
 
     c = displacement * clip_norm / (mu * rows).
 
+An adaptive optimizer, whose steps are measured in learning rates, leaves about one rate of noise
+in every step: c = rate * sqrt(steps), whatever the price and the rows.
+
 Training is best stopped where that noise is about one: see docs/law.md for why, and for the
 measurements behind the refinement below, which knows only public and paid facts.
 """
@@ -12,14 +15,31 @@ measurements behind the refinement below, which knows only public and paid facts
 import math
 
 from dptune.plan import TrainPlan
-from dptune.search.base import Census, Facts
+from dptune.search.base import Census, Facts, Situation
+from dptune.search.space import Setting
 
 _SELDOM_CLIPPED = 0.5  # of the length of a row, which no gradient of a classifier exceeds by much
 
 
 def displacement(noise: float, mu: float, recipe: TrainPlan) -> float:
-    """How far a run of price `mu` may move the weights to leave this noise on them."""
-    return noise * mu * recipe.rows / (recipe.clip_norm or 1.0)
+    """How far a run of price `mu` may move the weights to leave this noise on them. Noise is what
+    moves them where the optimizer is adaptive: then it is as far as that."""
+    if recipe.is_adaptive:
+        return noise
+    along_each = math.sqrt(recipe.directions or 1)  # a step goes along the mean of its directions
+    return noise * along_each * mu * recipe.rows / (recipe.clip_norm or 1.0)
+
+
+def setting_at(noise: float, mu: float, situation: Situation, length: float = 1.0) -> Setting:
+    """The run of price `mu` that leaves this noise on its weights, for rows of such a `length`."""
+    moved, recipe, space = (
+        displacement(noise, mu, situation.recipe),
+        situation.recipe,
+        situation.space,
+    )
+    if situation.facts.linear_in_rows and not recipe.is_adaptive:
+        return space.steady(moved, recipe, situation.curvature, length)
+    return space.usual(moved, recipe)  # nothing is known of which rates are stable
 
 
 def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from dptune.accounting import Budget
 from dptune.search import curve
 from dptune.search.base import Facts, SearchMethod, Situation, Stage
-from dptune.search.law import best_noise, displacement
+from dptune.search.law import best_noise, setting_at
 from dptune.search.picture import CurvePicture, Point
 from dptune.search.space import MANY_STEPS, Setting, Space
 from dptune.search.trial import Trial, scored_trials
@@ -40,8 +40,10 @@ class LinearScaling(SearchMethod):
         return space.usual_steps
 
     def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
-        plenty = math.sqrt(facts.signal(budget.mu) / _SIGNAL_OF_LEAST)
-        share = min(max(_LEAST_SHARE * plenty, _LEAST_SHARE), _MOST_SHARE)
+        share = facts.prior.trial_share
+        if share is None:
+            plenty = math.sqrt(facts.signal(budget.mu) / _SIGNAL_OF_LEAST)
+            share = min(max(_LEAST_SHARE * plenty, _LEAST_SHARE), _MOST_SHARE)
         return (Stage("sweep", len(OFFSETS), share * budget.mu_squared()),)
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
@@ -49,7 +51,7 @@ class LinearScaling(SearchMethod):
             noises = [noise_at(offset, stage.mu, situation) for offset in OFFSETS]
         else:
             noises = [noise_at(top_for(stage.mu, situation), stage.mu, situation)]
-        return [setting_at(noise, stage.mu, situation) for noise in noises]
+        return [run_at(noise, stage.mu, situation) for noise in noises]
 
     def picture(self, situation: Situation, mu: float) -> CurvePicture:
         fit, told = fit_scores(situation), told_about(mu, situation)
@@ -124,11 +126,10 @@ def score_error(trial: Trial, situation: Situation) -> float:
     return math.hypot(100 * (trial.score_noise or 0.0), of_training)
 
 
-def setting_at(noise: float, mu: float, situation: Situation) -> Setting:
+def run_at(noise: float, mu: float, situation: Situation) -> Setting:
     """The run of price `mu` that leaves this noise on its weights."""
-    moved = displacement(noise, mu, situation.recipe)
     length = 1.0 if situation.census is None else situation.census.row_norm
-    return situation.space.steady(moved, situation.recipe, situation.curvature, length)
+    return setting_at(noise, mu, situation, length)
 
 
 def r_at(offset: float, mu: float, situation: Situation) -> float:
@@ -138,7 +139,7 @@ def r_at(offset: float, mu: float, situation: Situation) -> float:
 
 def r_of(noise: float, mu: float, situation: Situation) -> float:
     """The r of a run of price `mu` that leaves this noise on its weights."""
-    return setting_at(noise, mu, situation).total_step_size
+    return run_at(noise, mu, situation).total_step_size
 
 
 def law_range(mu: float, situation: Situation) -> tuple[float, float]:

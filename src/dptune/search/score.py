@@ -17,6 +17,7 @@ from typing import ClassVar, Literal
 
 from dptune import validate
 from dptune.accounting.split import DEFAULT_SCORE_SHARE
+from dptune.errors import InvalidInput
 
 MEASURES = ("correct", "loss")
 Rows = Literal["training", "held-out", "public"]
@@ -27,7 +28,9 @@ class NoisyScore:
     """Counts of correct training rows with Gaussian noise, centred within a sweep.
 
     `share` is what all scores of a study cost, as a share of its mu^2, fixed beforehand.
-    `measure` "loss" sums losses clipped to `loss_bound` instead, which regression needs.
+    `measure` "loss" sums losses clipped to `loss_bound` instead, which regression needs. With a
+    `sampling_rate` every sweep is scored on a secret Poisson sample of the rows, for where a pass
+    over all of them is dear.
     """
 
     kind: ClassVar[str] = "noisy"
@@ -39,6 +42,7 @@ class NoisyScore:
     share: float = DEFAULT_SCORE_SHARE
     measure: str = "correct"
     loss_bound: float = 5.0
+    sampling_rate: float | None = None
 
     def __post_init__(self) -> None:
         validate.one_of(MEASURES, measure=self.measure)
@@ -47,6 +51,9 @@ class NoisyScore:
             share=validate.strictly_between(0, 1, share=self.share),
             loss_bound=validate.positive(loss_bound=self.loss_bound),
         )
+        if self.sampling_rate is not None:
+            rate = validate.strictly_between(0.99e-9, 1, sampling_rate=self.sampling_rate)
+            validate.store(self, sampling_rate=rate)
 
     @property
     def held_out_every(self) -> int | None:
@@ -69,6 +76,12 @@ class HeldOutScore(NoisyScore):
     def __post_init__(self) -> None:
         super().__post_init__()
         validate.store(self, every=validate.whole(2, every=self.every))
+        if self.sampling_rate is not None:
+            raise InvalidInput(
+                "held-out scores must count all the rows that are held out, and a sample of them "
+                f"was asked for (rate {self.sampling_rate:g}); hold out fewer rows, or pay for "
+                "noisy scores."
+            )
 
     @property
     def held_out_every(self) -> int:
@@ -86,6 +99,7 @@ class PublicScore:
     caveats: ClassVar[tuple[str, ...]] = ()
     label: ClassVar[str] = "score on public rows (points)"
     held_out_every: ClassVar[None] = None
+    sampling_rate: ClassVar[None] = None
     share: ClassVar[float] = 0.0
     measure: str = "correct"
     loss_bound: float = 5.0

@@ -14,20 +14,16 @@ from dptune import accounting, validate
 from dptune.accounting import Budget
 from dptune.accounting.trial_count import TrialCount
 from dptune.errors import InvalidInput
-from dptune.plan import TrainPlan
+from dptune.plan import Run, TrainPlan
 from dptune.privacy import (
     STOPPING_DISTRIBUTIONS,
     Composition,
     Event,
-    FullBatchRun,
     NoisyCount,
     RandomStopping,
-    SampledRun,
     SubsetSearch,
 )
 from dptune.search.score import Score
-
-Run = FullBatchRun | SampledRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +91,11 @@ def seal(
             "a sealed search scores every trial on the rows it was trained on, or on public ones, "
             "and held-out scores were asked for; use noisy or public scores."
         )
+    if score.sampling_rate is not None:
+        raise InvalidInput(
+            "a sealed search counts all rows for every score, and a sample of them was asked for "
+            f"(rate {score.sampling_rate:g}); leave the score's sampling_rate out."
+        )
     if sealing.subset and recipe.sampling_rate is not None:
         raise InvalidInput(
             "tuning on a sample of the rows goes with full-batch runs, and this study samples rows "
@@ -129,6 +130,7 @@ def seal(
 def _run(mu: float, recipe: TrainPlan, steps: int) -> Run:
     rate = recipe.sampling_rate
     if rate is None:
-        return accounting.calibrate_full_batch(mu=mu, steps=steps)
-    noise = accounting.central_limit_noise(mu, steps, rate)
-    return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=rate)
+        noise = accounting.calibrate_full_batch(mu=mu, steps=steps).noise_multiplier
+    else:
+        noise = accounting.central_limit_noise(mu, steps, rate)
+    return recipe.event_of(steps, noise)

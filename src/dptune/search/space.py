@@ -103,6 +103,11 @@ class Space:
         )
         return Setting(clamped, least, notes=(note,))
 
+    def usual(self, displacement: float, recipe: TrainPlan) -> Setting:
+        """The same in no more than the usual number of steps."""
+        least, _ = self.steps
+        return replace(self, steps=(least, self.usual_steps)).spread(displacement, recipe)
+
     def steady(
         self, displacement: float, recipe: TrainPlan, curvature: float, length: float = 1.0
     ) -> Setting:
@@ -136,8 +141,9 @@ class Space:
 
 
 def _reach(recipe: TrainPlan, steps: int) -> float:
-    """How far so many steps at a rate of 1 move weights."""
-    return replace(recipe, learning_rate=1.0, steps=steps).displacement
+    """How far so many steps at a rate of 1 move weights; for an adaptive optimizer by noise."""
+    plan = replace(recipe, learning_rate=1.0, steps=steps)
+    return plan.weight_noise if plan.is_adaptive else plan.displacement
 
 
 def log_uniform(
@@ -169,3 +175,5 @@ def _ends(name: str, given: object) -> tuple[object, object]:
 
 # For methods that know which rates are stable, and take more steps only where fewer are not.
 MANY_STEPS = Space(learning_rate=(0.01, 10_000.0), steps=(5, 1000))
+# Where nobody names any, for adaptive optimizers: theirs do not grow with the rows.
+ADAPTIVE_RATES = (1e-5, 1.0)

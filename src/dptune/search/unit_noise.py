@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from dptune import validate
 from dptune.search.base import SearchMethod, Situation, Stage
-from dptune.search.law import displacement
+from dptune.search.law import setting_at
 from dptune.search.space import MANY_STEPS, Setting, Space
 
 
@@ -24,5 +24,4 @@ class UnitNoise(SearchMethod):
         return space.usual_steps
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
-        moved = displacement(self.noise, stage.mu, situation.recipe)
-        return [situation.space.steady(moved, situation.recipe, situation.curvature)]
+        return [setting_at(self.noise, stage.mu, situation)]

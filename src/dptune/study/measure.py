@@ -3,6 +3,7 @@
 Whoever calls must have paid for `event`.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from dptune.search.base import Census
 from dptune.search.score import NoisyScore, Score, release_counts
 
 _NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
+_SPREAD = 0.5  # of what rows add to a score, from 0 to 1: at most
 CELLS_OF_LENGTHS = len(_NORM_EXPONENTS)
 
 
@@ -56,16 +58,27 @@ def compare(
     """Scores as shares of `count` rows, and the noise on them; exact where `event` is None.
 
     Where rows are weighted by a `census`, every class counts alike, unless losses are compared.
+    Where `event` counts a sample of the rows, a fresh one is drawn, the same for all models.
     """
     weighing = census if score.measure == "correct" else None
-    exact = _exact(engine, models, rows, score, weighing.weights if weighing else None)
+    rate = event.sampling_rate if event else None
+    seen = rows if rate is None else _sampled(rows, rate)
+    exact = _exact(engine, models, seen, score, weighing.weights if weighing else None)
     share = weighing.effective_share if weighing else 1.0
     if event is None:
         values, error = _shares(exact, rows)
         return [value / share for value in values], error
-    everything = count * share
+    everything = count * share * (1.0 if rate is None else rate)  # public, unlike the sample's size
     noisy = release_counts(exact, event.noise, lambda n: fresh_normal((n,)).tolist())
-    return [value / everything for value in noisy], event.noise / everything
+    error = event.noise / everything
+    if rate is not None:  # and other rows might have been drawn
+        error = math.hypot(error, _SPREAD * math.sqrt((1 - rate) / everything))
+    return [value / everything for value in noisy], error
+
+
+def _sampled(rows: Rows, rate: float) -> Rows:
+    """A sample that nobody can repeat."""
+    return rows.taken(Randomness().sampling(rows.device).uniform(rows.count) < rate)
 
 
 def count_correct(
@@ -112,7 +125,7 @@ def _exact(
 
 def _shares(exact: Sequence[float], rows: Rows) -> tuple[list[float], float]:
     """Exact scores; how far such a share is off for other rows takes the place of noise."""
-    return [value / rows.count for value in exact], 0.5 * rows.count**-0.5
+    return [value / rows.count for value in exact], _SPREAD * rows.count**-0.5
 
 
 def histograms(rows: Rows, classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -23,7 +23,6 @@ from dptune.privacy import (
     Price,
     PrivateMean,
     PrivateSecondMoment,
-    SampledRun,
     SubsetSearch,
     total,
 )
@@ -93,6 +92,7 @@ class Outline:
             self.data.has_classes,
             prior,
             self.data.count,
+            self.engine.linear_in_rows,
         )
 
     @property
@@ -168,17 +168,26 @@ class Outline:
 
     @cached_property
     def slack(self) -> float:
-        """Of each run, where runs are sampled, or of a sealed search."""
-        if not (self.samples or self.config.search.sealing):
+        """Of each run and of each sweep's scores, where they are sampled, or of a sealed search."""
+        if not (self.samples or self.samples_scores or self.config.search.sealing):
             return 0.0
         usual = accounting.default_slack(self.config.budget.delta)
         return accounting.slack_of_one(self.set_aside) or usual
+
+    @property
+    def slack_of_a_run(self) -> float:
+        return self.slack if self.samples else 0.0
 
     @property
     def samples(self) -> bool:
         """Whether runs see a sample of the rows in every step."""
         rate = self.recipe.sampling_rate or self.config.search.sampling_rates
         return rate is not None
+
+    @property
+    def samples_scores(self) -> bool:
+        """Whether trials are compared on a sample of the rows."""
+        return self.config.score.sampling_rate is not None
 
     @cached_property
     def fixed(self) -> bool:
@@ -215,7 +224,8 @@ class Outline:
             self.facts,
             self.config.score,
             aside=total(map(accounting.price, self.preparing.values())).mu_squared,
-            slack=self.slack,
+            slack=self.slack_of_a_run,
+            score_slack=self.slack if self.samples_scores else 0.0,
             set_aside=self.set_aside,
             searched=self.reused,
             weighs_rows=self.weighs_rows,
@@ -243,7 +253,8 @@ class Outline:
     @cached_property
     def legs(self) -> int:
         """In how many parts the final run is paid, so that a crash loses one of them."""
-        continuable = self.engine.can_continue(self.recipe) and not self.slack
+        whole = self.samples or self.config.search.sealing  # each leg would fail by itself
+        continuable = self.engine.can_continue(self.recipe) and not whole
         return min(LEGS, self.config.space.steps[0]) if continuable else 1
 
     @property
@@ -385,7 +396,7 @@ class Outline:
         """One trial of a sealed search: of the same price whatever the setting."""
         sealed = self.schedule.sealed
         assert sealed is not None
-        if isinstance(sealed.run, SampledRun):
+        if accounting.needs_slack(sealed.run):
             return replace(
                 draft(self.recipe, setting), noise_multiplier=sealed.run.noise_multiplier
             )

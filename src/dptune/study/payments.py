@@ -74,6 +74,10 @@ class Payments:
                 continue  # somebody was quicker with one of them: look again
             return dict(zip(free, begun, strict=True))
 
+    def in_state(self, state: str, labels: Iterable[str]) -> list[str]:
+        """Those that are only held (reserved), begun (started) or settled (committed)."""
+        return [label for label, held in self._held(labels).items() if held.state == state]
+
     def must_be_begun(self, labels: Iterable[str]) -> None:
         """Refuse results that the ledger knows nothing of."""
         mine = self._mine()

@@ -116,6 +116,7 @@ def outline(data: Data, config: Config) -> Outline:
     if planned.rows_of_a_trial < 1:
         raise InvalidInput("rows can be held out of two or more; this data set has one.")
     planned.engine.check(planned.recipe)
+    planned.engine.must_take(planned.recipe)
     if planned.recipe.augmentations > data.copies and not planned.engine.makes_copies:
         raise InvalidInput(
             f"the recipe averages {planned.recipe.augmentations} copies of each row, but the data "

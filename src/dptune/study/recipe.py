@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dptune.data.rows import DataFacts
+from dptune.plan import ADAPTIVE
 from dptune.prior import signal
-from dptune.study.config import AUTO, Config
+from dptune.search.space import ADAPTIVE_RATES
+from dptune.study.config import AUTO, Config, usual_space
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
 LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
@@ -69,7 +71,13 @@ def settled(config: Config, facts: DataFacts) -> Config:
     free = {name: value for name, value in usual.items() if name not in named}
     if set(named) & {"optimizer", "schedule", "free_steps"}:  # averages are measured without
         free.pop("averaging", None)
-    return replace(config, preparation=preparation, recipe={**free, **config.recipe})
+    if config.score.held_out_every is not None:  # which goes with full batches only
+        free.pop("sampling_rate", None)
+    recipe, space = {**free, **config.recipe}, config.space
+    unasked = usual_space(config.search, config.engine)
+    if recipe.get("optimizer") in ADAPTIVE and space.learning_rate == unasked.learning_rate:
+        space = replace(space, learning_rate=ADAPTIVE_RATES)
+    return replace(config, preparation=preparation, recipe=recipe, space=space)
 
 
 def in_words(

@@ -3,7 +3,7 @@ the new one, never half of one.
 
     run.toml              what was asked, resolved: enough to resume
     trials.jsonl          every trial that may be shown
-    models/               the trials' weights, each paid for
+    models/               the trials' weights, each paid for; runs that go on, as far as they came
     model.safetensors     the final weights, with what prediction needs
     guarantee.json, .txt  the promise, for programs and for people
     result.json           figures of the study
@@ -26,11 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from dptune.accounting import Guarantee
+from dptune.engines import tensor_files
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.lock import FileLock
 from dptune.search.trial import Trial
@@ -165,21 +164,14 @@ class RunFolder:
     @contextmanager
     def undamaged(self, name: str) -> Iterator[None]:
         """Say so where what was read from a file does not make sense."""
-        try:
+        with tensor_files.undamaged(self.path / name):
             yield
-        except (KeyError, TypeError, ValueError, SafetensorError, OSError) as error:
-            why = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip(".")
-            raise FolderProblem(
-                f"{self.path / name} is damaged ({why}). Put it back from a backup, or remove it: "
-                "what it held is then lost, though paid for, and dptune resume goes on without "
-                "it, if it can."
-            ) from None
 
     def write(self, name: str, content: str | bytes) -> None:
         """Replace a file as a whole."""
         target = self.path / name
         try:
-            write_whole(target, content)
+            tensor_files.write_whole(target, content)
         except OSError as error:
             then = "Nothing was paid for yet; make room, then begin again."
             if self.holds_a_run():
@@ -218,17 +210,16 @@ class RunFolder:
     ) -> None:
         """Weights, on the CPU, with a few words about them."""
         words = {key: str(value) for key, value in metadata.items()}
-        self.write(name, tensors_as_bytes(tensors, words))
+        self.write(name, tensor_files.tensors_as_bytes(tensors, words))
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """The reverse, or None where there is none yet."""
         path = self.path / name
         if not path.exists():
             return None
-        with self.undamaged(name), safe_open(path, framework="pt") as file:
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            words = dict(file.metadata() or {})
-        return tensors, words
+        with self.undamaged(name):
+            stored = tensor_files.read_tensors(path)
+        return stored
 
     def write_trials(self, trials: Sequence[Trial]) -> None:
         lines = [json.dumps(trial.to_dict(), allow_nan=False) for trial in trials]
@@ -265,29 +256,6 @@ class RunFolder:
                 "packages": {name: _version(name) for name in _PACKAGES},
             },
         )
-
-
-def tensors_as_bytes(
-    tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
-) -> bytes:
-    """A safetensors file, as it is written."""
-    plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-    return save(plain, metadata=metadata)
-
-
-def write_whole(target: Path, content: str | bytes) -> None:
-    """So that there is the old file or the new one, never half of one and never a draft."""
-    draft = target.with_name(f".{target.name}.new")
-    try:
-        with open(draft, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise
 
 
 def _version(package: str) -> str:

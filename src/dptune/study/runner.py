@@ -2,12 +2,15 @@
 
 Every step is the same dance: start the payment in the ledger, touch the rows, put the result on
 disk, commit the payment. After a crash the ledger says what was started; what was started and left
-no result may have touched rows, so it stays paid and is never run again.
+no result may have touched rows, so it stays paid and is never run again. Only a run that was kept
+on disk while it went on does go on: the steps that are there and those that follow are what was
+paid.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,15 +19,17 @@ from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import Rows
 from dptune.engines.base import Engine, Model
+from dptune.engines.checkpoint import Checkpoint, steps_kept
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
 from dptune.errors import FolderProblem
 from dptune.plan import TrainPlan
-from dptune.privacy import NoisyCount, Receipt
+from dptune.privacy import Event, NoisyCount, Receipt
 from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.search.sealing import SealedSearch
 from dptune.search.trial import Trial
 from dptune.study import loop
+from dptune.study.kept_runs import KeptRuns
 from dptune.study.measure import compare, count_correct, take_census
 from dptune.study.outline import (
     CHECK,
@@ -59,6 +64,7 @@ class Progress:
     trials: tuple[Trial, ...]
     spent: float  # share of the budget's mu^2 that is used by now
     situation: Situation  # what the search knows by now
+    steps: str = ""  # how far a run that tells it is
 
 
 Watch = Callable[[Progress], None]
@@ -92,11 +98,21 @@ class Runner:
             scored = any(trial.score is not None for trial in trials if trial.number in numbers)
             if scored and stage.score and not self.outline.holds_out:
                 found.append(scores_label(stage))
-        _, legs = self._checkpoint()
+        _, legs = self._final_so_far()
         found += map(leg_label, legs)
+        found += self._with_steps()
         if self.outline.schedule.sealed and (self.folder.path / _WINNER).exists():
             found.append(self.outline.schedule.sealed.name)
         self.payments.must_be_begun(found)
+
+    def _with_steps(self) -> list[str]:
+        """The labels of runs of which steps are kept; the mark of one about to begin has none."""
+        files: dict[Path, str] = {}
+        for stage, numbers in self.outline.sweeps():
+            files |= {self._runs.trial_file(n): self._label(stage, n) for n in numbers}
+        for leg in range(1, self.outline.legs + 1):
+            files[self._runs.leg_file(leg)] = leg_label(leg)
+        return [label for file, label in files.items() if steps_kept(file)]
 
     def prepare(self) -> Prepared:
         """How features are prepared: by public numbers, and by private ones where they are paid."""
@@ -136,7 +152,7 @@ class Runner:
         """What is released."""
         if result.is_trial:
             return self._model(result.final.number)
-        model, _ = self._checkpoint()
+        model, _ = self._final_so_far()
         assert model is not None
         return model
 
@@ -181,14 +197,18 @@ class Runner:
         # With held-out rows the payment is for the scores too, if there is anything to compare.
         if not self.outline.holds_out or sum(not trial.lost for trial in trials) < 2:
             self._settle(asked.stage, trials)
+        # Before anything is scored, so that a trial that is still kept proves that nothing was.
+        for keep in self._keeps(asked.trials).values():
+            keep.remove()
         return trials
 
     def _fit_unfinished(self, asked: loop.Fit, preprocessing: Preprocessing) -> list[Trial]:
         unfinished = [trial for trial in asked.trials if not self._has_model(trial.number)]
-        receipts = self._begin(asked.stage, unfinished, asked.trials)
+        keeps = self._keeps(asked.trials)
+        receipts = self._begin(asked.stage, unfinished, asked.trials, keeps)
         if receipts:
             doing = f"{asked.stage.name}: training {len(receipts)} trials"
-            self._tell(doing, asked.history, asked.census)
+            shown = self._tell(doing, asked.history, asked.census)
             part, _ = self._train_and_score
             rows = part.open(next(iter(receipts.values())), preprocessing, **self._place)
             begun = [trial for trial in unfinished if trial.number in receipts]
@@ -196,10 +216,18 @@ class Runner:
                 [trial.plan for trial in begun],
                 rows,
                 [self._randomness(trial.number) for trial in begun],
+                keep=[
+                    self._telling(keeps[trial.number], shown, f"trial {trial.number}, ", trial.plan)
+                    for trial in begun
+                    if keeps
+                ],
             )
             for trial, model in zip(begun, models, strict=True):
                 if model is not None:
                     self.folder.write_tensors(_trial_file(trial.number), self.engine.pack(model))
+            for trial, model in zip(begun, models, strict=True):
+                if model is None and keeps:
+                    raise self._runs.died(keeps[trial.number], trial.plan)
         return [replace(t, lost=not self._has_model(t.number)) for t in asked.trials]
 
     def _train(
@@ -208,32 +236,82 @@ class Runner:
         rows: Rows,
         randomness: Sequence[Randomness],
         start: Sequence[Model | None] | None = None,
+        *,
+        keep: Sequence[Checkpoint],
     ) -> list[Any]:
+        kept = [keep] if keep else []  # an executor of one's own need not know of it
         try:
-            return self.executor.fit(self.engine, plans, rows, randomness, start)
+            return self.executor.fit(self.engine, plans, rows, randomness, start, *kept)
         except Exception as error:
+            then = "and kept as far as it came." if keep else "and lost; nothing else is."
             error.add_note(
-                "What was begun is paid for and lost; nothing else is. Mend the cause, then go on "
-                f"with: dptune resume {self.folder.path}"
+                f"What was begun is paid for {then} Mend the cause, then go on with: dptune resume "
+                f"{self.folder.path}"
             )
             raise
 
     def _begin(
-        self, stage: Stage, unfinished: Sequence[Trial], all_of_stage: Sequence[Trial]
+        self,
+        stage: Stage,
+        unfinished: Sequence[Trial],
+        all_of_stage: Sequence[Trial],
+        keeps: Mapping[int, Checkpoint],
     ) -> Mapping[int, Receipt]:
-        """Receipts, by number, for those that nobody began before."""
-        if self.outline.holds_out and stage.score:
-            event = side_by_side([trial.plan.event for trial in all_of_stage], stage.score)
-            receipt = self.payments.begin(stage.name, event) if unfinished else None
-            if receipt is None:
-                return {}
-            self._begun[stage.name] = receipt
-            return {trial.number: receipt for trial in unfinished}
-        labels = {trial.number: self._label(stage, trial.number) for trial in unfinished}
-        begun = self.payments.begin_all(
-            {labels[trial.number]: trial.plan.event for trial in unfinished}
-        )
-        return {number: begun[label] for number, label in labels.items() if label in begun}
+        """Receipts, by number, for those that nobody began before or that are kept."""
+        labels = {trial.number: self._label(stage, trial.number) for trial in all_of_stage}
+        wanted: dict[str, Event] = {labels[t.number]: t.plan.event for t in unfinished}
+        scores = stage.score if self.outline.holds_out else None  # then one payment is for all
+        if scores and (unfinished or keeps):
+            event = side_by_side([trial.plan.event for trial in all_of_stage], scores)
+            wanted = {stage.name: event}
+        its_keeps = {
+            label: [keep for number, keep in keeps.items() if labels[number] == label]
+            for label in wanted
+        }
+        receipts = self._begin_or_go_on(wanted, its_keeps)
+        if scores and receipts:
+            self._begun[stage.name] = receipts[stage.name]
+        return {
+            trial.number: receipts[labels[trial.number]]
+            for trial in unfinished
+            if labels[trial.number] in receipts
+            and (not keeps or keeps[trial.number].steps() is not None)
+        }
+
+    def _begin_or_go_on(
+        self, wanted: Mapping[str, Event], keeps: Mapping[str, Sequence[Checkpoint]]
+    ) -> dict[str, Receipt]:
+        """Receipts for what nobody began before, and for what was begun, is not settled and has a
+        run that is kept."""
+        if not any(keeps.values()):
+            return self.payments.begin_all(wanted)
+        free = self.payments.in_state("reserved", wanted)
+        for label in free:  # marked first: from now on a kill loses nothing
+            for keep in keeps[label]:
+                keep.save({}, 0)
+        begun = self.payments.begin_all(wanted)
+        for label in free:
+            if label not in begun:  # somebody with a copy of the folder was quicker: it is theirs
+                for keep in keeps[label]:
+                    keep.remove()
+        for label in self.payments.in_state("started", wanted):
+            if label not in begun and any(keep.steps() is not None for keep in keeps[label]):
+                begun[label] = self.payments.receipt(label)
+        return begun
+
+    def _keeps(self, trials: Iterable[Trial]) -> dict[int, Checkpoint]:
+        """Where trials are kept, by number; nowhere where the engine keeps nothing."""
+        if not self.engine.checkpoints:
+            return {}
+        return {trial.number: self._runs.trial(trial.number, trial.plan) for trial in trials}
+
+    def _telling(self, keep: Checkpoint, shown: Progress, run: str, plan: TrainPlan) -> Checkpoint:
+        """The same, heard by whoever watches."""
+
+        def told(done: int) -> None:
+            self.watch(replace(shown, steps=f"{run}step {done} of {plan.steps}"))
+
+        return replace(keep, told=told)
 
     def _settle(self, stage: Stage, trials: Iterable[Trial]) -> None:
         """Of these trials, those whose models are on disk."""
@@ -291,16 +369,21 @@ class Runner:
         """Whether a leg of the final run is in the model on disk, after it was run unless somebody
         has begun it before."""
         label = leg_label(asked.number)
-        model, done = self._checkpoint()
+        model, done = self._final_so_far()
         if asked.number > max(done, default=0):
-            receipt = self.payments.begin(label, asked.plan.event)
+            keep = self._runs.leg(asked.number, asked.plan, done)
+            keeps = [keep] if self.engine.checkpoints else []
+            receipt = self._begin_or_go_on({label: asked.plan.event}, {label: keeps}).get(label)
             if receipt is None:
                 return False
             doing = f"final run: leg {asked.number} of {asked.legs}"
-            self._tell(doing, asked.history, asked.census)
+            shown = self._tell(doing, asked.history, asked.census)
             rows = self.data.open(receipt, preprocessing, **self._place)
             randomness = [self._randomness(0)]
-            (further,) = self._train([asked.plan], rows, randomness, [model])
+            telling = [self._telling(keep, shown, "", asked.plan) for keep in keeps]
+            (further,) = self._train([asked.plan], rows, randomness, [model], keep=telling)
+            if further is None and keeps:
+                raise self._runs.died(keep, asked.plan)
             if further is None:  # its process died
                 return False
             done = (*done, asked.number)
@@ -308,6 +391,7 @@ class Runner:
             self.folder.write_tensors(_FINAL, self.engine.pack(further), legs=legs)
         if asked.number in done:
             self.payments.settle(label)
+            self._runs.leg(asked.number, asked.plan, done).remove()
         return asked.number in done
 
     def _check(self, asked: loop.Check, preprocessing: Preprocessing) -> float | None:
@@ -359,7 +443,7 @@ class Runner:
             winner = Trial.from_dict(json.loads(stored[1]["trial"]))
         return model, winner
 
-    def _checkpoint(self) -> tuple[Model | None, tuple[int, ...]]:
+    def _final_so_far(self) -> tuple[Model | None, tuple[int, ...]]:
         """The final run as far as it came, and the legs that are in it."""
         stored = self.folder.read_tensors(_FINAL)
         if stored is None:
@@ -385,6 +469,10 @@ class Runner:
         return Randomness(seed=self.outline.config.seed, trial=number)
 
     @property
+    def _runs(self) -> KeptRuns:
+        return KeptRuns(self.folder.path, self.outline.config.study)
+
+    @property
     def _train_and_score(self) -> tuple[Data, Data]:
         """The rows that train trials, and those that score them."""
         every = self.outline.held_out_every
@@ -394,13 +482,15 @@ class Runner:
     def _place(self) -> dict[str, Any]:
         return {"device": self.outline.config.device, "precision": self.outline.precision}
 
-    def _tell(self, doing: str, trials: Sequence[Trial], census: Census | None = None) -> None:
+    def _tell(self, doing: str, trials: Sequence[Trial], census: Census | None = None) -> Progress:
         # A sealed search costs all of the budget, though less than its price in company.
         everything = self.outline.config.budget.mu_squared(self.outline.set_aside)
         used = min(self.payments.used().mu_squared / everything, 1.0)
         schedule = self.outline.schedule
         situation = self.outline.situation(schedule.final, trials, census)
-        self.watch(Progress(doing, schedule, tuple(trials), used, situation))
+        shown = Progress(doing, schedule, tuple(trials), used, situation)
+        self.watch(shown)
+        return shown
 
 
 def read_figure(folder: RunFolder, label: str, shape: tuple[int, ...]) -> Figure | None:

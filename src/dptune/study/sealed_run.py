@@ -16,7 +16,7 @@ from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.plan import TrainPlan
-from dptune.privacy import Event, FullBatchRun, SampledRun, SubsetSearch
+from dptune.privacy import Event, SubsetSearch
 from dptune.search.sealing import SealedSearch, Subset
 from dptune.search.space import Setting
 from dptune.search.trial import Trial
@@ -85,12 +85,12 @@ class SealedRun:
 
     def _must_be_paid(self, plan: TrainPlan, paid: Event) -> None:
         """Refuse a run that is not of the kind and price that the whole search was paid as."""
-        if isinstance(paid, SampledRun):
+        if accounting.needs_slack(paid):
             fits = plan.event == paid
         else:
-            full = isinstance(plan.event, FullBatchRun)
+            alike = type(plan.event) is type(paid) and not accounting.needs_slack(plan.event)
             price = accounting.price(paid).mu_squared
-            fits = full and accounting.price(plan.event).mu_squared <= price
+            fits = alike and accounting.price(plan.event).mu_squared <= price
         if not fits:
             raise InvalidInput(
                 f"{self.outline.config.search.name} suggests runs that are not those it was priced "

@@ -118,7 +118,8 @@ def _releases(planned: Outline, *, counted: bool, scored: bool) -> list[str]:
     if planned.schedule.compared or config.reuse:
         releases.append("the models and settings of all trials")
         if scored and config.score.paid:
-            releases.append("their noisy scores")
+            sample = " on a secret sample of the rows, which is not released"
+            releases.append(f"their noisy scores{sample * planned.samples_scores}")
     if counted:
         by = ["class"] * planned.data.has_classes + ["length"] * (not planned.facts.unit_rows)
         weighed = ", by which rows are weighted so that every class counts alike"
@@ -129,7 +130,7 @@ def _releases(planned: Outline, *, counted: bool, scored: bool) -> list[str]:
 
 
 def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
-    config, public = planned.config, list(data.public_facts)
+    config, public = planned.config, [*data.public_facts, *planned.engine.public_facts]
     if planned.held_out_every is not None:
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:
@@ -139,5 +140,6 @@ def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
         public.append("the rows that score the trials")
     if config.preparation.standardize:
         public.append("the rows that standardise the columns")
+    public += ["the random directions of every step"] * (planned.recipe.directions is not None)
     public += ["the ranges of the columns, as declared"] * bool(config.preparation.ranges)
     return tuple(public)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dptune import accounting
+from dptune import accounting, own_code
 from dptune.accounting import Budget
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
@@ -110,6 +110,7 @@ def tune(
         watch: is told how things go.
 
     """
+    own_code.must_not_be_importing("tune")
     if misplaced or not isinstance(data, Data):
         raise InvalidInput(
             "tune takes the data, and everything else by name: tune(data, budget=..., engine=...)."

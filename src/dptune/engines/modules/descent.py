@@ -90,11 +90,12 @@ def train(
     gradients: RowGradients,
     *,
     rows_at_once: int,
+    dtype: torch.dtype = torch.float32,
     augment: Augment | None = None,
     keep: Checkpoint | None = None,
 ) -> Tensor:
     """The weights that a whole run of `plan` releases, in the order of `flat`; it goes on from what
-    `keep` has."""
+    `keep` has. `dtype` is what the module takes."""
     moves, done = Moves(plan, flat), 0
     if keep is not None and (kept := keep.load()) is not None:
         tensors, done = kept
@@ -111,10 +112,10 @@ def train(
                 for part in pieces(chunk, rows_at_once):
                     weights = None if of_classes is None else of_classes[part.targets.long()]
                     copies = with_copies(part.features, plan.augmentations, augment)
-                    gradients.add(total, copies, part.targets, plan.clip_norm, weights)
+                    gradients.add(total, copies.to(dtype), part.targets, plan.clip_norm, weights)
             moves.step(total, randomness.noise(rows.device, step), step)
             if keep is not None:
-                keep.told(step + 1, plan.steps)
+                keep.tell(step + 1)
                 if keep.due() or step + 1 == plan.steps:
                     keep.save(moves.tensors(), step + 1)
     return moves.released()

@@ -1,3 +1,196 @@
-"""Stand-in: H4's."""
-def must_be_sound(module, names):
-    pass
+"""What keeps a module from being trained privately, by the names of its layers, and what to do.
+
+A row's gradient must be its own: no layer may look at the other rows of a batch, keep something of
+them, or use a weight in two places that are measured apart.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrize
+
+from dptune.engines.modules.gradients import RowGradients
+from dptune.engines.modules.losses import outputs_of
+from dptune.engines.modules.problem import (
+    WHOLE,
+    Names,
+    Problem,
+    listed,
+    together,
+    wanting_gradients,
+)
+from dptune.engines.modules.rows_apart import as_it_was, made_up, problems_on_rows
+from dptune.errors import DptuneError, InvalidInput
+
+_MADE_UP = 4  # rows
+_FIX = "dptune.engines.fix_module(module) does that"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A part with parameters of its own. `way`: how its rows' gradients are clipped, where known;
+    "frozen" where it has none."""
+
+    name: str
+    kind: str
+    parameters: int
+    way: str
+
+
+@dataclass(frozen=True)
+class Examination:
+    """All that can be said of a module before a row is read."""
+
+    layers: tuple[Layer, ...]
+    problems: tuple[Problem, ...]
+
+
+def problems(module: nn.Module, trained: Names | None = None) -> list[Problem]:
+    """All that its layers show, where the parameters called `trained` are (None: those that want a
+    gradient)."""
+    names = wanting_gradients(module) if trained is None else trained
+    found = [*_of_parameters(module, names), *_shared(module, names)]
+    for name, layer in module.named_modules():
+        found += _of_layer(name or WHOLE, layer)
+    return found
+
+
+def must_be_sound(module: nn.Module, trained: Names, rows: Tensor | None = None) -> None:
+    """Refuse a module with problems, all of them named; `rows` are made up."""
+    found = problems(module, trained)
+    if rows is not None and not found:
+        found = problems_on_rows(module, rows, trained)
+    if found:
+        said = " ".join(f"{each}." for each in together(found))
+        raise InvalidInput(f"this module cannot be trained privately, so nothing was paid. {said}")
+
+
+def examine(
+    module: nn.Module, shape: Sequence[int] | None = None, *, ids: bool = False
+) -> Examination:
+    """Its layers and its problems; given the `shape` of a row, also what made-up rows show. Rows of
+    `ids` are numbers of words."""
+    names = wanting_gradients(module)
+    found, routes = problems(module, names), dict[str, str]()
+    if shape is not None and not any(each.kind == "lazy" for each in found):
+        rows = made_up(module, shape, _MADE_UP, ids=ids)
+        try:
+            known = {each.layer for each in found}
+            found += [p for p in problems_on_rows(module, rows, names) if p.layer not in known]
+            if not found:
+                routes = _routes(module, names, rows)
+        except DptuneError as error:
+            found.append(Problem(WHOLE, "gradients", str(error).rstrip("."), "change that"))
+        except Exception as error:  # code of the user's own may raise anything
+            raise InvalidInput(
+                f"the module cannot be run on rows of shape {tuple(shape)}: "
+                f"{type(error).__name__}: {error}. Give the shape of one row, and say whether rows "
+                "are numbers of words (ids)."
+            ) from error
+    return Examination(tuple(_layers(module, names, routes)), tuple(found))
+
+
+def _of_parameters(module: nn.Module, trained: Names) -> Iterator[Problem]:
+    lazy = [name for name, parameter in module.named_parameters() if is_lazy(parameter)]
+    for name in lazy:
+        yield Problem(
+            name,
+            "lazy",
+            "its size is not known before a row has passed",
+            "call the module once in the factory, on a row of zeros",
+        )
+    if not trained:
+        yield Problem(
+            WHOLE,
+            "frozen",
+            "none of its parameters is trained",
+            "let some want a gradient (requires_grad_), or say which in `trained`",
+        )
+    named = dict(module.named_parameters(remove_duplicate=False))
+    for name in trained:
+        kind = named[name].dtype
+        if name not in lazy and kind != torch.float32:
+            yield Problem(
+                name,
+                "precision",
+                f"it is kept in {str(kind).removeprefix('torch.')}, and noise goes to float32",
+                "convert it with .float(), or freeze it",
+            )
+
+
+def _shared(module: nn.Module, trained: Names) -> Iterator[Problem]:
+    names = defaultdict[int, list[str]](list)
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names[id(parameter)].append(name)
+    for same in names.values():
+        if len(same) > 1 and set(same) & set(trained):
+            yield Problem(
+                same[0],
+                "shared",
+                f"it is the same parameter as {listed(same[1:])}",
+                f"untie them ({_FIX}, by copies), or freeze it",
+            )
+
+
+def _of_layer(name: str, layer: nn.Module) -> Iterator[Problem]:
+    if isinstance(layer, _BatchNorm):
+        yield Problem(
+            name,
+            "batch norm",
+            "batch norm mixes the rows of a batch",
+            f"use group norm in its place ({_FIX})",
+        )
+    elif isinstance(layer, _InstanceNorm) and layer.track_running_stats:
+        yield Problem(
+            name,
+            "running statistics",
+            "instance norm keeps statistics of the rows",
+            f"make it with track_running_stats=False ({_FIX})",
+        )
+    elif _keeps_spectra(layer):
+        yield Problem(
+            name,
+            "spectral norm",
+            "its weight is divided by a norm that is remembered from pass to pass",
+            "leave spectral_norm out; weight_norm keeps nothing",
+        )
+
+
+def _keeps_spectra(layer: nn.Module) -> bool:
+    from torch.nn.utils.spectral_norm import SpectralNorm  # the older of torch's two
+
+    if any(isinstance(hook, SpectralNorm) for hook in layer._forward_pre_hooks.values()):
+        return True
+    if not parametrize.is_parametrized(layer):
+        return False
+    return any(buffer.numel() for buffer in layer.parametrizations.buffers())
+
+
+def _routes(module: nn.Module, trained: Names, rows: Tensor) -> dict[str, str]:
+    named = dict(module.named_parameters())
+    # Any loss will do: the layers are what is asked for.
+    gradients = RowGradients(
+        module,
+        {name: named[name] for name in trained},
+        lambda found, targets: outputs_of(found).float().flatten(1).square().sum(1) / 2,
+    )
+    with as_it_was(module):
+        module.train()
+        gradients.trace(rows[:, None], torch.zeros(len(rows)))
+    return gradients.routes
+
+
+def _layers(module: nn.Module, trained: Names, routes: dict[str, str]) -> Iterator[Layer]:
+    for name, part in module.named_modules():
+        own = {f"{name}.{key}" if name else key: p for key, p in part.named_parameters("", False)}
+        if not own:
+            continue
+        count = sum(0 if is_lazy(parameter) else parameter.numel() for parameter in own.values())
+        way = routes.get(name, "") if set(own) & set(trained) else "frozen"
+        yield Layer(name or WHOLE, type(part).__name__, count, way)

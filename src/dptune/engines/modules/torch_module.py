@@ -1,11 +1,11 @@
 """Any PyTorch module, trained by DP-SGD on clipped gradients of single rows."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import torch
@@ -25,7 +25,7 @@ from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput
-from dptune.own_code import reference, resolve
+from dptune.own_code import made, reference, resolve
 from dptune.plan import TrainPlan
 from dptune.prior import MODULE, Prior
 
@@ -33,6 +33,7 @@ COMPUTE = ("float32", "bfloat16")
 _EVALUATED_AT_ONCE = 256
 _MOST_ROWS_AT_ONCE = 4096
 _MADE_UP = 4  # rows
+_FEW_LAYERS = 6  # that are named one by one
 _BATCH = 8.0  # times the square root of the rows: how many are expected in a sample
 
 
@@ -143,16 +144,23 @@ class TorchModule(Engine[ModuleModel]):
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
         module = self.made()
-        doctor.must_be_sound(module, self.names(module))
-        self._traced(module, facts, device)
+        rows, _ = self._made_up(module, facts, torch.device("cpu"), _MADE_UP, 1)
+        doctor.must_be_sound(module, self.names(module), rows[:, 0])
+        self.traced(module, facts, device)
 
-    def in_words(self, facts: DataFacts, device: torch.device) -> tuple[str, ...]:
+    def in_words(self, facts: DataFacts) -> tuple[str, ...]:
         """How each layer's gradients are clipped."""
-        _, gradients = self._traced(self.made(), facts, device)
         ways: dict[str, list[str]] = {}
-        for layer, way in gradients.routes.items():
+        for layer, way in _routes(self, facts).items():
             ways.setdefault(way, []).append(layer)
-        return tuple(f"{way}: {', '.join(layers)}" for way, layers in ways.items())
+        return tuple(f"{way}: {_listed(layers)}" for way, layers in ways.items())
+
+    @property
+    def public_facts(self) -> tuple[str, ...]:
+        return (
+            f"the weights that {self.factory.rpartition(':')[2]} begins with, pretrained ones "
+            "included: nothing is promised about rows that they were trained on",
+        )
 
     def fit(
         self,
@@ -165,7 +173,7 @@ class TorchModule(Engine[ModuleModel]):
     ) -> ModuleModel:
         module = self.made(randomness)
         facts = DataFacts(rows.count, rows.shape, rows.copies, self._width, self.loss)
-        flat, gradients = self._traced(module, facts, rows.device, plan.augmentations)
+        flat, gradients = self.traced(module, facts, rows.device, plan.augmentations)
         released = descent.train(
             plan,
             rows,
@@ -173,6 +181,7 @@ class TorchModule(Engine[ModuleModel]):
             flat,
             gradients,
             rows_at_once=self._physical(gradients, flat, facts, plan),
+            dtype=torch.int64 if self.ids else torch.float32,
             augment=self._augment,
             keep=keep,
         )
@@ -210,21 +219,8 @@ class TorchModule(Engine[ModuleModel]):
 
     def made(self, randomness: Randomness = Randomness()) -> nn.Module:
         """A new module, as the factory makes it, with initial weights from a public seed."""
-        make = resolve(self.factory, "factory")
         with descent.public_numbers(randomness, 0, torch.device("cpu")):
-            try:
-                module = make()
-            except InvalidInput:
-                raise
-            except Exception as problem:  # code of the user's own may raise anything
-                raise InvalidInput(
-                    f"{self.factory} failed: {type(problem).__name__}: {problem}. It is called "
-                    "without arguments and must return a torch module."
-                ) from problem
-        if not isinstance(module, nn.Module):
-            raise InvalidInput(
-                f"{self.factory} must return a torch module; it returned {type(module).__name__}."
-            )
+            module = made(self.factory)
         _compute_again(module, self.checkpointed)
         return module
 
@@ -232,9 +228,10 @@ class TorchModule(Engine[ModuleModel]):
         """Of the parameters that are trained."""
         return trained_names(module, self.trained)
 
-    def _traced(
+    def traced(
         self, module: nn.Module, facts: DataFacts, device: torch.device, copies: int = 1
     ) -> tuple[FlatWeights, RowGradients]:
+        """A module ready to be trained, after made-up rows have shown how, or that it cannot be."""
         flat = FlatWeights(module, self.names(module), device)
         loss = row_loss(self.loss)
         gradients = RowGradients(
@@ -294,6 +291,19 @@ def computing(compute: str, device: torch.device) -> Iterator[None]:
     """Products of matrices in this precision."""
     with torch.autocast(device.type, torch.bfloat16, enabled=compute == "bfloat16"):
         yield
+
+
+@lru_cache(maxsize=16)
+def _routes(engine: TorchModule, facts: DataFacts) -> Mapping[str, str]:
+    _, gradients = engine.traced(engine.made(), facts, torch.device("cpu"))
+    return gradients.routes
+
+
+def _listed(layers: Sequence[str]) -> str:
+    """A few of them, and how many there are."""
+    if len(layers) <= _FEW_LAYERS:
+        return ", ".join(layers)
+    return f"{len(layers)} layers from {layers[0]} to {layers[-1]}"
 
 
 def _compute_again(module: nn.Module, patterns: str) -> None:

@@ -1,0 +1,42 @@
+"""What keeps a module from being trained privately, in words."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+WHOLE = "the module"
+Names = Collection[str]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that must change before the module is trained."""
+
+    layer: str
+    kind: str
+    what: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.layer}: {self.what}; {self.advice}"
+
+
+def together(found: Iterable[Problem]) -> list[Problem]:
+    """One problem for all layers that have the same."""
+    layers = defaultdict[tuple[str, str, str], list[str]](list)
+    for each in found:
+        layers[each.kind, each.what, each.advice].append(each.layer)
+    return [Problem(listed(names), *same) for same, names in layers.items()]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names, and how many there are."""
+    shown = ", ".join(names[:6])
+    return shown if len(names) <= 6 else f"{shown}, ... ({len(names)} in all)"
+
+
+def wanting_gradients(module: nn.Module) -> list[str]:
+    """The names of its parameters that do."""
+    return [name for name, parameter in module.named_parameters() if parameter.requires_grad]
