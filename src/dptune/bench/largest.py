@@ -49,7 +49,9 @@ def _climb(ladder: Ladder, report: Report, device: torch.device) -> dict[str, An
         "optimizer": ladder.optimizer,
         "words": LENGTH,
         "width": ladder.width,
-        "ended_by": "the longest tried",
+        "layers": 0,
+        "parameters": 0,
+        "ended_by": "the last that was tried",
     }
     began = perf_counter()
     for layers in ladder.layers:

@@ -36,6 +36,7 @@ CPU_NETWORKS = (
     Network("tiny ViT", "vit", Sizes(2, 64, pixels=32, patch=8, classes=10), rows=16),
 )
 REPEATS = 10
+CPU_REPEATS = 3
 OUT_OF_MEMORY = "out of memory"
 AIMS = {"time": 1.7, "memory": 1.3, "time with adapters": 1.3}
 
@@ -105,7 +106,8 @@ def _compared(
             name: _ratio(_per_row(cost), _per_row(plain))
             for name, cost in costs.items()
             if name != "plain"
-        },
+        }
+        | {"gradients": _ratio(private.gradients_seconds, plain.seconds)},
         "times_memory": _ratio(private.peak_gib, plain.peak_gib),
     }
 

@@ -166,6 +166,59 @@ def _bench_speed_gpu(results: dict[str, Any]) -> None:
     out.print(table)
 
 
+def bench_modules(results: Mapping[str, Any]) -> None:
+    """Steps of every network, in plain ones; what did not run, and why; the largest networks."""
+    where = results["gpu"] or f"cpu, {results['threads']} threads"
+    table = plain_table(f"private steps beside plain ones: {where}, {results['compute']}")
+    table.add_column("network, rows at once, what is trained")
+    for name in ("plain", "private", "slower", "gradients", "GiB", "memory", "ghost", "hooks"):
+        table.add_column(name, justify="right")
+    remarks = []
+    for row in results["steps"]:
+        name = f"{row['network']}, {row['rows']} x {row['shape']}, "
+        name += f"adapters of rank {results['rank']}" if row["adapters"] else "all"
+        slower, private = row["times_slower"], row["private"]
+        table.add_row(
+            name,
+            _seconds_or_none(row["plain"]["seconds"]),
+            _seconds_or_none(private["seconds"]),
+            _times(slower["private"]),
+            _times(slower["gradients"]),
+            "" if private["peak_gib"] is None else f"{private['peak_gib']:.1f}",
+            _times(row["times_memory"]),
+            _times(slower["opacus_ghost"]),
+            _times(slower["opacus_hooks"]),
+        )
+        for who in ("plain", "private", "opacus_ghost", "opacus_hooks"):
+            step = row[who]
+            if step["fails"]:
+                remarks.append(f"{name}: {who.replace('_', ' ')} does not run: {step['fails']}")
+            elif step["rows"] != row["rows"]:
+                few = f"{who.replace('_', ' ')} runs out of memory; timed with {step['rows']} rows"
+                remarks.append(f"{name}: {few}")
+    out.print(table)
+    out.print(
+        "slower: times of a plain step; gradients: those of the pass over the rows alone; memory: "
+        "times its peak; ghost, hooks: Opacus's time, a row"
+    )
+    for remark in remarks:
+        out.print(remark)
+    for row in results["largest"]:
+        found = f"{row['parameters'] / 1e9:.1f} billion weights" if row["parameters"] else "none"
+        out.print(
+            f"largest that took a step, {row['training']}, {row['optimizer']}: {found} "
+            f"({row['layers']} layers of {row['width']:,}; ended by {row['ended_by']})"
+        )
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
+
+
+def _seconds_or_none(seconds: float | None) -> str:
+    return "" if seconds is None else _seconds(seconds)
+
+
 def _shape(shape: dict[str, int]) -> str:
     return f"{shape['rows']:,} x {shape['columns']:,}, {shape['classes']:,} classes"
 
