@@ -12,6 +12,7 @@ import torch
 from dptune.bench.module_steps import PrivateStep
 from dptune.bench.networks import Network, Sizes, with_adapters
 from dptune.bench.timing import seconds_of
+from dptune.engines.modules.checks import FEWEST_ROWS
 
 Report = Callable[[str], None]
 RANK = 8
@@ -76,5 +77,6 @@ def _step(ladder: Ladder, layers: int, device: torch.device) -> dict[str, Any]:
     if ladder.adapters:
         module = with_adapters(module, network, RANK, torch.bfloat16)
     parameters = sum(one.numel() for one in module.parameters())
-    step = PrivateStep(module, *network.made_up_rows(device), "bfloat16", ladder.optimizer)
+    rows, looked_at = network.made_up_rows(device), network.made_up_rows(device, FEWEST_ROWS)
+    step = PrivateStep(module, rows, looked_at, "bfloat16", ladder.optimizer)
     return {"parameters": parameters, "step_seconds": seconds_of(step)}

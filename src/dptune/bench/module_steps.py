@@ -11,12 +11,14 @@ from dptune.engines.modules.torch_module import computing
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 
+Rows = tuple[Tensor, Tensor]
+
 
 class PlainStep:
     """Adam without privacy."""
 
-    def __init__(self, module: nn.Module, features: Tensor, targets: Tensor, compute: str) -> None:
-        self._module, self._rows, self._compute = module, (features, targets), compute
+    def __init__(self, module: nn.Module, rows: Rows, compute: str) -> None:
+        self._module, self._rows, self._compute = module, rows, compute
         self._optimizer = adam(module)
 
     def __call__(self) -> None:
@@ -29,21 +31,22 @@ class PlainStep:
 
 
 class PrivateStep:
-    """One step of the engine for modules, all of whose rows are one physical batch."""
+    """One step of the engine for modules, whose rows are one physical batch; the module is looked
+    at with some rows more."""
 
     def __init__(
         self,
         module: nn.Module,
-        features: Tensor,
-        targets: Tensor,
+        rows: Rows,
+        looked_at: Rows,
         compute: str,
         optimizer: str = "adam",
     ) -> None:
         names = [name for name, one in module.named_parameters() if one.requires_grad]
+        features, targets = rows
         flat = FlatWeights(module, names, features.device)
         self._gradients = RowGradients(module, flat.trained, row_losses, compute=compute)
-        self._rows = features[:, None], targets
-        self._gradients.trace(*(part[:2] for part in self._rows))
+        self._gradients.trace(looked_at[0][:, None], looked_at[1])
         self._plan = TrainPlan(
             rows=len(targets),
             steps=1,
@@ -51,6 +54,7 @@ class PrivateStep:
             noise_multiplier=1.0,
             optimizer=optimizer,
         )
+        self._features, self._targets = features[:, None], targets
         self._moves = Moves(self._plan, flat)
         self._total = torch.zeros(len(flat.vector), dtype=torch.float64, device=features.device)
 
@@ -60,7 +64,7 @@ class PrivateStep:
         self._moves.step(self._total, Randomness().noise(self._total.device, 0), 0)
 
     def gradients_alone(self) -> None:
-        self._gradients.add(self._total, *self._rows, self._plan.clip_norm)
+        self._gradients.add(self._total, self._features, self._targets, self._plan.clip_norm)
 
 
 def adam(module: nn.Module) -> torch.optim.Optimizer:

@@ -20,6 +20,7 @@ from dptune.bench.opacus_steps import MODES, opacus_step, quiet
 from dptune.bench.speed import must_be_here
 from dptune.bench.timing import median_seconds
 from dptune.data.rows import PRECISIONS
+from dptune.engines.modules.checks import FEWEST_ROWS
 from dptune.engines.modules.torch_module import computing
 
 Report = Callable[[str], None]
@@ -85,11 +86,11 @@ def _compared(
         made = network.made(device)
         return with_adapters(made, network, RANK, PRECISIONS[compute]) if adapters else made
 
-    rows, everything = network.made_up_rows(device), module().parameters()
-    sizes = [(one.numel(), one.requires_grad) for one in everything]
+    rows, looked_at = network.made_up_rows(device), network.made_up_rows(device, FEWEST_ROWS)
+    sizes = [(one.numel(), one.requires_grad) for one in module().parameters()]
     costs = {
-        "plain": _cost(lambda: PlainStep(module(), *rows, compute), network.rows),
-        "private": _cost(lambda: PrivateStep(module(), *rows, compute), network.rows),
+        "plain": _cost(lambda: PlainStep(module(), rows, compute), network.rows),
+        "private": _cost(lambda: PrivateStep(module(), rows, looked_at, compute), network.rows),
     }
     for mode in MODES:
         costs[f"opacus_{mode}"] = _fitting_cost(mode, module, rows, compute)
@@ -147,12 +148,13 @@ def _fitting_cost(
 def _cost(make: Callable[[], Callable[[], object]], rows: int) -> Cost:
     """Of a step that is made anew, and thrown away in the end."""
     cost = Cost(rows)
+    repeats = REPEATS if torch.cuda.is_initialized() else CPU_REPEATS  # type: ignore[no-untyped-call]
     try:
         step = make()
         step()  # optimizers make their state in the first step
-        cost = replace(cost, peak_gib=_peak_gib(step), seconds=median_seconds(step, REPEATS))
+        cost = replace(cost, peak_gib=_peak_gib(step), seconds=median_seconds(step, repeats))
         if isinstance(step, PrivateStep):
-            alone = median_seconds(step.gradients_alone, REPEATS)
+            alone = median_seconds(step.gradients_alone, repeats)
             cost = replace(cost, gradients_seconds=alone)
     except torch.OutOfMemoryError:
         cost = Cost(rows, fails=OUT_OF_MEMORY)

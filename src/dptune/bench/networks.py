@@ -31,7 +31,7 @@ class Sizes:
 
     @property
     def shape(self) -> str:
-        return f"{self.length:,} words" if self.length else f"{self.pixels} x {self.pixels} pixels"
+        return f"{self.length:,} words" if self.length else f"{self.pixels} pixels"
 
 
 @dataclass(frozen=True)

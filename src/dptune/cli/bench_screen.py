@@ -167,56 +167,68 @@ def _bench_speed_gpu(results: dict[str, Any]) -> None:
 
 
 def bench_modules(results: Mapping[str, Any]) -> None:
-    """Steps of every network, in plain ones; what did not run, and why; the largest networks."""
+    """Steps of every network beside plain ones; what did not run, and why; the largest."""
     where = results["gpu"] or f"cpu, {results['threads']} threads"
-    table = plain_table(f"private steps beside plain ones: {where}, {results['compute']}")
-    table.add_column("network, rows at once, what is trained")
-    for name in ("plain", "private", "slower", "gradients", "GiB", "memory", "ghost", "hooks"):
-        table.add_column(name, justify="right")
     remarks = []
-    for row in results["steps"]:
-        name = f"{row['network']}, {row['rows']} x {row['shape']}, "
-        name += f"adapters of rank {results['rank']}" if row["adapters"] else "all"
-        slower, private = row["times_slower"], row["private"]
-        table.add_row(
-            name,
-            _seconds_or_none(row["plain"]["seconds"]),
-            _seconds_or_none(private["seconds"]),
-            _times(slower["private"]),
-            _times(slower["gradients"]),
-            "" if private["peak_gib"] is None else f"{private['peak_gib']:.1f}",
-            _times(row["times_memory"]),
-            _times(slower["opacus_ghost"]),
-            _times(slower["opacus_hooks"]),
-        )
-        for who in ("plain", "private", "opacus_ghost", "opacus_hooks"):
-            step = row[who]
-            if step["fails"]:
-                remarks.append(f"{name}: {who.replace('_', ' ')} does not run: {step['fails']}")
-            elif step["rows"] != row["rows"]:
-                few = f"{who.replace('_', ' ')} runs out of memory; timed with {step['rows']} rows"
-                remarks.append(f"{name}: {few}")
-    out.print(table)
-    out.print(
-        "slower: times of a plain step; gradients: those of the pass over the rows alone; memory: "
-        "times its peak; ghost, hooks: Opacus's time, a row"
-    )
-    for remark in remarks:
-        out.print(remark)
+    for adapters in (False, True):
+        trained = f"adapters of rank {results['rank']}" if adapters else "all weights"
+        table = plain_table(f"one step, {trained}: {where}, {results['compute']}")
+        table.add_column("network")
+        for name in ("rows", "plain", "private", "slower", "pass", "GiB", "memory"):
+            table.add_column(name, justify="right")
+        for mode in ("ghost", "hooks"):
+            table.add_column(mode, justify="right")
+        for row in results["steps"]:
+            if row["adapters"] is adapters:
+                table.add_row(*_module_line(row))
+                remarks += _module_remarks(row, trained)
+        out.print(table)
+        out.print()
+    for text in (
+        "slower: a private step in plain ones; pass: its pass over the rows alone",
+        "memory: its peak in that of a plain step; ghost, hooks: Opacus's step in plain ones",
+        *remarks,
+    ):
+        out.print(text)
     for row in results["largest"]:
-        found = f"{row['parameters'] / 1e9:.1f} billion weights" if row["parameters"] else "none"
+        size = f"{row['parameters'] / 1e9:.1f} billion weights, {row['layers']} layers"
         out.print(
-            f"largest that took a step, {row['training']}, {row['optimizer']}: {found} "
-            f"({row['layers']} layers of {row['width']:,}; ended by {row['ended_by']})"
+            f"largest that took a step, {row['training']}, {row['optimizer']}: {size} of "
+            f"{row['width']:,}, {row['words']:,} words; ended by {row['ended_by']}"
         )
+
+
+def _module_line(row: Mapping[str, Any]) -> list[str]:
+    slower, peak = row["times_slower"], row["private"]["peak_gib"]
+    return [
+        f"{row['network']}, {row['shape']}",
+        str(row["rows"]),
+        *(
+            "" if (s := row[who]["seconds"]) is None else _seconds(s)
+            for who in ("plain", "private")
+        ),
+        _times(slower["private"]),
+        _times(slower["gradients"]),
+        "" if peak is None else f"{peak:.1f}",
+        *map(_times, (row["times_memory"], slower["opacus_ghost"], slower["opacus_hooks"])),
+    ]
+
+
+def _module_remarks(row: Mapping[str, Any], trained: str) -> list[str]:
+    """What failed or took fewer rows than the others."""
+    remarks = []
+    for who in ("plain", "private", "opacus_ghost", "opacus_hooks"):
+        step = row[who]
+        about = f"{row['network']}, {row['shape']}, {trained}: {who.replace('_', ' ')}"
+        if step["fails"]:
+            remarks.append(f"{about} does not run: {step['fails']}")
+        elif step["rows"] < row["rows"]:
+            remarks.append(f"{about} has memory for {step['rows']} rows; its time is that of a row")
+    return remarks
 
 
 def _times(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.2f}"
-
-
-def _seconds_or_none(seconds: float | None) -> str:
-    return "" if seconds is None else _seconds(seconds)
 
 
 def _shape(shape: dict[str, int]) -> str:
