@@ -392,6 +392,7 @@ def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) 
 class FakeProgress:
     doing: str
     spent: float = 0.5
+    steps: str = ""
 
 
 def test_lines_tell_how_long_it_took_and_will_take(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,8 @@ class Prior:
     `unclipped` where gradients are seldom clipped. `error` is how far the best c may lie from the
     law, one standard deviation of log c; `error_off_unit_rows` the same where rows are not scaled
     to length 1. `by_row_length`: whether c is inversely proportional to the length of rows.
+    `trial_share` is what each trial of the default search costs, as a share of mu^2; None for what
+    linear models need.
     """
 
     noise: float = 1.0
@@ -36,6 +38,7 @@ class Prior:
     error: float = 2.3
     error_off_unit_rows: float = 2.3
     by_row_length: bool = False
+    trial_share: float | None = None
 
 
 def signal(mu: float, rows: int, columns: int, outputs: int) -> float:

@@ -42,6 +42,7 @@ from dptune.study.recipe import in_words
 from dptune.study.runner import Progress
 
 _WIDTH = 79  # of a remark in the live view
+_SECONDS_BETWEEN_LINES = 60.0  # of those that only tell how far a run is
 
 
 class _Clock:
@@ -51,9 +52,20 @@ class _Clock:
     def __init__(self, search: SearchMethod, now: Callable[[], float]) -> None:
         self._sealed, self._now, self._began = search.sealing is not None, now, now()
         self._first_leg: tuple[int, float] | None = None
+        self._line = self._began
 
     def elapsed(self) -> str:
         return "" if self._sealed else f"after {duration(self._now() - self._began)}"
+
+    def waits(self, steps: str) -> bool:
+        """Whether it is too early for another line about steps; all else gets one."""
+        if not steps:
+            return False
+        now = self._now()
+        if now - self._line < _SECONDS_BETWEEN_LINES:
+            return True
+        self._line = now
+        return False
 
     def left(self, doing: str) -> str:
         """About how long, where it is known: from the second leg on."""
@@ -76,7 +88,12 @@ def live_view(
     console = Console(stderr=True, highlight=False)
     clock = _Clock(search, now)
     if not console.is_terminal:
-        yield lambda progress: console.print(_line(progress, clock), soft_wrap=True)
+
+        def write(progress: Progress) -> None:
+            if not clock.waits(progress.steps):
+                console.print(_line(progress, clock), soft_wrap=True)
+
+        yield write
         return
     columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}")]
     if search.sealing is None:  # its running time is to be kept secret
@@ -87,7 +104,7 @@ def live_view(
 
         def show(progress: Progress) -> None:
             ended = progress.doing == "done"
-            words = ", ".join(filter(None, (progress.doing, clock.left(progress.doing))))
+            words = ", ".join(filter(None, (_doing(progress), clock.left(progress.doing))))
             doing.update(task, description=words, total=1, completed=int(ended))
             live.update(Group(doing, *_view(progress, search)))
 
@@ -103,10 +120,14 @@ def mention_unused_test(rows: str, source: str) -> None:
     )
 
 
+def _doing(progress: Progress) -> str:
+    return f"{progress.doing}, {progress.steps}" if progress.steps else progress.doing
+
+
 def _line(progress: Progress, clock: _Clock) -> Text:
     used = f"{100 * progress.spent:.1f} % of the budget is used"
     facts = filter(None, (used, clock.elapsed(), clock.left(progress.doing)))
-    return Text(f"{progress.doing} ({', '.join(facts)})")
+    return Text(f"{_doing(progress)} ({', '.join(facts)})")
 
 
 def _view(progress: Progress, search: SearchMethod) -> list[Text | Table]:

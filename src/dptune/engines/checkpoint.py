@@ -8,7 +8,6 @@ state of a generator: with noise of the operating system there is no position to
 with a `noise_seed` the number of the step is the position.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,15 +44,15 @@ class Checkpoint:
     tag: str
     seconds: float = 60.0
     told: Callable[[int], None] | None = None
-    _saved: float | None = field(default=None, init=False, repr=False)
+    _saved: float = field(default=0.0, init=False, repr=False)  # when, or when the run began here
     _saving: float = field(default=0.0, init=False, repr=False)  # how long it took, in seconds
-    _spoke: float = field(default=-math.inf, init=False, repr=False)
+    _spoke: float = field(default=0.0, init=False, repr=False)
 
     def load(self) -> tuple[dict[str, Tensor], int] | None:
         """What was saved, on the CPU, and how many steps are in it; None where there is no step."""
         # What a kill left half written belongs to steps that are about to be taken anew.
         tensor_files.draft_of(self.path).unlink(missing_ok=True)
-        self._saved = monotonic()
+        self._saved = self._spoke = monotonic()
         steps = self.steps()
         if not steps:
             return None
@@ -78,10 +77,7 @@ class Checkpoint:
     def due(self) -> bool:
         """Whether it is time to save: `seconds` have passed in this process since it was last done,
         or more where saving takes long."""
-        now = monotonic()
-        if self._saved is None:
-            self._saved = now
-        return now - self._saved >= max(self.seconds, self._saving / _SHARE_OF_TIME)
+        return monotonic() - self._saved >= max(self.seconds, self._saving / _SHARE_OF_TIME)
 
     def tell(self, steps: int) -> None:
         """Say how far the run is, which is public; nobody is told more than once a second."""

@@ -1,7 +1,10 @@
 """A study in small, on made-up rows, before anything is paid: what an engine cannot do, it says
 here."""
 
-from dataclasses import replace
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +13,7 @@ from torch import Tensor
 
 from dptune.data.rows import MemoryRows
 from dptune.engines.base import Engine, Model
+from dptune.engines.checkpoint import Checkpoint, steps_kept
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
 from dptune.engines.tensor_files import tensors_as_bytes
@@ -53,6 +57,8 @@ def _rehearse(planned: Outline, executor: Executor) -> None:
     if planned.continues:
         gone_on = [_fitted(planned, executor, rows, start) for start in (model, again)]
         _must_agree(engine, *(one.logits(features) for one in gone_on))
+    if engine.checkpoints and not planned.schedule.sealed:
+        _must_go_on_from_checkpoints(planned, executor, rows)
     alone = torch.cat([model.logits(features[i : i + 1]) for i in range(len(features))])
     if not _close(logits, alone):
         raise InvalidInput(
@@ -61,6 +67,36 @@ def _rehearse(planned: Outline, executor: Executor) -> None:
             "like out. Nothing was paid."
         )
     engine.evaluate_many([again], rows, loss_bound=1.0)
+
+
+@dataclass(eq=False)
+class _CutOff(Checkpoint):
+    """Of a run that is killed, as it were, after its first step."""
+
+    def save(self, tensors: Mapping[str, Tensor], steps: int) -> None:
+        if steps == 1:
+            super().save(tensors, steps)
+
+
+def _must_go_on_from_checkpoints(planned: Outline, executor: Executor, rows: MemoryRows) -> None:
+    """A run of two steps that is cut off after one ends like one that is not; once it has ended, it
+    takes no further step."""
+    features = rows.features[:, 0]
+    with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:
+        kept = Path(scratch) / "run.checkpoint"
+        logits, steps = [], []
+        for kind in (_CutOff, Checkpoint, Checkpoint):
+            keep = kind(kept, "a rehearsal", seconds=0.0)
+            model = _fitted(planned, executor, rows, None, keep)
+            logits.append(model.logits(features).cpu())
+            steps.append(steps_kept(kept))
+    if steps != [1, 2, 2] or not all(_close(logits[0], other) for other in logits[1:]):
+        raise InvalidInput(
+            f"a run of the engine {planned.engine.name} that is cut off and goes on from its "
+            f"checkpoint ends otherwise than one that is not, or is not kept after every step when "
+            f"that is due (of 2 steps, {steps} were kept instead of [1, 2, 2]), so what is trained "
+            "would be lost. Nothing was paid; mend fit."
+        )
 
 
 def _made_up(planned: Outline) -> MemoryRows:
@@ -94,12 +130,21 @@ def _close(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(one, other, rtol=1e-2, atol=1e-3 * size)
 
 
-def _fitted(planned: Outline, executor: Executor, rows: MemoryRows, start: Model | None) -> Model:
+def _fitted(
+    planned: Outline,
+    executor: Executor,
+    rows: MemoryRows,
+    start: Model | None,
+    keep: Checkpoint | None = None,
+) -> Model:
     # The noise is the same every time: these rows are nobody's.
     streams, plan = [Randomness(noise_seed=0)], planned.recipe
     if planned.weighs_rows:
         plan = replace(plan, class_weights=(1.0,) * planned.data.outputs)
-    (model,) = executor.fit(planned.engine, [plan], rows, streams, [start])
+    kept = []
+    if keep is not None:
+        plan, kept = replace(plan, steps=2), [[keep]]
+    (model,) = executor.fit(planned.engine, [plan], rows, streams, [start], *kept)
     if model is None:
         raise InvalidInput(
             f"a process that was to train with the engine {planned.engine.name} died on a made-up "

@@ -10,6 +10,7 @@ paid.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -106,7 +107,7 @@ class Runner:
 
     def _with_steps(self) -> list[str]:
         """The labels of runs of which steps are kept; the mark of one about to begin has none."""
-        files = {}
+        files: dict[Path, str] = {}
         for stage, numbers in self.outline.sweeps():
             files |= {self._runs.trial_file(n): self._label(stage, n) for n in numbers}
         for leg in range(1, self.outline.legs + 1):
@@ -242,10 +243,10 @@ class Runner:
         try:
             return self.executor.fit(self.engine, plans, rows, randomness, start, *kept)
         except Exception as error:
-            lost = "but for what is kept of it," if keep else "and lost;"
+            then = "and kept as far as it came." if keep else "and lost; nothing else is."
             error.add_note(
-                f"What was begun is paid for {lost} nothing else is. Mend the cause, then go on "
-                f"with: dptune resume {self.folder.path}"
+                f"What was begun is paid for {then} Mend the cause, then go on with: dptune resume "
+                f"{self.folder.path}"
             )
             raise
 
@@ -259,16 +260,16 @@ class Runner:
         """Receipts, by number, for those that nobody began before or that are kept."""
         labels = {trial.number: self._label(stage, trial.number) for trial in all_of_stage}
         wanted: dict[str, Event] = {labels[t.number]: t.plan.event for t in unfinished}
-        one_payment = self.outline.holds_out and stage.score
-        if one_payment and (unfinished or keeps):
-            event = side_by_side([trial.plan.event for trial in all_of_stage], one_payment)
+        scores = stage.score if self.outline.holds_out else None  # then one payment is for all
+        if scores and (unfinished or keeps):
+            event = side_by_side([trial.plan.event for trial in all_of_stage], scores)
             wanted = {stage.name: event}
         its_keeps = {
             label: [keep for number, keep in keeps.items() if labels[number] == label]
             for label in wanted
         }
         receipts = self._begin_or_go_on(wanted, its_keeps)
-        if one_payment and receipts:
+        if scores and receipts:
             self._begun[stage.name] = receipts[stage.name]
         return {
             trial.number: receipts[labels[trial.number]]

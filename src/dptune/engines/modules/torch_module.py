@@ -25,7 +25,7 @@ from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput
-from dptune.own_code import reference, resolve
+from dptune.own_code import made, reference, resolve
 from dptune.plan import TrainPlan
 from dptune.prior import MODULE, Prior
 
@@ -144,7 +144,8 @@ class TorchModule(Engine[ModuleModel]):
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
         module = self.made()
-        doctor.must_be_sound(module, self.names(module))
+        rows, _ = self._made_up(module, facts, torch.device("cpu"), _MADE_UP, 1)
+        doctor.must_be_sound(module, self.names(module), rows[:, 0])
         self.traced(module, facts, device)
 
     def in_words(self, facts: DataFacts) -> tuple[str, ...]:
@@ -218,21 +219,8 @@ class TorchModule(Engine[ModuleModel]):
 
     def made(self, randomness: Randomness = Randomness()) -> nn.Module:
         """A new module, as the factory makes it, with initial weights from a public seed."""
-        make = resolve(self.factory, "factory")
         with descent.public_numbers(randomness, 0, torch.device("cpu")):
-            try:
-                module = make()
-            except InvalidInput:
-                raise
-            except Exception as problem:  # code of the user's own may raise anything
-                raise InvalidInput(
-                    f"{self.factory} failed: {type(problem).__name__}: {problem}. It is called "
-                    "without arguments and must return a torch module."
-                ) from problem
-        if not isinstance(module, nn.Module):
-            raise InvalidInput(
-                f"{self.factory} must return a torch module; it returned {type(module).__name__}."
-            )
+            module = made(self.factory)
         _compute_again(module, self.checkpointed)
         return module
 
