@@ -1,0 +1,147 @@
+"""Which layer of a module is recorded how, found out by running it on made-up rows."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from dptune.engines.modules.layers import Rule, rule_of
+from dptune.engines.modules.recording import Call, recorded
+
+
+@dataclass
+class Layer:
+    """One layer that is recorded, and the parameters whose gradients come from it."""
+
+    module: nn.Module
+    own: dict[str, str]  # its own name of a parameter -> the module's
+    rule: Rule | None  # None: torch.func
+    by_row: list[tuple[bool, ...]] = field(default_factory=list)  # for torch.func: arguments
+    looped: bool = False  # torch.func cannot run it for many rows at once
+
+
+@dataclass(frozen=True)
+class Layout:
+    layers: dict[str, Layer] = field(default_factory=dict)
+    # Parameters of which every row gets a copy for the pass: those that begin with a dimension
+    # of 1, where rows would be.
+    expanded: tuple[str, ...] = ()
+    # Layers whose input is the same for all rows, such as numbers of positions: widened for the
+    # pass, so that each row has its own.
+    widened: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Calls of every layer with so many rows, and with one less."""
+
+    rows: int
+    many: Mapping[str, list[Call]]
+    fewer: Mapping[str, list[Call]]
+
+    def pairs(self, name: str) -> list[tuple[Call, Call]]:
+        return list(zip(self.many.get(name, []), self.fewer.get(name, []), strict=False))
+
+    def begins_with_rows(self, shape: torch.Size, fewer: torch.Size) -> bool:
+        """Whether the first dimension grows with the rows, and nothing else does."""
+        grows = bool(shape) and shape[0] * (self.rows - 1) == fewer[0] * self.rows
+        return grows and shape[1:] == fewer[1:]
+
+    def input_is_by_row(self, name: str) -> bool:
+        return all(self.begins_with_rows(*_input_shapes(*pair)) for pair in self.pairs(name))
+
+    def input_is_for_all(self, name: str) -> bool:
+        pairs = [_input_shapes(*pair) for pair in self.pairs(name)]
+        return all(shape == fewer and len(shape) > 0 for shape, fewer in pairs)
+
+    def arguments_by_row(self, name: str) -> list[tuple[bool, ...]] | None:
+        """For every call which arguments have a part for every row; None if that is not clear."""
+        found = []
+        for call, other in self.pairs(name):
+            sides = []
+            for value, fewer in zip(call.arguments, other.arguments, strict=True):
+                if not isinstance(value, Tensor):
+                    sides.append(False)
+                elif self.begins_with_rows(value.shape, fewer.shape):
+                    sides.append(True)
+                elif value.shape == fewer.shape:
+                    sides.append(False)
+                else:
+                    return None
+            for gradient, fewer in zip(call.gradients, other.gradients, strict=True):
+                if gradient is None or fewer is None:
+                    continue  # nobody looks at this output
+                if not self.begins_with_rows(gradient.shape, fewer.shape):
+                    return None
+            found.append(tuple(sides))
+        return found or None
+
+
+def find_layout(
+    module: nn.Module,
+    trained: Mapping[str, nn.Parameter],
+    objective: Callable[[int], Tensor],
+    rows: int,
+    expand: bool,
+) -> Layout:
+    """`objective(count)` runs the module on so many made-up rows and gives what it learns from."""
+    modules = dict(module.named_modules())
+    seen = []
+    for count in (rows, rows - 1):
+        with recorded(modules, {}) as recording:
+            of_rows = objective(count)
+        recording.differentiate(of_rows, [])
+        seen.append(recording.calls)
+    known = _Seen(rows, *seen)
+    layers: dict[str, Layer] = {}
+    expanded, widened = [], set()
+    for name, parameter in trained.items():
+        owner, _, own = name.rpartition(".")
+        rule = rule_of(modules[owner])
+        called = bool(known.pairs(owner))
+        if rule is not None and called and known.input_is_by_row(owner):
+            layers.setdefault(owner, Layer(modules[owner], {}, rule)).own[own] = name
+        elif rule is not None and called and known.input_is_for_all(owner):
+            layers.setdefault(owner, Layer(modules[owner], {}, rule)).own[own] = name
+            widened.add(owner)
+        elif expand and rule is None and parameter.dim() > 2 and parameter.shape[0] == 1:
+            expanded.append(name)
+        else:
+            place, sides = _nearest(known, owner)
+            relative = name.removeprefix(f"{place}.") if place else name
+            # A layer of a known kind may also have to be run again for parameters below it.
+            key = place if place not in layers or layers[place].rule is None else f"{place} "
+            layer = layers.setdefault(key, Layer(modules[place], {}, None, sides))
+            layer.own[relative] = name
+    return Layout(layers, tuple(expanded), frozenset(widened))
+
+
+def _nearest(known: _Seen, owner: str) -> tuple[str, list[tuple[bool, ...]]]:
+    """The layer itself, or the nearest above it, that is called with rows and answers with rows."""
+    for place in _upwards(owner):
+        sides = known.arguments_by_row(place)
+        if sides is not None:
+            return place, sides
+    raise AssertionError("the module itself was called with rows")
+
+
+def _upwards(name: str) -> Iterator[str]:
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+    yield ""
+
+
+def _input_shapes(call: Call, fewer: Call) -> tuple[torch.Size, torch.Size]:
+    return call.input.shape, fewer.input.shape
+
+
+def widening(pieces: int) -> Callable[[Tensor], Tensor]:
+    """What gives each of so many pieces its own copy of an input that is the same for all."""
+
+    def widen(shared: Tensor) -> Tensor:
+        alone = shared if shared.shape[0] == 1 else shared[None]
+        return alone.expand(pieces, *alone.shape[1:])
+
+    return widen
