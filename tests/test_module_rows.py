@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dptune.accounting.composition import direct_epsilon
+from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.standardized import StandardizedConv2d, pull_back, standardized
 from dptune.errors import FolderProblem, InvalidInput
 from reproduction import __main__ as command_line
@@ -95,12 +97,43 @@ def test_gradients_go_back_through_standardisation_as_autograd_has_them() -> Non
     gradients = torch.randn(7, 5, 3, 2, 2, dtype=torch.float64)
     _, backward = torch.func.vjp(standardized, weight)
     wanted = torch.stack([backward(each)[0] for each in gradients])
-    assert torch.allclose(pull_back(weight, gradients), wanted, atol=1e-12)
+    assert torch.allclose(pull_back(weight, gradients).view_as(wanted), wanted, atol=1e-12)
     layer = StandardizedConv2d(3, 5, 2).double()
     rows = torch.randn(2, 3, 6, 6, dtype=torch.float64)
     assert torch.allclose(
         layer(rows), nn.functional.conv2d(rows, standardized(layer.weight), layer.bias)
     )
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("clip_norm", [0.3, None])
+def test_clipped_gradients_of_standardised_weights_are_those_of_single_rows(
+    clip_norm: float | None, groups: int
+) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        StandardizedConv2d(2, 4, 3, stride=2, padding=1, groups=groups),
+        nn.GroupNorm(2, 4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, 3),
+    )
+    trained = dict(module.named_parameters())
+    features, targets = torch.randn(5, 2, 2, 4, 4), torch.tensor([0, 1, 2, 0, 1])
+    losses = partial(nn.functional.cross_entropy, reduction="none")
+    gradients = RowGradients(module, trained, losses)
+    gradients.trace(features, targets)
+    assert gradients.routes["0"] == "per row"
+    total = torch.zeros(sum(each.numel() for each in trained.values()), dtype=torch.float64)
+    gradients.add(total, features, targets, clip_norm)
+    wanted = torch.zeros_like(total)
+    for copies, target in zip(features, targets, strict=True):
+        loss = losses(module(copies), target.expand(2)).mean()
+        one = torch.cat([g.flatten() for g in torch.autograd.grad(loss, [*trained.values()])])
+        shrunk = 1.0 if clip_norm is None else min(1.0, clip_norm / float(one.norm()))
+        wanted += shrunk * one
+    assert torch.cosine_similarity(total, wanted, 0) > 0.9999
+    assert float(total.norm() / wanted.norm()) == pytest.approx(1.0, abs=0.03)  # clips a bit lower
 
 
 def test_copies_are_crops_of_a_picture_that_goes_on_mirrored() -> None:

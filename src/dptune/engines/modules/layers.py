@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from dptune.engines.modules.ghost import Factors, Kept, Lookup, Outer, Piece
 from dptune.engines.modules.recording import Call
+from dptune.engines.modules.standardized import StandardizedConv2d, pull_back
 
 Rule = Callable[[nn.Module, list[Call], int, set[str]], dict[str, Piece]]
 
@@ -69,6 +70,21 @@ def _convolution(
 
     shape = layer.groups, layer.out_channels // layer.groups, layer.weight[0].numel()
     return _outer_and_bias(calls, rows, wanted, as_terms, shape, 1)
+
+
+def _standardized_convolution(
+    layer: nn.Module, calls: list[Call], rows: int, wanted: set[str]
+) -> dict[str, Piece]:
+    """Gradients with respect to the standardised weights, taken back to the weights row by row
+    before they are measured."""
+    assert isinstance(layer, StandardizedConv2d)
+    found = _convolution(layer, calls, rows, wanted)
+    piece = found.get("weight")
+    if piece is not None:
+        kept = piece.as_rows() if isinstance(piece, Outer) else piece
+        assert isinstance(kept, Kept)
+        found["weight"] = kept.changed(partial(pull_back, layer.weight))
+    return found
 
 
 def _windows(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tensor) -> Tensor:
@@ -160,6 +176,7 @@ _RULES: Mapping[Callable[..., object], Rule] = {
     nn.Conv1d.forward: _convolution,
     nn.Conv2d.forward: _convolution,
     nn.Conv3d.forward: _convolution,
+    StandardizedConv2d.forward: _standardized_convolution,
     nn.Embedding.forward: _embedding,
     nn.LayerNorm.forward: partial(_normalised, _layer_norm, False),
     nn.RMSNorm.forward: partial(_normalised, _rms_norm, False),
