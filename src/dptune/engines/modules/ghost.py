@@ -63,6 +63,10 @@ class Kept:
     def __init__(self, gradients: Tensor) -> None:
         self._gradients = gradients
 
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "Kept":
+        """Each row's gradient by a function of its own numbers."""
+        return Kept(change(self._gradients))
+
     def lengths(self, scale: Tensor | None = None) -> Lengths:
         table = self._gradients.reshape(len(self._gradients), -1, self._gradients.shape[-1])
         dtype = torch.float64 if table.shape[-1] > _LARGEST_LINE else None

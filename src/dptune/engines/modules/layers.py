@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from dptune.engines.modules.ghost import Factors, Kept, Lookup, Outer, Piece
 from dptune.engines.modules.recording import Call
+from dptune.engines.modules.standardized import StandardizedConv2d, pull_back
 
 # Calls of a layer, how many rows they have, and which of its parameters are trained; the answer has
 # a piece for each of these.
@@ -68,7 +69,26 @@ def _convolution(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> 
     return found
 
 
+<<<<<<< HEAD
 def _windows(layer: Any, inputs: Tensor) -> Tensor:
+=======
+def _standardized_convolution(
+    layer: nn.Module, calls: list[Call], rows: int, wanted: set[str]
+) -> dict[str, Piece]:
+    """Gradients with respect to the standardised weights, taken back to the weights row by row
+    before they are measured."""
+    assert isinstance(layer, StandardizedConv2d)
+    found = _convolution(layer, calls, rows, wanted)
+    piece = found.get("weight")
+    if piece is not None:
+        kept = piece.as_rows() if isinstance(piece, Outer) else piece
+        assert isinstance(kept, Kept)
+        found["weight"] = kept.changed(partial(pull_back, layer.weight))
+    return found
+
+
+def _windows(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tensor) -> Tensor:
+>>>>>>> h6-data
     """What each position of the output sees: (pictures, groups, positions, columns)."""
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     seen = functional.pad(inputs, layer._reversed_padding_repeated_twice, mode)
@@ -132,6 +152,7 @@ _RULES: Mapping[Callable[..., Any], Rule] = {
     nn.Conv1d.forward: _convolution,
     nn.Conv2d.forward: _convolution,
     nn.Conv3d.forward: _convolution,
+    StandardizedConv2d.forward: _standardized_convolution,
     nn.Embedding.forward: _embedding,
     nn.LayerNorm.forward: _norm(_layer_norm, by_channel=False),
     nn.RMSNorm.forward: _norm(_rms_norm, by_channel=False),
