@@ -69,15 +69,11 @@ def _convolution(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> 
     return found
 
 
-<<<<<<< HEAD
-def _windows(layer: Any, inputs: Tensor) -> Tensor:
-=======
 def _standardized_convolution(
-    layer: nn.Module, calls: list[Call], rows: int, wanted: set[str]
+    layer: Any, calls: list[Call], rows: int, wanted: set[str]
 ) -> dict[str, Piece]:
     """Gradients with respect to the standardised weights, taken back to the weights row by row
     before they are measured."""
-    assert isinstance(layer, StandardizedConv2d)
     found = _convolution(layer, calls, rows, wanted)
     piece = found.get("weight")
     if piece is not None:
@@ -87,8 +83,7 @@ def _standardized_convolution(
     return found
 
 
-def _windows(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tensor) -> Tensor:
->>>>>>> h6-data
+def _windows(layer: Any, inputs: Tensor) -> Tensor:
     """What each position of the output sees: (pictures, groups, positions, columns)."""
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     seen = functional.pad(inputs, layer._reversed_padding_repeated_twice, mode)
