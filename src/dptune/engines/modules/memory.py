@@ -6,15 +6,13 @@ the shape of a row and this machine alone.
 
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 
 import torch
 
 from dptune import validate
 from dptune.errors import InvalidInput
 
-GROWTH = 1.05  # twice the rows are worth their memory if so many times more rows pass a second
-GPU_SHARE = 0.8
+GPU_SHARE, GPU_MOST_BYTES = 0.8, 2**34
 CPU_SHARE, CPU_MOST_BYTES = 0.25, 2**30
 
 # Not getrusage: its peak also counts the process that started this one.
@@ -24,23 +22,18 @@ _THIS_PROCESS, _MACHINE = Path("/proc/self/status"), Path("/proc/meminfo")
 def rows_at_once(attempt: Callable[[int], None], device: torch.device, most: int) -> int:
     """The largest number of rows that is of use, at most `most`.
 
-    `attempt(n)` runs a pass over n made-up rows. Tried are 1, 2, 4 and so on, until memory ends,
-    more would be taken than a share of what is free, or more rows pass no faster.
+    `attempt(n)` runs a pass over n made-up rows. Tried are 1, 2, 4 and so on, until memory ends or
+    more would be taken than a share of what is free, or than is of use: larger passes are hardly
+    faster. Time is not looked at, which on a busy machine says anything.
     """
     validate.whole(1, most=most)
     allowed = _allowed_bytes(device)
-    fitting, rate, rows = 0, 0.0, 1
+    fitting, rows = 0, 1
     while True:
-        taken = _bytes_taken(attempt, rows, device)  # which warms up, too
+        taken = _bytes_taken(attempt, rows, device)
         if taken is None or (taken > allowed and fitting):
             break
-        began = perf_counter()
-        attempt(rows)
-        _wait_for(device)
-        rate_now = rows / (perf_counter() - began)
-        if fitting and rate_now < GROWTH * rate:
-            break
-        fitting, rate = rows, rate_now
+        fitting = rows
         if taken > allowed or rows == most:
             break
         rows = min(2 * rows, most)
@@ -62,7 +55,7 @@ def _allowed_bytes(device: torch.device) -> float:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return GPU_SHARE * (free + unused)
+        return min(GPU_MOST_BYTES, GPU_SHARE * (free + unused))
     free_now = _read(_MACHINE, "MemAvailable")
     return CPU_MOST_BYTES if free_now is None else min(CPU_MOST_BYTES, CPU_SHARE * free_now)
 
@@ -87,11 +80,6 @@ def _bytes_taken(attempt: Callable[[int], None], rows: int, device: torch.device
     if device.type == "cuda":
         torch.cuda.empty_cache()
     return None
-
-
-def _wait_for(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _read(file: Path, field: str) -> int | None:
