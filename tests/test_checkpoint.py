@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -256,16 +256,27 @@ def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
         keep.remove()
 
 
-@register_engine
-@dataclass(frozen=True, kw_only=True)
-class DiesOnce(KeptNetwork):
-    """Whose process dies in the step after the third, unless the run goes on from a checkpoint."""
+@dataclass(eq=False)
+class Eager(Checkpoint):
+    """Saves and tells after every step, in whatever process."""
 
-    name: ClassVar[str] = "dies-once"
+    def due(self) -> bool:
+        return True
+
+    def tell(self, steps: int) -> None:
+        if self.told:
+            self.told(steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiesInStepFour(KeptNetwork):
+    """Of the step nothing is kept."""
+
+    name: ClassVar[str] = "dies-in-step-four"
 
     def fit(self, *args: Any, keep: Any = None, **more: Any) -> Any:
-        if keep is not None and not keep.steps():
-            keep.told = die_at_four
+        assert keep.told is None  # who is told lives in another process
+        keep.told = die_at_four
         return super().fit(*args, keep=keep, **more)
 
 
@@ -274,37 +285,15 @@ def die_at_four(done: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@register_engine
-@dataclass(frozen=True, kw_only=True)
-class DiesOnceEager(DiesOnce):
-    """The same, kept and telling after every step, in whatever process."""
-
-    name: ClassVar[str] = "dies-once-eager"
-
-    def fit(self, *args: Any, keep: Any = None, **more: Any) -> Any:
-        checkpoint._SECONDS_BETWEEN_WORDS = 0.0
-        if keep is not None:
-            keep.seconds = 0.0
-        return super().fit(*args, keep=keep, **more)
-
-
-@pytest.fixture
-def restored_words() -> Iterator[None]:
-    kept = checkpoint._SECONDS_BETWEEN_WORDS
-    yield
-    checkpoint._SECONDS_BETWEEN_WORDS = kept
-
-
 def test_processes_keep_their_runs_and_one_that_died_goes_on(tmp_path: Path) -> None:
-    engine, rows = DiesOnceEager(hidden=3, inputs=4, outputs=2), small_rows()
+    engine, rows = DiesInStepFour(hidden=3, inputs=4, outputs=2), small_rows()
     streams = [Randomness(trial=trial, noise_seed=1) for trial in range(2)]
     plans = [make_plan(steps=3), make_plan()]
-    keeps = [Checkpoint(tmp_path / f"{n}.checkpoint", f"run {n}", told=print) for n in range(2)]
-    executor = ProcessExecutor(workers=2)
-    models = executor.fit(engine, plans, rows, streams, None, keeps)
+    keeps = [Eager(tmp_path / f"{n}.checkpoint", f"run {n}", told=print) for n in range(2)]
+    models = ProcessExecutor(workers=2).fit(engine, plans, rows, streams, None, keeps)
     assert [model is None for model in models] == [False, True]
     assert [keep.steps() for keep in keeps] == [3, 3]
-    models = executor.fit(engine, plans, rows, streams, None, keeps)
+    models = SerialExecutor().fit(made(), plans, rows, streams, None, keeps)
     for plan, stream, model in zip(plans, streams, models, strict=True):
         (whole,) = made().fit_many([plan], rows, [stream])
         assert model is not None and int(model.steps) == plan.steps
@@ -450,16 +439,36 @@ def test_the_final_run_goes_on_and_tells_how_far_it_is(
     assert_whole(out, result)
 
 
-@pytest.mark.usefixtures("every_step", "restored_words")
+class Dies:
+    """An executor whose processes die in the fourth step of every run that is not kept yet."""
+
+    def fit(
+        self, engine: Any, plans: Any, rows: Any, streams: Any, start: Any, keep: Any = None
+    ) -> list[Any]:
+        models: list[Any] = []
+        for number, (plan, stream) in enumerate(zip(plans, streams, strict=True)):
+            kept = [] if keep is None else [[keep[number]]]
+            if keep and rows.count > 3 and not keep[number].steps():  # not the rehearsal
+                kept = [[replace(keep[number], told=stop_at(4))]]
+            try:
+                begun = None if start is None else [start[number]]
+                models += SerialExecutor().fit(engine, [plan], rows, [stream], begun, *kept)
+            except Stop:
+                models.append(None)
+        return models
+
+
+@pytest.mark.usefixtures("every_step")
 def test_a_process_that_dies_is_said_and_its_run_goes_on(tmp_path: Path) -> None:
-    out, data, executor = tmp_path / "run", make_data(), ProcessExecutor(workers=3)
-    asked = WHOLE | {"engine": DiesOnceEager(hidden=3)}
-    with pytest.raises(FolderProblem, match=r"died; 3 of \d+ steps are kept. Go on with: dptune"):
-        study(out, data, executor=executor, **asked)
-    with pytest.raises(FolderProblem, match=r"leg 1 of the final run .* died; 3 of 10 steps"):
-        resume(out, data, executor=executor)
-    result = resume(out, data, executor=executor)
-    assert_whole(out, result)
+    out, data = tmp_path / "run", make_data()
+    for work, run in (
+        (lambda: study(out, data, executor=Dies(), **WHOLE), "trial 1"),
+        (lambda: resume(out, data, executor=Dies()), "leg 1 of the final run"),
+    ):
+        words = rf"at {run} of study .* died; 3 of \d+ steps are kept\. Go on with: dptune resume"
+        with pytest.raises(FolderProblem, match=words):
+            work()
+    assert_whole(out, resume(out, data, executor=Dies()))
 
 
 @pytest.mark.usefixtures("every_step")
