@@ -1,6 +1,7 @@
 """Clipped sums of rows' gradients in any module, against each row's gradient by itself."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -15,7 +16,11 @@ from dptune.engines.modules import ghost
 from dptune.engines.modules.gradients import RowGradients
 from dptune.errors import InvalidInput
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    # Of processors without bfloat16: torch goes another way, to the same numbers.
+    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed"),
+]
 
 ROWS, WORDS = 7, 13
 
@@ -300,3 +305,305 @@ def tiny(kind: str) -> nn.Module:
         return transformers.OPTForSequenceClassification(config)
     config = transformers.LlamaConfig(**common, **layers, intermediate_size=32)
     return transformers.LlamaForSequenceClassification(config)
+
+
+def test_weights_multiply_what_was_clipped() -> None:
+    torch.manual_seed(3)
+    module, features = Own(), vectors(2, 4, 6)
+    targets = torch.arange(ROWS) % 3
+    gradients, weights = prepared(module, features), torch.rand(ROWS)
+    each = row_gradients(module, features, targets)
+    aim = 0.1 * (1 - ghost.margin("float32"))
+    scale = (aim / each.norm(dim=1)).clamp(max=1.0)
+    assert_same(added(gradients, features, targets, 0.1, weights), (scale * weights) @ each)
+
+
+def test_only_what_is_trained_has_a_part() -> None:
+    torch.manual_seed(3)
+    module = nn.Sequential(nn.Linear(6, 9), nn.LayerNorm(9), nn.Linear(9, 3))
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name in ("0.bias", "2.weight", "1.weight"))
+    assert_clips_as_autograd(module, vectors(2, 6))
+
+
+def test_batches_add_up() -> None:
+    torch.manual_seed(3)
+    module, features, targets = Own(), vectors(2, 4, 6), torch.arange(ROWS) % 3
+    gradients = prepared(module, features)
+    whole = added(gradients, features, targets, 0.2)
+    parts = added(gradients, features[:3], targets[:3], 0.2)
+    gradients.add(parts, features[3:], targets[3:], 0.2)
+    gradients.add(parts, features[:0], targets[:0], 0.2)  # nobody was sampled
+    assert torch.allclose(whole, parts, rtol=1e-4, atol=1e-6)
+
+
+def test_bfloat16_passes_clip_as_float32_ones_do() -> None:
+    torch.manual_seed(4)
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.GroupNorm(2, 8),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(512, 32),
+        nn.Tanh(),
+        nn.Linear(32, 3),
+    )
+    features, targets = vectors(2, 3, 8, 8), torch.arange(ROWS) % 3
+    gradients = prepared(module, features, "bfloat16")
+    each = row_gradients(module, features, targets)
+    clip_norm = each.norm(dim=1).median().item()
+    wanted = (clip_norm / each.norm(dim=1)).clamp(max=1.0) @ each
+    found = added(gradients, features, targets, clip_norm)
+    assert functional.cosine_similarity(found, wanted, dim=0) > 0.999
+    assert 0.93 < found.norm() / wanted.norm() < 1.0
+    plain = added(gradients, features, targets, None)
+    assert functional.cosine_similarity(plain, each.sum(0), dim=0) > 0.999
+
+
+class Given(nn.Module):
+    """Layers whose inputs are a row's first numbers; what comes back to their outputs is a row's
+    targets, so both factors of every gradient are anybody's choice."""
+
+    def __init__(self, layer: str, columns: int, outputs: int) -> None:
+        super().__init__()
+        self.bias = nn.Linear(columns, outputs)
+        if layer == "convolution":
+            self.layer: nn.Module = nn.Conv1d(columns, outputs, 2, padding=1)
+        elif layer == "embedding":
+            self.layer = nn.Embedding(4, outputs)
+        else:
+            self.layer = nn.Linear(columns, outputs, bias=False)
+        self.kind = layer
+
+    def forward(self, rows: Tensor) -> Tensor:
+        linear = self.bias(rows)
+        if self.kind == "convolution":
+            return torch.cat([linear, self.layer(rows.mT).mT], 1)
+        if self.kind == "embedding":
+            return torch.cat([linear, self.layer(rows[..., 0].abs().clamp(max=3).long())], 1)
+        return torch.cat([linear, self.layer(rows)], 1)
+
+
+def product(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs * targets).flatten(1).sum(1)
+
+
+@cache
+def chosen(layer: str, compute: str, columns: int, outputs: int) -> RowGradients:
+    module = Given(layer, columns, outputs)
+    gradients = RowGradients(module, dict(module.named_parameters()), product, compute=compute)
+    seen = 5 if layer == "convolution" else 4
+    gradients.trace(torch.randn(3, 1, 2, columns), torch.randn(3, seen, outputs))
+    return gradients
+
+
+def of_kind(kind: str, *shape: int) -> Tensor:
+    ordinary = torch.randn(shape)
+    if kind == "huge":
+        return ordinary * 1e17
+    if kind == "overflowing":
+        return ordinary * 1e30
+    if kind == "tiny":
+        return ordinary * 1e-25
+    if kind == "denormal":
+        return ordinary * 1e-42
+    if kind == "equal":
+        return torch.full(shape, 0.3) * (1 + 1e-7 * ordinary)
+    if kind == "cancelling":
+        signs = torch.tensor([1.0, -1.0]).repeat(shape[1])[: shape[1], None]
+        return ordinary[:, :1] * signs * 1e5 * (1 + 1e-7 * torch.randn(shape))
+    if kind == "mixture":
+        return ordinary.sign() * 10.0 ** (torch.rand(shape) * 40 - 25)
+    return ordinary
+
+
+KINDS = ["ordinary", "huge", "overflowing", "tiny", "denormal", "equal", "cancelling", "mixture"]
+
+
+@settings(max_examples=100)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    compute=st.sampled_from(["float32", "bfloat16"]),
+    layer=st.sampled_from(["linear", "convolution", "embedding"]),
+    sizes=st.sampled_from([(2, 3), (24, 24), (3, 40)]),
+    rows=st.sampled_from([1, 2, 5, 40]),
+    terms=st.sampled_from([1, 2, 9, 60]),
+    left=st.sampled_from([*KINDS, "same"]),
+    right=st.sampled_from(KINDS),
+    clip_norm=st.sampled_from([1.0, 1e-3, 37.0]),
+)
+def test_taking_a_row_away_moves_the_sum_by_at_most_the_clip_norm(
+    seed: int,
+    compute: str,
+    layer: str,
+    sizes: tuple[int, int],
+    rows: int,
+    terms: int,
+    left: str,
+    right: str,
+    clip_norm: float,
+) -> None:
+    gradients = chosen(layer, compute, *sizes)
+    torch.manual_seed(seed)
+    columns, outputs = sizes
+    seen = 2 * terms + 1 if layer == "convolution" else 2 * terms
+    kind = "ordinary" if left == "same" else left
+    features = of_kind(kind, rows, terms, columns)[:, None]
+    if left == "same":  # the same input everywhere, outputs that cancel
+        features[:] = features[:1, :, :1]
+    targets = of_kind(right, rows, seen, outputs)
+    targets[rows // 2 :] = of_kind("ordinary", *targets[rows // 2 :].shape)
+    whole = added(gradients, features, targets, clip_norm)
+    assert bool(torch.isfinite(whole).all())
+    for row in {0, rows // 2, rows - 1}:
+        others, aims = features.clone(), targets.clone()
+        others[row], aims[row] = 0.0, 0.0
+        moved = whole - added(gradients, others, aims, clip_norm)
+        assert moved.norm() <= clip_norm
+
+
+def test_many_nearly_equal_rows_keep_the_bound() -> None:
+    """What one block rounds, and many blocks: rows that all round the same way."""
+    torch.manual_seed(5)
+    gradients = chosen("linear", "float32", 30, 30)
+    assert gradients.routes == {"bias": "ghost", "layer": "ghost"}
+    features = torch.full((600, 1, 2, 30), 0.1) + 1e-7 * torch.randn(600, 1, 2, 30)
+    targets = torch.full((600, 4, 30), 0.7)
+    whole = added(gradients, features, targets, 1.0)
+    features[300], targets[300] = 0.0, 0.0
+    moved = whole - added(gradients, features, targets, 1.0)
+    assert 0.98 < moved.norm() <= 1.0
+
+
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan, 1e30])
+@pytest.mark.parametrize("compute", ["float32", "bfloat16"])
+def test_rows_that_are_not_finite_contribute_nothing(bad: float, compute: str) -> None:
+    torch.manual_seed(6)
+    module = nn.Sequential(nn.Linear(30, 30), nn.LayerNorm(30), nn.Linear(30, 3), Mean())
+    features, targets = vectors(1, 4, 30), torch.arange(ROWS) % 3
+    gradients = prepared(module, features, compute)
+    weights = torch.ones(ROWS)
+    weights[2] = 0.0
+    wanted = added(gradients, features, targets, 1.0, weights)
+    features[2, 0, 1, 3] = bad
+    assert torch.equal(added(gradients, features, targets, 1.0), wanted)
+
+
+def test_no_gradient_of_a_row_is_made_where_that_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(7)
+    module = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), Mean())
+    rows = torch.randn(40, 1, 2, 64)
+    gradients = prepared(module, rows)
+    made = []
+    plain = ghost.products
+
+    def watched(left: Tensor, right: Tensor) -> Tensor:
+        found = plain(left, right)
+        made.append(found.numel())
+        return found
+
+    monkeypatch.setattr(ghost, "products", watched)
+    added(gradients, rows, torch.arange(40) % 3, 1.0)
+    assert max(made) <= 2 * 64 * 64  # rows are added up as they are multiplied, some in a block
+
+
+def test_parts_are_as_good_as_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(8)
+    module = nn.Sequential(
+        Positions(True).words, nn.Linear(8, 40), nn.Linear(40, 40), Mean(), nn.Linear(40, 3)
+    )
+    features, targets = words(2, 5), torch.arange(ROWS) % 3
+    gradients = prepared(module, features)
+    whole = added(gradients, features, targets, 0.1)
+    monkeypatch.setattr(ghost, "_LARGEST_PART", 64)
+    assert torch.allclose(added(gradients, features, targets, 0.1), whole, rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize("terms", [1, 5, 128, 197, 1024, 5000])
+def test_blocks_round_no_more_than_the_margin_has_room_for(terms: int) -> None:
+    rows, at_once = ghost.block_shape(terms)
+    parts = -(-terms // at_once)
+    # Added one after another, term k of n passes n - k + 1 roundings of sums, and three of its own.
+    passed = [rows * at_once - place + 4 for place in range(1, rows * at_once + 1)]
+    off = (sum(number**2 for number in passed) * rows * parts) ** 0.5
+    assert 2 * off * 2.0**-24 * ghost.CANCELLING <= ghost.margin("float32")
+    assert ghost.margin("float32") < 0.011
+    assert ghost.margin("bfloat16") < 0.021
+
+
+class Mixed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        hidden = self.inner(rows)
+        answer: Tensor = self.outer(hidden - 0.1 * hidden.mean(0))
+        return answer
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.outer.weight = self.inner.weight
+
+    def forward(self, rows: Tensor) -> Tensor:
+        answer: Tensor = self.outer(self.inner(rows).tanh())
+        return answer
+
+
+class Functional(Tied):
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer.weight = nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        answer: Tensor = self.outer(self.inner(rows).tanh()) @ self.inner.weight
+        return answer
+
+
+class Idle(Functional):
+    def forward(self, rows: Tensor) -> Tensor:
+        answer: Tensor = functional.linear(rows, self.inner.weight)
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "says"),
+    [
+        (nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)), (6,), "'1' .BatchNorm1d.*GroupNorm"),
+        (
+            nn.Sequential(nn.Linear(6, 6), nn.InstanceNorm1d(6, track_running_stats=True), Mean()),
+            (6, 6),
+            "'1.running_mean'.*track_running_stats=False",
+        ),
+        (Mixed(), (6,), "depend on the other rows.*'inner.weight'"),
+        (Tied(), (3,), "'inner.weight' is shared by 'inner.weight' and 'outer.weight'.*Untie"),
+        (Functional(), (3,), "is not for 'inner.weight': .*outside of its layer"),
+        (Idle(), (3,), "do not: 'inner.bias'.*Freeze"),
+    ],
+)
+def test_modules_whose_rows_cannot_be_told_apart_are_refused(
+    module: nn.Module, shape: tuple[int, ...], says: str
+) -> None:
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    with pytest.raises(InvalidInput, match=says):
+        prepared(module, torch.randn(ROWS, 1, *shape))
+    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
+
+
+def test_a_loss_gives_one_number_a_row() -> None:
+    module = nn.Linear(6, 3)
+    mean = RowGradients(module, dict(module.named_parameters()), functional.cross_entropy)
+    with pytest.raises(InvalidInput, match=r"one number a row.*reduction='none'"):
+        mean.trace(vectors(1, 6), torch.arange(ROWS) % 3)
+    with pytest.raises(InvalidInput, match="3 made-up rows or more; got 2"):
+        mean.trace(vectors(1, 6)[:2], torch.arange(2))
+
+
+def test_dropout_is_no_reason_to_refuse() -> None:
+    module = nn.Sequential(nn.Linear(6, 30), nn.Dropout(0.5), nn.Linear(30, 3))
+    state = torch.get_rng_state()
+    prepared(module, torch.ones(4, 1, 6))
+    assert torch.equal(torch.get_rng_state(), state)

@@ -27,23 +27,35 @@ def parameters_are_their_own(module: nn.Module, trained: Mapping[str, nn.Paramet
             )
 
 
+def no_batch_norm(module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training:
+            raise InvalidInput(
+                f"rows must not see each other; layer {name!r} ({type(layer).__name__}) "
+                "normalises each by the others of its batch. Replace it by torch.nn.GroupNorm."
+            )
+
+
 @contextmanager
 def undisturbed(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Buffers, gradients and random numbers are afterwards as they were; refuses modules that write
-    what they see into buffers."""
+    """Random numbers are afterwards as they were, and so are buffers; refuses modules that write
+    what they see into these."""
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        yield
-    for name, buffer in module.named_buffers():
-        if name in before and not torch.equal(buffer, before[name]):
-            buffer.copy_(before[name])
-            layer = name.rpartition(".")[0]
-            kind = type(module.get_submodule(layer)).__name__
-            raise InvalidInput(
-                f"layer {layer!r} ({kind}) keeps statistics of the rows that it sees, which mixes "
-                "them and would carry them into the model unpaid. Replace batch norm by "
-                "torch.nn.GroupNorm, or switch running statistics off."
-            )
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
+    finally:
+        changed = []
+        for name, buffer in module.named_buffers():
+            if name in before and not torch.equal(buffer, before[name]):
+                buffer.copy_(before[name])
+                changed.append(name)
+    if changed:
+        raise InvalidInput(
+            f"buffers {', '.join(map(repr, changed))} change with the rows that are seen, which "
+            "would carry private rows into the model unpaid. Switch running statistics off "
+            "(track_running_stats=False)."
+        )
 
 
 def all_take_part(gradients: Mapping[str, Tensor | None]) -> dict[str, Tensor]:

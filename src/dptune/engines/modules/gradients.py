@@ -54,6 +54,7 @@ class RowGradients:
                 f"a module is looked at with {checks.FEWEST_ROWS} made-up rows or more; got "
                 f"{len(features)}."
             )
+        checks.no_batch_norm(self._module)
         checks.parameters_are_their_own(self._module, self._trained)
         with checks.undisturbed(self._module, features.device):
             wanted = self._by_autograd(features, targets)
