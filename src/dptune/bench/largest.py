@@ -1,7 +1,6 @@
 """The largest networks that take a private step on a GPU: one row, layer upon layer until memory
 ends."""
 
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -11,7 +10,7 @@ import torch
 
 from dptune.bench.module_steps import PrivateStep
 from dptune.bench.networks import Network, Sizes, with_adapters
-from dptune.bench.timing import seconds_of
+from dptune.bench.timing import empty_gpu, seconds_of
 from dptune.engines.modules.checks import FEWEST_ROWS
 
 Report = Callable[[str], None]
@@ -61,8 +60,7 @@ def _climb(ladder: Ladder, report: Report, device: torch.device) -> dict[str, An
             found |= {"layers": layers} | _step(ladder, layers, device)
         except torch.OutOfMemoryError:
             found["ended_by"] = f"memory, at {layers} layers"
-        gc.collect()
-        torch.cuda.empty_cache()
+        empty_gpu()
         if found["ended_by"].startswith("memory"):
             break
         if perf_counter() - began > SECONDS:

@@ -25,7 +25,7 @@ class PlainStep:
         features, targets = self._rows
         with computing(self._compute, features.device):
             loss = row_losses(self._module(features), targets).mean()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._optimizer.zero_grad()
 

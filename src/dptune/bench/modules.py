@@ -5,7 +5,6 @@ step is what anybody would write: autocast, backward, Adam. A private one has al
 engine has: clipped sums, noise, the division, Adam. Beside them Opacus, used directly.
 """
 
-import gc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -18,7 +17,7 @@ from dptune.bench.module_steps import PlainStep, PrivateStep, adam
 from dptune.bench.networks import MeanLoss, Network, Sizes, with_adapters
 from dptune.bench.opacus_steps import MODES, opacus_step, quiet
 from dptune.bench.speed import must_be_here
-from dptune.bench.timing import median_seconds
+from dptune.bench.timing import empty_gpu, gpu_is_used, median_seconds
 from dptune.data.rows import PRECISIONS
 from dptune.engines.modules.checks import FEWEST_ROWS
 from dptune.engines.modules.torch_module import computing
@@ -147,28 +146,29 @@ def _fitting_cost(
 
 def _cost(make: Callable[[], Callable[[], object]], rows: int) -> Cost:
     """Of a step that is made anew, and thrown away in the end."""
-    cost = Cost(rows)
-    repeats = REPEATS if torch.cuda.is_initialized() else CPU_REPEATS  # type: ignore[no-untyped-call]
     try:
-        step = make()
-        step()  # optimizers make their state in the first step
-        cost = replace(cost, peak_gib=_peak_gib(step), seconds=median_seconds(step, repeats))
-        if isinstance(step, PrivateStep):
-            alone = median_seconds(step.gradients_alone, repeats)
-            cost = replace(cost, gradients_seconds=alone)
+        cost = _timed(make(), rows)
     except torch.OutOfMemoryError:
         cost = Cost(rows, fails=OUT_OF_MEMORY)
     except (RuntimeError, ValueError, NotImplementedError) as error:
         cost = Cost(rows, fails=f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
-    step = None  # hooks and graphs hold each other in circles
-    gc.collect()
-    torch.cuda.empty_cache()
+    empty_gpu()
+    return cost
+
+
+def _timed(step: Callable[[], object], rows: int) -> Cost:
+    repeats = REPEATS if gpu_is_used() else CPU_REPEATS
+    step()  # optimizers make their state in the first step
+    cost = Cost(rows, peak_gib=_peak_gib(step), seconds=median_seconds(step, repeats))
+    if isinstance(step, PrivateStep):
+        alone = median_seconds(step.gradients_alone, repeats)
+        cost = replace(cost, gradients_seconds=alone)
     return cost
 
 
 def _peak_gib(step: Callable[[], object]) -> float | None:
     """Of a GPU, weights and everything else included; None on a CPU."""
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if not gpu_is_used():
         return None
     torch.cuda.reset_peak_memory_stats()
     step()

@@ -5,6 +5,7 @@ the shape of a row and this machine alone.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -27,14 +28,14 @@ def rows_at_once(attempt: Callable[[int], None], device: torch.device, most: int
     faster. Time is not looked at, which on a busy machine says anything.
     """
     validate.whole(1, most=most)
-    allowed = _allowed_bytes(device)
+    allowed = _allowed_peak(device)
     fitting, rows = 0, 1
     while True:
-        taken = _bytes_taken(attempt, rows, device)
-        if taken is None or (taken > allowed and fitting):
+        peak = _peak_bytes(partial(attempt, rows), device)
+        if peak is None or (peak > allowed and fitting):
             break
         fitting = rows
-        if taken > allowed or rows == most:
+        if peak > allowed or rows == most:
             break
         rows = min(2 * rows, most)
     if not fitting:
@@ -51,30 +52,31 @@ def resident_bytes(field: str) -> int | None:
     return _read(_THIS_PROCESS, field)
 
 
-def _allowed_bytes(device: torch.device) -> float:
+def _allowed_peak(device: torch.device) -> float:
+    """In bytes: what is held now, and a share of what is free."""
     if device.type == "cuda":
+        held = torch.cuda.memory_allocated(device)
         free, _ = torch.cuda.mem_get_info(device)
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return min(GPU_MOST_BYTES, GPU_SHARE * (free + unused))
-    free_now = _read(_MACHINE, "MemAvailable")
-    return CPU_MOST_BYTES if free_now is None else min(CPU_MOST_BYTES, CPU_SHARE * free_now)
+        more = GPU_SHARE * (free + torch.cuda.memory_reserved(device) - held)
+        return held + min(GPU_MOST_BYTES, more)
+    held = resident_bytes("VmHWM") or 0
+    available = _read(_MACHINE, "MemAvailable")
+    more = CPU_MOST_BYTES if available is None else min(CPU_MOST_BYTES, CPU_SHARE * available)
+    return held + more
 
 
-def _bytes_taken(attempt: Callable[[int], None], rows: int, device: torch.device) -> int | None:
-    """By how much a pass raises the peak of memory; None if there is not enough.
+def _peak_bytes(attempt: Callable[[], None], device: torch.device) -> int | None:
+    """The peak of memory up to the end of a pass; None if there is not enough.
 
     On a CPU that is the peak of the process: what it has needed once may be needed again.
     """
     try:
         if device.type != "cuda":
-            before = resident_bytes("VmHWM")
-            attempt(rows)
-            after = resident_bytes("VmHWM")
-            return 0 if before is None or after is None else after - before
+            attempt()
+            return resident_bytes("VmHWM") or 0
         torch.cuda.reset_peak_memory_stats(device)
-        held = torch.cuda.memory_allocated(device)
-        attempt(rows)
-        return torch.cuda.max_memory_allocated(device) - held
+        attempt()
+        return torch.cuda.max_memory_allocated(device)
     except torch.OutOfMemoryError:
         pass  # only once the exception is gone are the tensors of its frames
     if device.type == "cuda":
