@@ -246,7 +246,7 @@ def test_batch_norm_becomes_group_norm_with_the_same_weights(norm: nn.Module, gr
     new = fixed.module.get_submodule("0.0")
     assert isinstance(new, nn.GroupNorm) and new.num_groups == groups and not fixed.left
     assert new.eps == norm.eps and new.affine == norm.affine
-    assert {name: True for name in weights} == {
+    assert dict.fromkeys(weights, True) == {
         name: torch.equal(value, weights[name]) for name, value in fixed.module.named_parameters()
     }
     assert fixed.replaced == (

@@ -1,7 +1,8 @@
 """The command line: verbs over the public API.
 
 Every verb takes --json. Exit codes: 0 done, 2 bad input, 3 a budget would be exceeded, 1 anything
-else (a damaged or locked ledger, a missing package). Errors are one paragraph, never a traceback.
+else (a damaged or locked ledger, a missing package, a module that cannot be trained). Errors are
+one paragraph, never a traceback.
 """
 
 import io
@@ -12,7 +13,15 @@ from typing import Annotated, Any
 
 import typer
 
-from dptune.cli import bench_verbs, ledger_verbs, picture_verbs, price_verbs, screen, study_verbs
+from dptune.cli import (
+    bench_verbs,
+    doctor_verb,
+    ledger_verbs,
+    picture_verbs,
+    price_verbs,
+    screen,
+    study_verbs,
+)
 from dptune.cli.parameters import FLAG, HELP_FLAGS
 from dptune.errors import DptuneError
 from dptune.version import __version__
@@ -35,6 +44,7 @@ for verb in (
     study_verbs.card,
     picture_verbs.extract,
     picture_verbs.backbones,
+    doctor_verb.doctor,
     price_verbs.account,
     price_verbs.plan,
     ledger_verbs.budget,

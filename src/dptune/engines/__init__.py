@@ -2,13 +2,17 @@
 
 from dptune.engines.base import Engine as Engine
 from dptune.engines.base import Model as Model
+from dptune.engines.checkpoint import Checkpoint as Checkpoint
 from dptune.engines.evaluation import Evaluation as Evaluation
 from dptune.engines.executors import Executor as Executor
 from dptune.engines.executors import ProcessExecutor as ProcessExecutor
 from dptune.engines.executors import SerialExecutor as SerialExecutor
 from dptune.engines.linear import LinearEngine as LinearEngine
 from dptune.engines.linear import LinearModel as LinearModel
+from dptune.engines.modules.lora import LoRA as LoRA
 from dptune.engines.modules.mending import fix_module as fix_module
+from dptune.engines.modules.torch_module import ModuleModel as ModuleModel
+from dptune.engines.modules.torch_module import TorchModule as TorchModule
 from dptune.engines.per_row import ClippedSum as ClippedSum
 from dptune.engines.per_row import batches as batches
 from dptune.engines.per_row import descend as descend

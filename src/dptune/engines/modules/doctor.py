@@ -7,6 +7,7 @@ them, or use a weight in two places that are measured apart.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +35,8 @@ _FIX = "dptune.engines.fix_module(module) does that"
 
 @dataclass(frozen=True)
 class Layer:
-    """A part with parameters of its own. `way`: how its rows' gradients are clipped, where known;
-    "frozen" where it has none."""
+    """A part with parameters; those that an earlier one has too are not counted again. `way`: how
+    its rows' gradients are clipped, where that is known; else "frozen" or "shared"."""
 
     name: str
     kind: str
@@ -169,7 +170,8 @@ def _keeps_spectra(layer: nn.Module) -> bool:
         return True
     if not parametrize.is_parametrized(layer):
         return False
-    return any(buffer.numel() for buffer in layer.parametrizations.buffers())
+    kept: Any = layer.parametrizations
+    return any(buffer.numel() for buffer in kept.buffers())
 
 
 def _routes(module: nn.Module, trained: Names, rows: Tensor) -> dict[str, str]:
@@ -187,10 +189,14 @@ def _routes(module: nn.Module, trained: Names, rows: Tensor) -> dict[str, str]:
 
 
 def _layers(module: nn.Module, trained: Names, routes: dict[str, str]) -> Iterator[Layer]:
+    named = dict(module.named_parameters(remove_duplicate=False))
+    wanted, seen = {named[name] for name in trained}, set[nn.Parameter]()
     for name, part in module.named_modules():
-        own = {f"{name}.{key}" if name else key: p for key, p in part.named_parameters("", False)}
+        own = [*part.parameters(recurse=False)]
         if not own:
             continue
-        count = sum(0 if is_lazy(parameter) else parameter.numel() for parameter in own.values())
-        way = routes.get(name, "") if set(own) & set(trained) else "frozen"
-        yield Layer(name or WHOLE, type(part).__name__, count, way)
+        new = [parameter for parameter in own if parameter not in seen]
+        seen.update(own)
+        way = routes.get(name, "") if wanted.intersection(own) else "frozen"
+        count = sum(0 if is_lazy(parameter) else parameter.numel() for parameter in new)
+        yield Layer(name or WHOLE, type(part).__name__, count, way if new else "shared")

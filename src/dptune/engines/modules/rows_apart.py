@@ -1,7 +1,7 @@
 """Made-up rows show what layers do not say: whether one row's gradient depends on the others."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,15 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from dptune.engines.modules.losses import outputs_of
 from dptune.engines.modules.problem import WHOLE, Names, Problem
 
+# What rounding makes of a number, with something to spare: in float32, and in bfloat16.
+_FINE, _COARSE = 1e-3, 0.05
+
 
 def problems_on_rows(module: nn.Module, rows: Tensor, trained: Names) -> list[Problem]:
     """What made-up rows (at least two, whose first axis they are) show besides: what changes when
     rows pass, and whether a row's outputs and gradients depend on the others."""
     named = dict(module.named_parameters())
-    with as_it_was(module):
+    with as_it_was(module), _computing(module, rows.device):
         module.train()
         found = [*_changed(module, rows), *_mixing(module, rows, [named[name] for name in trained])]
     return found
@@ -49,7 +52,8 @@ def as_it_was(module: nn.Module) -> Iterator[None]:
     """Passes leave no trace in the module, nor in torch's random numbers."""
     training = {part: part.training for part in module.modules()}
     buffers = _buffers(module)
-    with torch.random.fork_rng():
+    devices = {parameter.device for parameter in module.parameters() if parameter.is_cuda}
+    with torch.random.fork_rng(devices):
         try:
             yield
         finally:
@@ -58,6 +62,15 @@ def as_it_was(module: nn.Module) -> Iterator[None]:
             with torch.no_grad():
                 for name, buffer in module.named_buffers():
                     buffer.copy_(buffers[name])
+
+
+def _is_coarse(module: nn.Module) -> bool:
+    """Whether some weights are kept in bfloat16, as those of a frozen base are."""
+    return any(parameter.dtype == torch.bfloat16 for parameter in module.parameters())
+
+
+def _computing(module: nn.Module, device: torch.device) -> AbstractContextManager[Any]:
+    return torch.autocast(device.type, torch.bfloat16, enabled=_is_coarse(module))
 
 
 def _changed(module: nn.Module, rows: Tensor) -> Iterator[Problem]:
@@ -84,16 +97,17 @@ def _mixing(module: nn.Module, rows: Tensor, trained: list[nn.Parameter]) -> lis
     where nothing is drawn at random, on whether they are there."""
     others = rows.square().neg() if rows.is_floating_point() else rows.roll(1, 0)
     changed = torch.cat([rows[:1], others[1:]])
+    error = _COARSE if _is_coarse(module) else _FINE
     mine, calls = _first_row(module, rows, trained)
     theirs, calls_beside = _first_row(module, changed, trained)
-    if not _close(mine, theirs):
+    if not _close(mine, theirs, error):
         names = {id(part): name or WHOLE for name, part in module.named_modules()}
         places = zip(calls, calls_beside, strict=False)
-        place = next((one for one, other in places if one.begins_mixing(other)), None)
+        place = next((one for one, other in places if one.begins_mixing(other, error)), None)
         return [_mixed(WHOLE if place is None else names[place.part])]
     again, _ = _first_row(module, rows, trained, seed=1)
     alone, _ = _first_row(module, rows[:1], trained)
-    if _close(mine, again) and not _close(mine, alone):
+    if _close(mine, again, error) and not _close(mine, alone, error):
         return [_mixed(WHOLE)]
     return []
 
@@ -115,8 +129,9 @@ class _Call:
     given: list[Tensor]
     gave: list[Tensor]
 
-    def begins_mixing(self, beside: "_Call") -> bool:
-        return _close(self.given, beside.given) and not _close(self.gave, beside.gave)
+    def begins_mixing(self, beside: "_Call", error: float) -> bool:
+        same = _close(self.given, beside.given, error)
+        return same and not _close(self.gave, beside.gave, error)
 
 
 def _first_row(
@@ -135,7 +150,9 @@ def _first_row(
     finally:
         for hook in hooks:
             hook.remove()
-    weights = torch.linspace(1, 2, len(output))  # so that nothing cancels, as in a softmax
+    weights = torch.linspace(
+        1, 2, len(output), device=output.device
+    )  # so that nothing cancels, as in a softmax
     found = [output.detach()]
     if output.requires_grad:
         gradients = torch.autograd.grad(output @ weights, trained, allow_unused=True)
@@ -155,11 +172,10 @@ def _firsts(found: Any, rows: int) -> list[Tensor]:
     )
 
 
-def _close(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
-    if len(some) != len(others):
-        return False
-    for one, other in zip(some, others, strict=True):
-        size = float(one.abs().max()) if one.numel() else 0.0
-        if not torch.allclose(one, other, rtol=1e-3, atol=1e-4 * size, equal_nan=True):
-            return False
-    return True
+def _close(some: Sequence[Tensor], others: Sequence[Tensor], error: float) -> bool:
+    """Up to rounding, in shares of the largest number of each."""
+    return len(some) == len(others) and all(
+        float((one - other).abs().max()) <= error * float(one.abs().max())
+        for one, other in zip(some, others, strict=True)
+        if one.numel()
+    )

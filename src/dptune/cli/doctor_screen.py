@@ -1,0 +1,138 @@
+"""What people see of a module: its layers, what is wrong with it, and what to do."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dptune.cli.screen import out, plain_table
+from dptune.engines.modules.doctor import Examination, Layer
+from dptune.engines.modules.mending import Fixed
+from dptune.engines.modules.problem import together
+
+_WORDS = ("weight", "bias")  # of parameters that problems are about
+
+
+def as_dict(factory: str, seen: Examination, fixed: Fixed | None) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "factory": factory,
+        "parameters": sum(layer.parameters for layer in seen.layers),
+        "layers": [asdict(layer) for layer in seen.layers],
+        "problems": [asdict(problem) for problem in seen.problems],
+    }
+    if fixed is not None:
+        plain["replaced"] = list(fixed.replaced)
+    return plain
+
+
+def show(factory: str, seen: Examination, fixed: Fixed | None, *, on_rows: bool) -> None:
+    """Layers first, and last what is to be done."""
+    if fixed is not None and fixed.replaced:
+        _replaced(fixed.replaced)
+    total = sum(layer.parameters for layer in seen.layers)
+    frozen = sum(layer.parameters for layer in seen.layers if layer.way == "frozen")
+    trained = "all trained" if not frozen else f"{total - frozen:,} of them trained"
+    out.print(Text.assemble((factory, "bold"), f"  {total:,} parameters, {trained}"))
+    out.print(_layers(seen))
+    _verdict(seen, on_rows=on_rows)
+    if fixed is None:
+        return
+    if not fixed.replaced:
+        out.print(Text("There was nothing to replace."))
+        return
+    home, _, name = factory.rpartition(":")
+    out.print(Text(f"\nTo train it like this, put these lines into {home} and use {home}:fixed:"))
+    code = f"from dptune.engines import fix_module\ndef fixed(): return fix_module({name}())"
+    out.print(Padding(Text(code, "cyan"), (0, 0, 0, 4), expand=False))
+
+
+def _layers(seen: Examination) -> Table:
+    table = plain_table("")
+    table.title = None
+    table.add_column("layer", overflow="fold")
+    table.add_column("kind", overflow="ellipsis", no_wrap=True, max_width=24)
+    table.add_column("parameters", justify="right", no_wrap=True)
+    told = any(layer.way not in ("", "frozen") for layer in seen.layers)
+    table.add_column("gradients" if told else "", no_wrap=True)
+    wrong = {
+        problem.layer.removesuffix(f".{word}"): problem.kind
+        for problem in seen.problems
+        for word in ("", *_WORDS)
+    }
+    for name, layers in _alike(seen.layers, wrong):
+        first = layers[0]
+        way = Text(first.way, "dim" if first.way == "frozen" else "")
+        times = f"{len(layers)} × " if len(layers) > 1 else ""
+        table.add_row(
+            Text(name),
+            Text(first.kind),
+            f"{times}{first.parameters:,}",
+            Text(wrong[first.name], "bold red") if first.name in wrong else way,
+        )
+    return table
+
+
+def _alike(layers: Iterable[Layer], wrong: Mapping[str, str]) -> Iterator[tuple[str, list[Layer]]]:
+    """Layers that differ in the number of their block only, the blocks side by side, under one
+    name: blocks.0-11.norm."""
+    groups: dict[tuple[Any, ...], list[Layer]] = {}
+    last: dict[tuple[Any, ...], int] = {}
+    for layer in layers:
+        before, number, after = _around_number(layer.name)
+        same: tuple[Any, ...] = (before, after, layer.kind, layer.parameters, layer.way)
+        same = (*same, wrong.get(layer.name))
+        if number is None or number != last.get(same, number - 1) + 1:
+            same = (*same, layer.name)  # begins a group of its own
+        groups.setdefault(same, []).append(layer)
+        if number is not None:
+            last[same] = number
+    for some in groups.values():
+        before, first, after = _around_number(some[0].name)
+        alone = len(some) == 1
+        end = _around_number(some[-1].name)[1]
+        yield some[0].name if alone else f"{before}{first}-{end}{after}", some
+
+
+def _around_number(name: str) -> tuple[str, int | None, str]:
+    """What is before and after the first number that is a word of the name."""
+    found = re.search(r"(?<![^.])\d+(?![^.])", name)
+    if found is None:
+        return name, None, ""
+    return name[: found.start()], int(found.group()), name[found.end() :]
+
+
+def _verdict(seen: Examination, *, on_rows: bool) -> None:
+    if seen.problems:
+        found = together(seen.problems)
+        several = "problems" if len(found) > 1 else "problem"
+        head = Text(f"\n{len(found)} {several} to solve before it can be trained", "bold red")
+        out.print(head)
+        for problem in found:
+            out.print(Text(problem.layer, "bold"))
+            advice = f"{_sentence(problem.what)} {_sentence(problem.advice)}"
+            out.print(Padding(Text(advice), (0, 0, 0, 4), expand=False))
+        return
+    if on_rows:
+        out.print(Text("\nIt can be trained: made-up rows keep to themselves.", "bold green"))
+        return
+    out.print(Text("\nIts layers show no problem.", "bold green"))
+    out.print(Text("Give the shape of a row (--shape 3,32,32) to try it on made-up rows."))
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def _replaced(lines: Iterable[str]) -> None:
+    out.print(Text("Replaced", "bold"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold")
+    table.add_column()
+    for line in lines:
+        table.add_row(*map(Text, line.split(": ", 1)))
+    out.print(table)
+    out.print()

@@ -1,0 +1,153 @@
+"""Which layer of a module is recorded how, found out by running it on made-up rows."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from dptune.engines.modules.layers import Rule, multiplies, rule_of
+from dptune.engines.modules.recording import Call, recorded
+
+
+@dataclass
+class Layer:
+    """One layer that is recorded, and the parameters whose gradients come from it."""
+
+    module: nn.Module
+    own: dict[str, str]  # its own name of a parameter -> the module's
+    rule: Rule | None  # None: torch.func
+    by_row: list[tuple[bool, ...]] = field(default_factory=list)  # for torch.func: arguments
+    looped: bool = False  # torch.func cannot run it for many rows at once
+
+
+@dataclass(frozen=True)
+class Layout:
+    layers: dict[str, Layer] = field(default_factory=dict)
+    # Parameters of which every row gets a copy for the pass: those that begin with a dimension
+    # of 1, where rows would be.
+    expanded: list[str] = field(default_factory=list)
+    # Layers whose input is the same for all rows, such as numbers of positions: widened for the
+    # pass, so that each row has its own.
+    widened: set[str] = field(default_factory=set)
+    narrowed: set[str] = field(default_factory=set)  # those that need inputs as precise as outputs
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Calls of every layer with so many rows, and with one less."""
+
+    rows: int
+    many: Mapping[str, list[Call]]
+    fewer: Mapping[str, list[Call]]
+
+    def pairs(self, name: str) -> list[tuple[Call, Call]]:
+        return list(zip(self.many.get(name, []), self.fewer.get(name, []), strict=False))
+
+    def begins_with_rows(self, shape: torch.Size, fewer: torch.Size) -> bool:
+        """Whether the first dimension grows with the rows, and nothing else does."""
+        grows = bool(shape) and shape[0] * (self.rows - 1) == fewer[0] * self.rows
+        return grows and shape[1:] == fewer[1:]
+
+    def input_is_by_row(self, name: str) -> bool:
+        return all(self.begins_with_rows(*_input_shapes(*pair)) for pair in self.pairs(name))
+
+    def input_is_for_all(self, name: str) -> bool:
+        pairs = [_input_shapes(*pair) for pair in self.pairs(name)]
+        return all(shape == fewer and len(shape) > 0 for shape, fewer in pairs)
+
+    def arguments_by_row(self, name: str) -> list[tuple[bool, ...]] | None:
+        """For every call which arguments have a part for every row; None if that is not clear."""
+        found = []
+        for call, other in self.pairs(name):
+            sides = []
+            for value, fewer in zip(call.arguments, other.arguments, strict=True):
+                if not isinstance(value, Tensor):
+                    sides.append(False)
+                elif self.begins_with_rows(value.shape, fewer.shape):
+                    sides.append(True)
+                elif value.shape == fewer.shape:
+                    sides.append(False)
+                else:
+                    return None
+            for gradient, fewer in zip(call.gradients, other.gradients, strict=True):
+                if gradient is None or fewer is None:
+                    continue  # nobody looks at this output
+                if not self.begins_with_rows(gradient.shape, fewer.shape):
+                    return None
+            found.append(tuple(sides))
+        return found or None
+
+
+def find_layout(
+    module: nn.Module,
+    trained: Mapping[str, nn.Parameter],
+    objective: Callable[[int], Tensor],
+    rows: int,
+    expand: bool,
+) -> Layout:
+    """`objective(count)` runs the module on so many made-up rows and gives what it learns from."""
+    modules = dict(module.named_modules())
+    seen = []
+    for count in (rows, rows - 1):
+        with recorded(modules, {}) as recording:
+            of_rows = objective(count)
+        recording.differentiate(of_rows, [])
+        seen.append(recording.calls)
+    known = _Seen(rows, *seen)
+    layout = Layout()
+    others = []
+    for name in trained:
+        owner, _, own = name.rpartition(".")
+        rule = rule_of(modules[owner]) if known.pairs(owner) else None
+        for_all = rule is not None and known.input_is_for_all(owner)
+        if rule is None or not (for_all or known.input_is_by_row(owner)):
+            others.append(name)
+            continue
+        layout.layers.setdefault(owner, Layer(modules[owner], {}, rule)).own[own] = name
+        if multiplies(rule):
+            layout.narrowed.add(owner)
+        if for_all:
+            layout.widened.add(owner)
+    for name in others:
+        owner, shape = name.rpartition(".")[0], trained[name].shape
+        if expand and rule_of(modules[owner]) is None and len(shape) > 2 and shape[0] == 1:
+            layout.expanded.append(name)
+            continue
+        place, sides = _nearest(known, owner)
+        # A layer of a known kind may have to be run again, too, for what lies below it.
+        known_kind = place in layout.layers and layout.layers[place].rule is not None
+        key = f"{place} (again)" if known_kind else place
+        layer = layout.layers.setdefault(key, Layer(modules[place], {}, None, sides))
+        layer.own[name.removeprefix(f"{place}.")] = name
+    return layout
+
+
+def _nearest(known: _Seen, owner: str) -> tuple[str, list[tuple[bool, ...]]]:
+    """The layer itself, or the nearest above it, that is called with rows and answers with rows."""
+    for place in _upwards(owner):
+        sides = known.arguments_by_row(place)
+        if sides is not None:
+            return place, sides
+    raise AssertionError("the module itself was called with rows")
+
+
+def _upwards(name: str) -> Iterator[str]:
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+    yield ""
+
+
+def _input_shapes(call: Call, fewer: Call) -> tuple[torch.Size, torch.Size]:
+    return call.input.shape, fewer.input.shape
+
+
+def widening(pieces: int) -> Callable[[Tensor], Tensor]:
+    """What gives each of so many pieces its own copy of an input that is the same for all."""
+
+    def widen(shared: Tensor) -> Tensor:
+        alone = shared if shared.shape[0] == 1 else shared[None]
+        return alone.expand(pieces, *alone.shape[1:])
+
+    return widen

@@ -1,0 +1,116 @@
+"""What layers took in and gave out in one pass, and the gradients of what they gave out.
+
+No layer's own gradient is asked of autograd: only what flows into the outputs of the layers that
+are recorded. Outputs themselves are not kept, only their places in autograd's graph.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.utils import _pytree as pytree
+
+
+@dataclass
+class Call:
+    """One call of a layer. Tensors among its arguments and outputs, in the order of pytree."""
+
+    arguments: list[Any]  # (args, kwargs), flat; tensors are detached
+    structure: pytree.TreeSpec
+    edges: list[GradientEdge | None]
+    gradients: list[Tensor | None] = field(default_factory=list)  # of outputs, once they are known
+
+    @property
+    def input(self) -> Tensor:
+        """The one that layers of a known kind have."""
+        return next(value for value in self.arguments if isinstance(value, Tensor))
+
+    @property
+    def gradient(self) -> Tensor:
+        """Of their one output."""
+        gradient = self.gradients[0]
+        assert gradient is not None
+        return gradient
+
+
+class Recording:
+    """All calls of some layers while it is on."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[Call]] = {}
+        self.on = True
+
+    def hook(self, name: str, narrow: bool) -> Callable[..., None]:
+        def record(
+            layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+        ) -> None:
+            if not self.on:
+                return
+            arguments, structure = pytree.tree_flatten((args, kwargs))
+            outputs = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
+            stored = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in arguments]
+            if narrow:
+                stored = [leaf.to(outputs[0].dtype) for leaf in stored]
+            call = Call(
+                stored,
+                structure,
+                [get_gradient_edge(leaf) if leaf.requires_grad else None for leaf in outputs],
+            )
+            self.calls.setdefault(name, []).append(call)
+
+        return record
+
+    def differentiate(self, objective: Tensor, leaves: Sequence[Tensor]) -> list[Tensor | None]:
+        """Fill in the gradients of all outputs; returns those of `leaves`."""
+        calls = [call for several in self.calls.values() for call in several]
+        places: list[Any] = [edge for call in calls for edge in call.edges if edge is not None]
+        found = torch.autograd.grad(objective, [*places, *leaves], allow_unused=True)
+        gradients = iter(found)
+        for call in calls:
+            call.gradients = [None if edge is None else next(gradients) for edge in call.edges]
+            call.edges = []
+        return list(gradients)
+
+
+@contextmanager
+def recorded(
+    layers: Mapping[str, nn.Module],
+    widened: Mapping[str, Callable[[Tensor], Tensor]],
+    narrowed: Collection[str] = (),
+) -> Iterator[Recording]:
+    """Record the calls of `layers`, by name. Inputs of those in `widened` are changed before:
+    until the end, as blocks that are computed again in the backward pass must be the same. Inputs
+    of those in `narrowed` are stored in the precision of their outputs."""
+    recording = Recording()
+    with ExitStack() as stack:
+        for name, layer in layers.items():
+            if name in widened:
+                handle = layer.register_forward_pre_hook(_widen(widened[name]))
+                stack.callback(handle.remove)
+            record = recording.hook(name, name in narrowed)
+            handle = layer.register_forward_hook(record, with_kwargs=True)
+            stack.callback(handle.remove)
+        yield recording
+
+
+def _widen(change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    def hook(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return change(args[0]), *args[1:]
+
+    return hook
+
+
+@contextmanager
+def replaced(module: nn.Module, parameters: Mapping[str, Tensor]) -> Iterator[None]:
+    """`module` with other tensors in the place of some parameters."""
+    with ExitStack() as stack:
+        for name, tensor in parameters.items():
+            owner, _, own = name.rpartition(".")
+            table: dict[str, Any] = module.get_submodule(owner)._parameters
+            stack.callback(table.__setitem__, own, table[own])
+            table[own] = tensor
+        yield
