@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import dptune
 import own_networks
 from dptune.accounting import Budget, price
-from dptune.data import Data, DiskRows, MemoryRows, write_chunks
+from dptune.data import Data, MemoryRows
 from dptune.data.rows import DataFacts
 from dptune.engines import LinearEngine, Randomness
 from dptune.engines.checkpoint import Checkpoint
@@ -25,6 +25,7 @@ from dptune.ledger import Ledger
 from dptune.plan import TrainPlan
 from dptune.privacy import ZerothOrderRun
 from dptune.study.config import engine_from
+from support.engine_conformance import EngineConformance
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -84,6 +85,20 @@ def slopes(rows: MemoryRows, along: Tensor) -> Tensor:
         outputs = module(rows.features[:, 0].double()).detach()
         found.append(nn.functional.cross_entropy(outputs, rows.targets, reduction="none"))
     return (found[0] - found[1]) / 2e-5
+
+
+class TestAsAnEngine(EngineConformance):
+    """Along the first direction a run is like any other: its sums are sums of slopes."""
+
+    engine: ClassVar = ZerothOrder(own_networks.small, rows_at_once=300)
+
+    def plan(self, **changes: Any) -> TrainPlan:
+        only = {"directions": 1, "optimizer": "sgd"}
+        return super().plan(**changes | only)
+
+    def weights(self, model: Any) -> Tensor:
+        z = direction()
+        return (flat(model.module) @ z / z.square().sum())[None]
 
 
 # -- steps
@@ -180,45 +195,6 @@ def test_a_canary_sings_as_loud_as_it_was_paid_for() -> None:
     error = 5 / np.sqrt(2 * runs)  # the seeds are fixed
     assert 0.9 * paid * (1 - error) <= measured <= paid * (1 + error)
     assert paid == pytest.approx(1 / sigma, rel=1e-12)
-
-
-def test_samples_are_of_the_rate_that_was_paid_for_and_both_passes_see_the_same() -> None:
-    rows, z, start = some_rows(), direction(), begin()
-    exact, plan = slopes(rows, z), replace(PLAIN, sampling_rate=0.25, learning_rate=0.25)
-    found = np.array(
-        [
-            float((start - fitted(plan, rows, seed=seed)) @ z / z.square().sum())
-            for seed in range(200)
-        ]
-    )
-    spread = float((0.25 * 0.75 * exact.square().sum()).sqrt())
-    assert abs(found.mean() - 0.25 * float(exact.sum())) < 5 * spread / np.sqrt(200)
-    assert 0.7 * spread < found.std() < 1.3 * spread
-    rare = replace(PLAIN, sampling_rate=1e-8, rows=10**8, clip_norm=1.0, noise_multiplier=1.0)
-    nobody = begin() - fitted(rare, rows)
-    assert float(nobody.norm()) > 1e-3  # a step of nobody is taken with noise
-
-
-def test_no_rows_at_all_leave_the_weights_where_they_were() -> None:
-    nobody = some_rows().taken(torch.zeros(COUNT, dtype=torch.bool))
-    torch.testing.assert_close(fitted(PLAIN, nobody), begin(), rtol=0, atol=1e-6)
-
-
-def test_noise_is_fresh_and_directions_are_not() -> None:
-    rows, plan = some_rows(), replace(PLAIN, clip_norm=1.0, noise_multiplier=1.0)
-    first, second = (engine().fit_many([plan], rows, [Randomness()])[0] for _ in range(2))
-    one, other = (begin() - flat(model.module) for model in (first, second))
-    assert not torch.allclose(one, other)
-    cosine = float(one @ other / (one.norm() * other.norm()))
-    assert abs(cosine) == pytest.approx(1, abs=1e-3)
-
-
-def test_rows_on_disk_train_like_rows_in_memory(tmp_path: Path) -> None:
-    rows, plan = some_rows(), replace(PLAIN, steps=3, rows=COUNT)
-    halves = np.split(rows.features.numpy(), 2), np.split(rows.targets.numpy(), 2)
-    write_chunks(tmp_path, zip(*halves, strict=True), precision="float32", augmented=True)
-    on_disk = fitted(plan, DiskRows(tmp_path))
-    torch.testing.assert_close(on_disk, fitted(plan, rows), rtol=1e-4, atol=1e-6)
 
 
 # -- memory
