@@ -63,7 +63,9 @@ class RowGradients:
                 # Some parameter cannot be given a copy a row: its layer is run again instead.
                 wrong = self._lay_out(features, targets, wanted, expand=False)
             checks.agrees(wrong)
-            checks.rows_are_alone(self._repeated_sum, features, targets, self._places)
+            checks.rows_are_alone(
+                self._repeated_sum, features, targets, self._places, self._compute
+            )
 
     def add(
         self,
