@@ -91,7 +91,7 @@ def test_opacus_gets_fewer_rows_where_memory_ends(monkeypatch: pytest.MonkeyPatc
     def opacus(mode: str, module: Any, features: torch.Tensor, *rest: Any) -> Callable[[], None]:
         asked.append(len(features))
         if len(features) > 4:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         return lambda: None
 
     monkeypatch.setattr(modules, "_opacus", opacus)
@@ -122,7 +122,7 @@ def test_the_largest_is_the_last_that_took_a_step(monkeypatch: pytest.MonkeyPatc
 
     def ends(ladder: largest.Ladder, layers: int, device: torch.device) -> dict[str, Any]:
         if layers == 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         return real(ladder, layers, device)
 
     monkeypatch.setattr(largest, "_step", ends)

@@ -31,7 +31,7 @@ class Pretended:
     def __call__(self, rows: int) -> None:
         self.tried.append(rows)
         if rows > self._fits:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         self._clock += self._seconds(rows)
         self._peak = max(self._peak, 2**30 + self._taken(rows))
 

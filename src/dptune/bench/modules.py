@@ -146,7 +146,7 @@ def _cost(make: Callable[[], Callable[[], object]], rows: int) -> Cost:
     """Of a step that is made anew, and thrown away in the end."""
     try:
         cost = _timed(make(), rows)
-    except torch.OutOfMemoryError:
+    except torch.cuda.OutOfMemoryError:
         cost = Cost(rows, fails=OUT_OF_MEMORY)
     except (RuntimeError, ValueError, NotImplementedError) as error:
         cost = Cost(rows, fails=f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
