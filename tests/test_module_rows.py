@@ -17,7 +17,7 @@ from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.standardized import StandardizedConv2d, pull_back, standardized
 from dptune.errors import FolderProblem, InvalidInput
 from reproduction import __main__ as command_line
-from reproduction.modules import measure, networks
+from reproduction.modules import augment, measure, networks
 from reproduction.modules.augment import MARGIN, crop_and_flip
 from reproduction.modules.cells import (
     FREE,
@@ -286,9 +286,16 @@ def test_the_verbs_measure_once(
     assert code != 0 and "--noises takes numbers, separated by commas" in said
 
 
-def test_wide_networks_with_copies_are_studied(root: Path) -> None:
-    shape = Shape(batch=4, steps=1, clip_norm=1.0, momentum=0.0).augmented(2, "float32")
-    (cell,) = law_cells("cifar10", [8.0], 1, shape, [0.01], 40)
-    figures = measure.run(replace(cell, network="wide_resnet"), str(root), "cpu")
-    assert figures["parameters"] == 2_748_890
+def test_copies_are_made_while_training(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, ...]] = []
+
+    def noted(pictures: Tensor) -> Tensor:
+        made.append(tuple(pictures.shape))
+        return crop_and_flip(pictures)
+
+    monkeypatch.setattr(augment, "crop_and_flip", noted)
+    shape = SHAPE.augmented(2, "float32")
+    (cell,) = law_cells("mnist", [8.0], 1, shape, [0.01], None)
+    figures = measure.run(cell, str(root), "cpu")
     assert 0 <= figures["accuracy"] <= 100
+    assert made and all(one[0] % 2 == 0 and one[1:] == (1, 28, 28) for one in made)

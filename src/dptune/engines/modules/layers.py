@@ -5,6 +5,7 @@ not taken for what it is not.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
