@@ -28,14 +28,14 @@ class Pretended:
     def __call__(self, rows: int) -> None:
         self.tried.append(rows)
         if rows > self._fits:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         self._peak = max(self._peak, 2**30 + self._taken(rows))
 
 
 def test_batches_double_up_to_the_most_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = Pretended(monkeypatch)
     assert memory.rows_at_once(attempt, CPU, 100) == 100
-    assert list(dict.fromkeys(attempt.tried)) == [1, 2, 4, 8, 16, 32, 64, 100]
+    assert attempt.tried == [1, 2, 4, 8, 16, 32, 64, 100]
     assert memory.rows_at_once(attempt, CPU, 1) == 1
 
 
@@ -68,22 +68,22 @@ def test_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         memory.rows_at_once(Pretended(monkeypatch), CPU, 0)
 
 
-def test_a_gpu_lends_four_fifths_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What torch holds and does not use is free, too."""
+@pytest.mark.parametrize(("of_use", "rows"), [(10**9, 8), (500, 4)])
+def test_a_gpu_lends_four_fifths_of_what_is_free_and_no_more_than_is_of_use(
+    monkeypatch: pytest.MonkeyPatch, of_use: int, rows: int
+) -> None:
+    """What torch holds and does not use is free, too: 1000 here, and a row takes 100."""
+    monkeypatch.setattr(memory, "GPU_MOST_BYTES", of_use)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (700, 2000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 500)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 200)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
     attempt = Pretended(monkeypatch)
-    peaks: list[int] = []
-
-    def peak(device: torch.device) -> int:  # 100 bytes a row, above the 200 that are held
-        peaks.append(200 + 100 * attempt.tried[-1])
-        return peaks[-1]
-
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", peak)
-    assert memory.rows_at_once(attempt, torch.device("cuda"), 1_000) == 8  # 800 of 0.8 * 1000
-    assert peaks[-1] == 1_800  # sixteen were tried and found too many
+    monkeypatch.setattr(
+        torch.cuda, "max_memory_allocated", lambda device: 200 + 100 * attempt.tried[-1]
+    )
+    assert memory.rows_at_once(attempt, torch.device("cuda"), 1_000) == rows
+    assert attempt.tried[-1] == 2 * rows  # tried, and found too many
 
 
 def test_the_cache_of_a_gpu_is_emptied_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +106,7 @@ def test_the_peak_of_this_process_is_known_or_nothing_is() -> None:
     assert memory.resident_bytes("no such field") is None
 
 
-def test_a_silent_system_gets_as_many_rows_as_were_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_the_system_is_silent_the_most_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = Pretended(monkeypatch)
     monkeypatch.setattr(memory, "resident_bytes", lambda field: None)
     assert memory.rows_at_once(attempt, CPU, 64) == 64
