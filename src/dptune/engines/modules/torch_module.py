@@ -34,6 +34,7 @@ _EVALUATED_AT_ONCE = 256
 _MOST_ROWS_AT_ONCE = 4096
 _MADE_UP = 4  # rows
 _FEW_LAYERS = 6  # that are named one by one
+_FOUND: dict[object, int] = {}  # rows at once, tried once a process
 _BATCH = 8.0  # times the square root of the rows: how many are expected in a sample
 
 
@@ -266,14 +267,18 @@ class TorchModule(Engine[ModuleModel]):
         if self.rows_at_once is not None:
             return self.rows_at_once
         device = flat.vector.device
+        most = min(_MOST_ROWS_AT_ONCE, max(1, math.ceil(plan.divisor)))
+        case = (self, facts.shape, device, plan.augmentations, most)
+        if case in _FOUND:
+            return _FOUND[case]
         scratch = torch.zeros(len(flat.vector), dtype=torch.float64, device=device)
 
         def attempt(rows: int) -> None:
             made_up = self._made_up(flat.module, facts, device, rows, plan.augmentations)
             gradients.add(scratch, *made_up, plan.clip_norm)
 
-        most = min(_MOST_ROWS_AT_ONCE, max(1, math.ceil(plan.divisor)))
-        return memory.rows_at_once(attempt, device, most)
+        _FOUND[case] = memory.rows_at_once(attempt, device, most)
+        return _FOUND[case]
 
     @property
     def _augment(self) -> Callable[[Tensor], Tensor] | None:
