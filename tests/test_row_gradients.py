@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
@@ -460,6 +460,62 @@ def test_taking_a_row_away_moves_the_sum_by_at_most_the_clip_norm(
         others[row], aims[row] = 0.0, 0.0
         moved = whole - added(gradients, others, aims, clip_norm)
         assert moved.norm() <= clip_norm
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+    sizes=st.sampled_from([(1, 30, 30), (3, 5, 9), (1, 700, 20)]),
+    terms=st.sampled_from([1, 2, 9, 60]),
+    left=st.sampled_from(KINDS),
+    right=st.sampled_from(KINDS),
+)
+@example(0, torch.float32, (1, 30, 30), 2, "tiny", "huge")
+def test_lengths_are_never_below_what_they_are(
+    seed: int, dtype: torch.dtype, sizes: tuple[int, int, int], terms: int, left: str, right: str
+) -> None:
+    torch.manual_seed(seed)
+    groups, outputs, columns = sizes
+    a, b = (
+        torch.stack([of_kind(kind, 4, terms, size) for _ in range(groups)], 1).to(dtype)
+        for kind, size in ((left, columns), (right, outputs))
+    )
+    outer = ghost.Outer([ghost.Factors(a, b, lambda *sides: sides)], 4, sizes)
+    ids = torch.randint(0, 3, (4, terms))
+    lookup = ghost.Lookup(ids, b[:, 0])
+    wide = b.double().mT @ a.double()
+    lines = functional.one_hot(ids, 3).double().mT @ b[:, 0].double()
+    kept = outer.as_rows()
+    for piece, exact in ((outer, wide), (lookup, lines), (kept, kept._gradients.double())):
+        lengths = piece.lengths()
+        norms = exact.flatten(1).norm(dim=1)
+        counted = torch.isfinite(lengths.squared) & torch.isfinite(norms)
+        tiny = 1e-12  # what vanishes when squares do is nothing beside a clip norm
+        assert bool((lengths.squared.sqrt() + tiny >= norms)[counted].all())
+        assert bool((lengths.squared <= 4 * terms * lengths.uncancelled + tiny)[counted].all())
+        if left == right == "ordinary" and piece is not lookup:
+            assert bool((lengths.squared.sqrt() <= norms * 1.001).all())
+
+
+def test_a_row_whose_terms_cancel_is_bounded_by_what_is_rounded() -> None:
+    gradients = chosen("linear", "float32", 24, 24)
+    features = torch.ones(3, 1, 2, 24)
+    targets = torch.zeros(3, 4, 24)
+    targets[1, 2], targets[1, 3] = 1.0, -0.99
+    found = added(gradients, features, targets, 0.5)
+    uncancelled = 24 * (1 + 0.99**2) ** 0.5
+    assert found.norm() == pytest.approx(0.01 * 24 * 4 * 0.5 / uncancelled, rel=1e-3)
+
+
+@pytest.mark.parametrize("clip_norm", torch.linspace(0.5, 1.0, 12).tolist())
+def test_rounding_to_bfloat16_does_not_lengthen_a_row(clip_norm: float) -> None:
+    """Many pairs that nearly cancel: what is rounded up does not meet what is rounded down."""
+    gradients = chosen("linear", "bfloat16", 160, 160)
+    features = torch.ones(1, 1, 60, 160)
+    targets = torch.zeros(1, 120, 160)
+    targets[:, 60::2], targets[:, 61::2] = 1.0, -0.9296875
+    assert added(gradients, features, targets, clip_norm).norm() <= clip_norm
 
 
 def test_many_nearly_equal_rows_keep_the_bound() -> None:
