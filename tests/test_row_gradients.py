@@ -280,6 +280,18 @@ def test_models_of_transformers_are_clipped_as_autograd_has_them(kind: str) -> N
     assert all("norm" in name or "embed_positions" in name for name in again)
 
 
+def test_adapters_of_peft_are_clipped_as_autograd_has_them() -> None:
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(2)
+    config = peft.LoraConfig(
+        r=2, target_modules=["query", "value"], lora_dropout=0.0, init_lora_weights=False
+    )
+    model = peft.get_peft_model(tiny("roberta"), config)
+    gradients = assert_clips_as_autograd(model, torch.randint(3, 50, (ROWS, 1, 6)))
+    assert set(gradients.routes.values()) <= {"ghost", "per row"}
+    assert all("lora" in name for name in gradients.routes)
+
+
 def tiny(kind: str) -> nn.Module:
     transformers = pytest.importorskip("transformers")
     common = {"num_labels": 3, "pad_token_id": 1, "vocab_size": 50, "max_position_embeddings": 12}
@@ -637,6 +649,11 @@ class Idle(Functional):
         (Mixed(), (6,), "depend on the other rows.*'inner.weight'"),
         (Tied(), (3,), "'inner.weight' is shared by 'inner.weight' and 'outer.weight'.*Untie"),
         (Functional(), (3,), "is not for 'inner.weight': .*outside of its layer"),
+        (
+            nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), Mean()),
+            (5, 8),
+            "is not for '0.self_attn.in_proj_weight'.*set its dropout to 0",
+        ),
         (Idle(), (3,), "do not: 'inner.bias'.*Freeze"),
     ],
 )
@@ -663,3 +680,14 @@ def test_dropout_is_no_reason_to_refuse() -> None:
     state = torch.get_rng_state()
     prepared(module, torch.ones(4, 1, 6))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_products_that_round_their_operands_are_refused() -> None:
+    module = nn.Linear(6, 3)
+    gradients = prepared(module, vectors(1, 6))
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(InvalidInput, match="TF32"):
+            added(gradients, vectors(1, 6), torch.arange(ROWS) % 3, 1.0)
+    finally:
+        torch.set_float32_matmul_precision("highest")
