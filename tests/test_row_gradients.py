@@ -520,14 +520,23 @@ def test_a_row_whose_terms_cancel_is_bounded_by_what_is_rounded() -> None:
     assert found.norm() == pytest.approx(0.01 * 24 * 4 * 0.5 / uncancelled, rel=1e-3)
 
 
-@pytest.mark.parametrize("clip_norm", torch.linspace(0.5, 1.0, 12).tolist())
-def test_rounding_to_bfloat16_does_not_lengthen_a_row(clip_norm: float) -> None:
+@pytest.mark.parametrize("compute", ["float32", "bfloat16"])
+def test_rounding_to_bfloat16_does_not_lengthen_a_row(compute: str) -> None:
     """Many pairs that nearly cancel: what is rounded up does not meet what is rounded down."""
-    gradients = chosen("linear", "bfloat16", 160, 160)
-    features = torch.ones(1, 1, 60, 160)
-    targets = torch.zeros(1, 120, 160)
+    gradients = chosen.__wrapped__("linear", compute, 160, 160)
+    features, targets = torch.ones(1, 1, 60, 160), torch.zeros(1, 120, 160)
     targets[:, 60::2], targets[:, 61::2] = 1.0, -0.9296875
-    assert added(gradients, features, targets, clip_norm).norm() <= clip_norm
+    if compute == "float32":  # but the weights are bfloat16
+        gradients._module.to(torch.bfloat16)
+        features, targets = features.bfloat16(), targets.bfloat16()
+    for clip_norm in torch.linspace(0.5, 1.0, 12).tolist():
+        assert added(gradients, features, targets, clip_norm).norm() <= clip_norm
+
+
+def test_float16_is_refused() -> None:
+    module = nn.Linear(6, 3).half()
+    with pytest.raises(InvalidInput, match="Load it in bfloat16"):
+        prepared(module, vectors(1, 6).half())
 
 
 def test_many_nearly_equal_rows_keep_the_bound() -> None:

@@ -109,12 +109,12 @@ class RowGradients:
             share = weights.to(share)
         if clip_norm is None or not pieces:
             return share
-        reach = clip_norm * (1 - ghost.margin(self._compute))
+        # Whatever `compute` says: layers may have been given bfloat16 weights.
+        rounded = any(isinstance(piece, Outer) and piece.is_bfloat16 for piece in pieces.values())
+        reach = clip_norm * (1 - ghost.margin("bfloat16" if rounded else "float32"))
+        aim = reach * (1 - ghost.ROUNDED_FACTORS) if rounded else reach
         lengths = _lengths(pieces, None)
         norms, uncancelled = lengths.squared.sqrt(), lengths.uncancelled.sqrt()
-        rounded = self._compute == "bfloat16"
-        aim = reach * (1 - ghost.ROUNDED_FACTORS) if rounded else reach
-        # A little less for the roundings of norms and scale themselves.
         bound = torch.maximum(norms / aim, uncancelled / (ghost.CANCELLING * clip_norm))
         scale = share / bound.clamp(min=1.0)
         kept = torch.isfinite(bound)
