@@ -13,6 +13,7 @@ from dptune.engines.modules.lora import LoRA as LoRA
 from dptune.engines.modules.mending import fix_module as fix_module
 from dptune.engines.modules.torch_module import ModuleModel as ModuleModel
 from dptune.engines.modules.torch_module import TorchModule as TorchModule
+from dptune.engines.modules.zeroth_order import ZerothOrder as ZerothOrder
 from dptune.engines.per_row import ClippedSum as ClippedSum
 from dptune.engines.per_row import batches as batches
 from dptune.engines.per_row import descend as descend

@@ -176,4 +176,4 @@ def _ends(name: str, given: object) -> tuple[object, object]:
 # For methods that know which rates are stable, and take more steps only where fewer are not.
 MANY_STEPS = Space(learning_rate=(0.01, 10_000.0), steps=(5, 1000))
 # Where nobody names any, for adaptive optimizers: theirs do not grow with the rows.
-ADAPTIVE_RATES = (1e-5, 1.0)
+ADAPTIVE_RATES = (1e-5, 10.0)
