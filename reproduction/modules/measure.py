@@ -22,6 +22,7 @@ METHODS: dict[str, SearchMethod] = {
     "linear-scaling": dptune.LinearScaling(),
     "random-search": dptune.RandomSearch(),
 }
+AS_GIVEN = Preprocessing(unit_rows=False)
 RATES = (1e-4, 100.0)  # where searches look
 _DRAWS, _LOOKED_AT = 8, 1000  # perturbed weights, and rows whose logits they move
 
@@ -62,10 +63,9 @@ def run(cell: Cell, root: str | None, device: str) -> Figures:
     data, began = rows_of(cell.pictures, root, cell.limit), perf_counter()
     engine = engine_of(cell).for_data(data.facts)
     plan = plan_of(cell, data)
-    as_given = Preprocessing(unit_rows=False)
-    rows = data.unprotected_rows(as_given, device=device)
+    rows = data.unprotected_rows(AS_GIVEN, device=device)
     (model,) = engine.fit_many([plan], rows, [Randomness(seed=cell.seed)])
-    test = data.test_rows(as_given, device)
+    test = data.test_rows(AS_GIVEN, device)
     assert test is not None
     (found,) = engine.evaluate_many([model], test)
     seconds = perf_counter() - began

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from dptune.accounting import Guarantee as Guarantee
     from dptune.data.data import Data as Data
     from dptune.data.sources import load_data as load_data
-    from dptune.engines.linear import LinearEngine as LinearEngine
+    from dptune.engines import LinearEngine as LinearEngine
+    from dptune.engines import TorchModule as TorchModule
     from dptune.errors import BudgetExceeded as BudgetExceeded
     from dptune.errors import DptuneError as DptuneError
     from dptune.estimator import DPLinearClassifier as DPLinearClassifier
@@ -62,7 +63,7 @@ else:
         __name__,
         {
             "data": ("Data", "load_data"),
-            "engines": ("LinearEngine",),
+            "engines": ("LinearEngine", "TorchModule"),
             "errors": ("BudgetExceeded", "DptuneError"),
             "estimator": ("DPLinearClassifier",),
             "ledger": ("Ledger",),

@@ -1,5 +1,6 @@
 """How long something takes, on a GPU until it has really ended."""
 
+import gc
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter
@@ -22,5 +23,17 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def wait_for_gpu() -> None:
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if gpu_is_used():
         torch.cuda.synchronize()
+
+
+def empty_gpu() -> None:
+    """Give back what nobody holds; hooks and graphs hold each other in circles."""
+    if gpu_is_used():
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def gpu_is_used() -> bool:
+    used: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return used

@@ -166,6 +166,71 @@ def _bench_speed_gpu(results: dict[str, Any]) -> None:
     out.print(table)
 
 
+def bench_modules(results: Mapping[str, Any]) -> None:
+    """Steps of every network beside plain ones; what did not run, and why; the largest."""
+    where = results["gpu"] or f"cpu, {results['threads']} threads"
+    remarks = []
+    for adapters in (False, True):
+        trained = f"adapters of rank {results['rank']}" if adapters else "all weights"
+        table = plain_table(f"one step, {trained}: {where}, {results['compute']}")
+        table.add_column("network")
+        for name in ("rows", "plain", "private", "slower", "pass", "GiB", "memory"):
+            table.add_column(name, justify="right")
+        for mode in ("ghost", "hooks"):
+            table.add_column(mode, justify="right")
+        for row in results["steps"]:
+            if row["adapters"] is adapters:
+                table.add_row(*_module_line(row))
+                remarks += _module_remarks(row, trained)
+        out.print(table)
+        out.print()
+    for text in (
+        "slower: a private step in plain ones; pass: its pass over the rows alone",
+        "memory: its peak in that of a plain step; ghost, hooks: Opacus's step in plain ones",
+        *remarks,
+    ):
+        out.print(text)
+    for row in results["largest"]:
+        size = f"{row['parameters'] / 1e9:.1f} billion weights, {row['layers']} layers"
+        out.print(
+            f"largest that took a step, {row['training']}, {row['optimizer']}: {size} of "
+            f"{row['width']:,}, {row['words']:,} words; ended by {row['ended_by']}"
+        )
+
+
+def _module_line(row: Mapping[str, Any]) -> list[str]:
+    slower, peak = row["times_slower"], row["private"]["peak_gib"]
+    return [
+        f"{row['network']}, {row['shape']}",
+        str(row["rows"]),
+        *(
+            "" if (s := row[who]["seconds"]) is None else _seconds(s)
+            for who in ("plain", "private")
+        ),
+        _times(slower["private"]),
+        _times(slower["gradients"]),
+        "" if peak is None else f"{peak:.1f}",
+        *map(_times, (row["times_memory"], slower["opacus_ghost"], slower["opacus_hooks"])),
+    ]
+
+
+def _module_remarks(row: Mapping[str, Any], trained: str) -> list[str]:
+    """What failed or took fewer rows than the others."""
+    remarks = []
+    for who in ("plain", "private", "opacus_ghost", "opacus_hooks"):
+        step = row[who]
+        about = f"{row['network']}, {row['shape']}, {trained}: {who.replace('_', ' ')}"
+        if step["fails"]:
+            remarks.append(f"{about} does not run: {step['fails']}")
+        elif step["rows"] < row["rows"]:
+            remarks.append(f"{about} has memory for {step['rows']} rows; its time is that of a row")
+    return remarks
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
+
+
 def _shape(shape: dict[str, int]) -> str:
     return f"{shape['rows']:,} x {shape['columns']:,}, {shape['classes']:,} classes"
 

@@ -1,6 +1,7 @@
 """Verbs that measure."""
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from dptune.cli.parameters import (
     PictureRoot,
     PictureSize,
     TrainingDevice,
+    in_words,
 )
 from dptune.errors import InvalidInput
 
@@ -39,18 +41,41 @@ def bench_accounting(as_json: AsJson = False) -> None:
     screen.show(as_json, results, lambda: bench_screen.bench_accounting(results))
 
 
+class Timed(StrEnum):
+    """Engines whose speed is measured."""
+
+    linear = "linear"
+    modules = "modules"
+
+
 @app.command("speed")
 def bench_speed(
+    engine: Annotated[
+        Timed,
+        typer.Option(
+            metavar="ENGINE", help=f"What is timed: probes or whole networks, {in_words(Timed)}."
+        ),
+    ] = Timed.linear,
     device: TrainingDevice = Device.cpu,
     as_json: AsJson = False,
 ) -> None:
-    """Time the linear engine against Opacus and bare matrix products (about a minute)."""
-    from dptune.bench import speed as bench
+    """Time an engine against Opacus, and against bare matrix products (linear) or plain training
+    (modules), in a few minutes.
+
+    Example: dptune bench speed --engine modules --device cuda
+    """
     from dptune.cli import bench_screen
 
     with screen.progress() as report:
-        results = bench.measure(report, device.value)
-    screen.show(as_json, results, lambda: bench_screen.bench_speed(results))
+        if engine is Timed.linear:
+            from dptune.bench import speed
+
+            results, draw = speed.measure(report, device.value), bench_screen.bench_speed
+        else:
+            from dptune.bench import modules
+
+            results, draw = modules.measure(report, device.value), bench_screen.bench_modules
+    screen.show(as_json, results, lambda: draw(results))
 
 
 @app.command("compare")

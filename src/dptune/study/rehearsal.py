@@ -44,7 +44,7 @@ def _rehearse(planned: Outline, executor: Executor) -> None:
     rows = _made_up(planned)
     engine.rehearse(facts, rows.device)
     features = rows.features[:, 0]
-    model = _fitted(planned, executor, rows, None)
+    model = _fitted(planned, executor, rows)
     logits = model.logits(features).cpu()
     if tuple(logits.shape) != (len(features), facts.outputs) or not logits.isfinite().all():
         raise InvalidInput(
@@ -81,13 +81,12 @@ class _CutOff(Checkpoint):
 def _must_go_on_from_checkpoints(planned: Outline, executor: Executor, rows: MemoryRows) -> None:
     """A run of two steps that is cut off after one ends like one that is not; once it has ended, it
     takes no further step."""
-    features = rows.features[:, 0]
+    features, logits, steps = rows.features[:, 0], [], []
     with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:
         kept = Path(scratch) / "run.checkpoint"
-        logits, steps = [], []
         for kind in (_CutOff, Checkpoint, Checkpoint):
             keep = kind(kept, "a rehearsal", seconds=0.0)
-            model = _fitted(planned, executor, rows, None, keep)
+            model = _fitted(planned, executor, rows, keep=keep)
             logits.append(model.logits(features).cpu())
             steps.append(steps_kept(kept))
     if steps != [1, 2, 2] or not all(_close(logits[0], other) for other in logits[1:]):
@@ -134,7 +133,7 @@ def _fitted(
     planned: Outline,
     executor: Executor,
     rows: MemoryRows,
-    start: Model | None,
+    start: Model | None = None,
     keep: Checkpoint | None = None,
 ) -> Model:
     # The noise is the same every time: these rows are nobody's.

@@ -1,1 +1,1 @@
-"""Private training of any PyTorch module."""
+"""Any PyTorch module, trained on clipped gradients of its rows."""

@@ -23,13 +23,15 @@ def row_gradients(
 ) -> dict[str, Tensor]:
     """(rows, *shape) for every parameter in `names`. `by_row` says which of the call's arguments
     have a part for every row; `looped` is for layers that torch.func cannot run for many rows."""
+
+    def split(values: Tensor) -> Tensor:
+        return values.reshape(rows, -1, *values.shape[1:])
+
     given = [
-        value.unflatten(0, (rows, -1)) if split else value
-        for value, split in zip(call.arguments, by_row, strict=True)
+        split(value) if has_rows else value
+        for value, has_rows in zip(call.arguments, by_row, strict=True)
     ]
-    flowing = [
-        gradient.unflatten(0, (rows, -1)) for gradient in call.gradients if gradient is not None
-    ]
+    flowing = [split(gradient) for gradient in call.gradients if gradient is not None]
     own = dict(layer.named_parameters())
     parameters = {name: own[name].detach() for name in names}
 
@@ -41,20 +43,20 @@ def row_gradients(
         return [output for output, counts in zip(outputs, flows, strict=True) if counts]
 
     def of_one(values: list[Any], outputs: list[Tensor]) -> dict[str, Tensor]:
-        _, backward = vjp(lambda weights: run(weights, values), parameters)
+        backward = vjp(lambda weights: run(weights, values), parameters)[1]
         found: dict[str, Tensor] = backward(outputs)[0]
         return found
 
     with torch.enable_grad():
         if not looped:
-            sides = [0 if split else None for split in by_row]
+            sides = [0 if has_rows else None for has_rows in by_row]
             many: dict[str, Tensor] = vmap(of_one, (sides, 0))(given, flowing)
             return many
         leaves = {name: parameter.requires_grad_() for name, parameter in parameters.items()}
         each = []
         for row in range(rows):
             parts = zip(given, by_row, strict=True)
-            values = [value[row] if split else value for value, split in parts]
+            values = [value[row] if has_rows else value for value, has_rows in parts]
             outputs = run(leaves, values)
             gradients = [gradient[row] for gradient in flowing]
             each.append(

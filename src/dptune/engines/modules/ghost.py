@@ -23,17 +23,19 @@ from torch import Tensor
 
 HALF_ULP = 2.0**-24  # of float32, in which products are accumulated
 # A row's terms may cancel, and what cancels is rounded all the same. With Q the root of the sum of
-# its terms' squared norms, over all layers, a row is scaled so that Q is at most so many clip norms.
+# its terms' squared norms, over all layers, Q is brought down to so many clip norms.
 CANCELLING = 4.0
-# Roundings of a block, in units of HALF_ULP and of its rows' Q: see `_roundings`.
-_MOST_ROUNDINGS = 20_000.0
+# By how much rounding one row to bfloat16 factors is expected to lengthen it, at most; a row that
+# gets longer is halved.
+ROUNDED_FACTORS = 2.0**-8
+MOST_ROWS = 2**20  # of a step, and four times as many additions to any number of its total
+_MOST_ROUNDINGS = 20_000.0  # of a block, in Q of one row: see `_roundings`
+_ROWS_OF_KEPT = 64  # that one product adds up
 _COLUMNS = 512  # of a Gram matrix's inner sums that one product adds up
-_LARGEST_ROW = 4096  # numbers whose squares are added in float32
+_LARGEST_LINE = 4096  # numbers whose squares are added in float32
 _LARGEST_PART = 2**26  # numbers that are made at once beside what is stored
 _SMALLEST_NORMAL = 2.0**-126
-_IN_FLOAT64 = 2.0**-12
-# Rounding a row's scaled factors to bfloat16 seldom lengthens it by more; if it does, it is halved.
-ROUNDED_FACTORS = 2.0**-8
+_IN_FLOAT64 = 2.0**-10
 
 
 def margin(compute: str) -> float:
@@ -61,11 +63,16 @@ class Kept:
     def __init__(self, gradients: Tensor) -> None:
         self._gradients = gradients
 
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "Kept":
+        """Each row's gradient by a function of its own numbers."""
+        return Kept(change(self._gradients))
+
     def lengths(self, scale: Tensor | None = None) -> Lengths:
         table = self._gradients.reshape(len(self._gradients), -1, self._gradients.shape[-1])
-        dtype = torch.float64 if table.shape[-1] > _LARGEST_ROW else None
+        dtype = torch.float64 if table.shape[-1] > _LARGEST_LINE else None
         norms = torch.linalg.vector_norm(table, dim=-1, dtype=dtype).double()
-        squared = norms.square().sum(1) * (1 + 4 * _LARGEST_ROW * HALF_ULP)
+        in_float32 = min(table.shape[-1], _LARGEST_LINE) + 8
+        squared = norms.square().sum(1) * (1 + 2 * in_float32 * HALF_ULP)
         if scale is not None:
             squared *= scale.square()
         return Lengths(squared, squared)
@@ -73,10 +80,10 @@ class Kept:
     def silence(self, kept: Tensor) -> None:
         self._gradients = _where(kept, self._gradients)
 
-    def add_to(self, total: Tensor, scale: Tensor) -> None:
-        table = self._gradients.flatten(1)
-        columns = scale.to(table.dtype)[:, None, None, None]
-        _add_blocks(total.view(1, 1, -1), table[:, None, None], columns)
+    def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
+        table = self._gradients.flatten(1)[:, None, None]
+        outputs = scale.to(table.dtype)[:, None, None, None]
+        _add_blocks(total.view(1, 1, -1), table, outputs, _ROWS_OF_KEPT)
 
 
 @dataclass(frozen=True)
@@ -105,11 +112,16 @@ class Outer:
         _, outputs, columns = self.shape
         return outputs * columns <= self.terms * (outputs + columns)
 
+    @property
+    def most_rows(self) -> int:
+        """That one product may add up."""
+        return block_shape(self.terms)[0]
+
     def as_rows(self) -> Kept:
         made = []
         for part in self._parts(self.terms * sum(self.shape[1:])):
             inputs, outputs = self._terms(part)
-            made.append(_products(outputs.flatten(0, 1).mT, inputs.flatten(0, 1)))
+            made.append(products(outputs.flatten(0, 1).mT, inputs.flatten(0, 1)))
         return Kept(torch.cat(made).view(self.rows, *self.shape))
 
     def lengths(self, scale: Tensor | None = None) -> Lengths:
@@ -119,7 +131,9 @@ class Outer:
             left, right = self._terms(part, scale)
             ours, theirs = _gram(left.flatten(0, 1)), _gram(right.flatten(0, 1))
             found.append(_gram_lengths(ours, theirs, columns, outputs))
-        squared, uncancelled = (torch.cat(kind).view(-1, groups).sum(1) for kind in zip(*found))
+        squared, uncancelled = (
+            torch.cat(kind).view(-1, groups).sum(1) for kind in zip(*found, strict=True)
+        )
         return Lengths(squared, uncancelled)
 
     def silence(self, kept: Tensor) -> None:
@@ -132,32 +146,30 @@ class Outer:
             for call in self._calls
         ]
 
-    def add_to(self, total: Tensor, scale: Tensor) -> None:
+    def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
         view = total.view(self.shape)
-        for part in self._parts(self.terms * sum(self.shape[1:])):
+        for part in self._parts(self.terms * sum(self.shape[1:]), block):
             inputs, outputs = self._terms(part, scale)
-            _add_blocks(view, inputs, outputs)
+            _add_blocks(view, inputs, outputs, block)
 
-    def _parts(self, numbers: int) -> Iterator[slice]:
-        """Rows of which so many numbers each may be made at once."""
-        step = max(1, _LARGEST_PART // (numbers * self.shape[0]))
+    def _parts(self, numbers: int, block: int = 1) -> Iterator[slice]:
+        """Whole blocks of rows of which so many numbers each may be made at once."""
+        step = max(1, _LARGEST_PART // (numbers * self.shape[0] * block)) * block
         for start in range(0, self.rows, step):
             yield slice(start, min(self.rows, start + step))
 
     def _terms(self, part: slice, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(rows, groups, terms, columns) and (rows, groups, terms, outputs) of some rows, the
         outputs scaled where there is a `scale`."""
-        count, lefts, rights = part.stop - part.start, [], []
+        sides: tuple[list[Tensor], list[Tensor]] = [], []
         for call in self._calls:
             pieces = len(call.outputs) // self.rows
             some = slice(part.start * pieces, part.stop * pieces)
-            for terms, sides in zip(
-                call.as_terms(call.inputs[some], call.outputs[some]), (lefts, rights)
-            ):
-                grouped = terms.unflatten(0, (count, pieces)).transpose(1, 2)
-                sides.append(grouped.flatten(2, 3))
-        left = lefts[0] if len(lefts) == 1 else torch.cat(lefts, 2)
-        right = rights[0] if len(rights) == 1 else torch.cat(rights, 2)
+            both = call.as_terms(call.inputs[some], call.outputs[some])
+            for terms, side in zip(both, sides, strict=True):
+                grouped = terms.view(-1, pieces, *terms.shape[1:]).transpose(1, 2)
+                side.append(grouped.flatten(2, 3))
+        left, right = (side[0] if len(side) == 1 else torch.cat(side, 2) for side in sides)
         if scale is not None:
             wide = torch.promote_types(right.dtype, torch.float32)
             right = (right * scale[part].to(wide)[:, None, None, None]).to(right.dtype)
@@ -167,9 +179,9 @@ class Outer:
 class Lookup:
     """A row's gradient is the sum over its words of outputs, each in the line of its word."""
 
-    def __init__(self, words: Tensor, outputs: Tensor, rows: int) -> None:
-        self._words, self._outputs = words.reshape(rows, -1), outputs
-        self._outputs = outputs.reshape(rows, -1, outputs.shape[-1])
+    def __init__(self, words: Tensor, outputs: Tensor) -> None:
+        """(rows, terms) and (rows, terms, columns)."""
+        self._words, self._outputs = words, outputs
 
     def lengths(self, scale: Tensor | None = None) -> Lengths:
         rows, terms, columns = self._outputs.shape
@@ -180,7 +192,7 @@ class Lookup:
             theirs = _gram(self._outputs[part])
             same = self._words[part, :, None] == self._words[part, None, :]
             found.append(_gram_lengths(same.to(theirs.dtype), theirs, 0, columns))
-        squared, uncancelled = (torch.cat(kind) for kind in zip(*found))
+        squared, uncancelled = (torch.cat(kind) for kind in zip(*found, strict=True))
         if scale is not None:
             squared, uncancelled = squared * scale.square(), uncancelled * scale.square()
         return Lengths(squared, uncancelled)
@@ -188,14 +200,17 @@ class Lookup:
     def silence(self, kept: Tensor) -> None:
         self._outputs = _where(kept, self._outputs)
 
-    def add_to(self, total: Tensor, scale: Tensor) -> None:
-        # In float64: on a GPU the order in which lines are added is not the same every time.
+    def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
+        # In float64: on a GPU the order in which lines are added is not the same every time. And on
+        # its own first, so that `total` gets one addition, not one a word.
         table = total.view(-1, self._outputs.shape[-1])
-        step = max(1, _LARGEST_PART // self._outputs[0].numel())
-        for start in range(0, len(self._outputs), step):
-            part = slice(start, start + step)
-            scaled = self._outputs[part].double() * scale[part, None, None]
-            table.index_add_(0, self._words[part].flatten(), scaled.flatten(0, 1))
+        words = self._words.flatten()
+        at_once = max(1, _LARGEST_PART // max(len(table), len(words)))
+        for start in range(0, table.shape[1], at_once):
+            columns = slice(start, start + at_once)
+            scaled = self._outputs[..., columns].double() * scale[:, None, None]
+            lines = torch.zeros_like(table[:, columns])
+            table[:, columns] += lines.index_add_(0, words, scaled.flatten(0, 1))
 
 
 Piece = Kept | Outer | Lookup
@@ -210,96 +225,92 @@ def _where(kept: Tensor, values: Tensor, rows: int | None = None) -> Tensor:
 def _gram(terms: Tensor) -> Tensor:
     """Products of a row's vectors with each other: (rows, terms, columns) to (rows, terms, terms).
     Few numbers are added at once: see `_gram_lengths`."""
-    sums = None
-    for part in terms.split(_COLUMNS, -1):
-        found = _products(part, part.mT)
-        sums = found if sums is None else sums.add_(found)
-    assert sums is not None
+    first, *others = torch.split(terms, _COLUMNS, -1)
+    sums = products(first, first.mT)
+    for part in others:
+        sums += products(part, part.mT)
     return sums
 
 
 def _gram_lengths(left: Tensor, right: Tensor, columns: int, outputs: int) -> tuple[Tensor, Tensor]:
     """Squared norm, rounded up, and squared Q, from Gram matrices of two factors whose inner sums
-    had so many numbers; `columns` is 0 where the left one is exact."""
-    terms = left.shape[-1]
-    lefts, rights = (gram.diagonal(dim1=1, dim2=2).double() for gram in (left, right))
+    had so many numbers; `columns` is 0 where the left one is exact. Overwrites `left`."""
+    terms, wide = left.shape[-1], torch.float64
+    lefts, rights = (gram.diagonal(dim1=1, dim2=2) for gram in (left, right))
+    squares = lefts * rights
     if columns:
-        longest = (lefts * rights).sqrt().sum(1).square()  # as if nothing cancelled
-    else:
-        sizes = rights.sqrt()[..., None]
-        longest = (sizes * (left.double() @ sizes)).sum((1, 2))
-    squared = (left * right).sum(-1).sum(-1, dtype=torch.float64)
+        longest = squares.sqrt().sum(1, dtype=wide)  # as if nothing cancelled
+        longest *= longest
+    else:  # what stands in different lines does not meet
+        sizes = rights.sqrt()
+        longest = (torch.bmm(left, sizes[..., None])[..., 0] * sizes).sum(1, dtype=wide)
+    uncancelled = squares.sum(1, dtype=wide)
+    of_left, of_right = lefts.sum(1, dtype=wide) + 1, rights.sum(1, dtype=wide) + 1
+    squared = left.mul_(right).sum(-1).sum(-1, dtype=wide)
     # An entry of a Gram matrix is off by a rounding (two, where tensor cores cut off) for every
     # number in one product and every product; a product of two entries by one more, a sum of them
     # by one for each. All of it is relative to what there would be if nothing cancelled.
     inner = sum(min(size, _COLUMNS) + size // _COLUMNS + 1 for size in (columns, outputs))
     rounding = 2.1 * (inner + terms + 8) * HALF_ULP
     # What vanishes is less than the smallest normal number, times the largest factor beside it.
-    of_left, of_right = lefts.sum(1), rights.sum(1)
-    vanished = (columns + outputs + terms) * (1 + of_left) * (1 + of_right)
-    floor = 4 * terms * _SMALLEST_NORMAL * vanished
-    uncancelled = (lefts * rights).sum(1) * (1 + rounding) + floor
-    return squared.clamp(min=0) + rounding * longest + floor, uncancelled
+    vanished = 4 * terms * (columns + outputs + terms) * _SMALLEST_NORMAL
+    floor = vanished * of_left * of_right
+    raised = squared.clamp_(min=0).add_(longest, alpha=rounding).add_(floor)
+    return raised, uncancelled.mul_(1 + rounding).add_(floor)
 
 
 def _roundings(rows: int, terms: int) -> float:
     """By how many half units, in Q of one row, a product of so many rows of so many terms is off.
 
     A number that passes d roundings is off by d half units of itself. The squares of all d add up
-    to most where numbers are added one after another: less than n^3 / 3 + 2 n^2 for n numbers.
+    to most where numbers are added one after another: less than n^3 / 3 + 4 n^2 for n numbers.
     """
     numbers = rows * terms
-    return math.sqrt((numbers**3 / 3 + 2 * numbers**2) * rows)
+    return math.sqrt((numbers**3 / 3 + 4 * numbers**2) * rows)
 
 
 @cache
 def block_shape(terms: int) -> tuple[int, int]:
-    """How many rows of so many terms one product may add up, and how many terms of them."""
+    """How many rows of so many terms one product may add up, and how many terms of each."""
     rows = 1
     while _roundings(rows + 1, terms) <= _MOST_ROUNDINGS:
         rows += 1
     if _roundings(rows, terms) <= _MOST_ROUNDINGS:
         return rows, terms
-    # A row in parts: their errors, too, are bounded by its Q (Cauchy-Schwarz).
-    part = 1
-    while _roundings(1, part + 1) * math.sqrt(-(-terms // (part + 1))) <= _MOST_ROUNDINGS:
-        part += 1
-    return 1, part
+    # A row in parts: their errors add up to those of the parts' Q, at most the root of their number
+    # times the row's own.
+    parts = 2
+    while _roundings(1, -(-terms // parts)) * math.sqrt(parts) > _MOST_ROUNDINGS:
+        parts += 1
+    return 1, -(-terms // parts)
 
 
-def _add_blocks(total: Tensor, inputs: Tensor, outputs: Tensor) -> None:
-    """Add sum over rows and terms of outputs (x) inputs to `total` (groups, outputs, columns), in
-    float64; each block is one product."""
-    rows_at_once, terms_at_once = block_shape(inputs.shape[2])
-    for left, right in _split_terms(inputs, outputs, terms_at_once):
-        whole = len(left) // rows_at_once * rows_at_once
-        at_once = max(1, _LARGEST_PART // total.numel()) * rows_at_once
+def _add_blocks(total: Tensor, inputs: Tensor, outputs: Tensor, block: int) -> None:
+    """Add the sum over rows and terms of outputs (x) inputs to `total` (groups, outputs, columns),
+    in float64; products are over so many rows."""
+    terms = block_shape(inputs.shape[2])[1]
+    whole = len(inputs) // block * block
+    at_once = max(1, _LARGEST_PART // total.numel()) * block
+    sides = torch.split(inputs, terms, 2), torch.split(outputs, terms, 2)
+    for left, right in zip(*sides, strict=True):
         for start in range(0, whole, at_once):
             part = slice(start, min(whole, start + at_once))
-            _add_products(total, left[part], right[part], rows_at_once)
+            _add_products(total, left[part], right[part], block)
         if whole < len(left):
             _add_products(total, left[whole:], right[whole:], len(left) - whole)
 
 
-def _split_terms(left: Tensor, right: Tensor, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
-    if at_once == left.shape[2]:
-        yield left, right
-    else:
-        yield from zip(left.split(at_once, 2), right.split(at_once, 2), strict=True)
-
-
 def _add_products(total: Tensor, inputs: Tensor, outputs: Tensor, block: int) -> None:
-    groups = len(total)
     left, right = (
-        side.unflatten(0, (-1, block)).transpose(1, 2).flatten(2, 3).flatten(0, 1)
+        side.reshape(-1, block, *side.shape[1:]).transpose(1, 2).flatten(2, 3).flatten(0, 1)
         for side in (inputs, outputs)
     )
-    made = _products(right.mT, left).unflatten(0, (-1, groups))
+    made = products(right.mT, left).view(-1, *total.shape)
     total += made[0] if len(made) == 1 else made.sum(0, dtype=torch.float64)
 
 
-def _products(left: Tensor, right: Tensor) -> Tensor:
-    """Block by block, accumulated and answered in at least float32."""
+def products(left: Tensor, right: Tensor) -> Tensor:
+    """One by one, accumulated and answered in at least float32."""
     if left.dtype != torch.bfloat16:
         return torch.bmm(left, right)
     if left.is_cuda:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dptune.engines.modules import checks, functions, ghost
-from dptune.engines.modules.ghost import Kept, Lengths, Piece
+from dptune.engines.modules.ghost import Kept, Lengths, Outer, Piece
 from dptune.engines.modules.layout import Layer, Layout, find_layout, widening
 from dptune.engines.modules.recording import Call, Recording, recorded, replaced
 from dptune.errors import InvalidInput
@@ -54,18 +54,18 @@ class RowGradients:
                 f"a module is looked at with {checks.FEWEST_ROWS} made-up rows or more; got "
                 f"{len(features)}."
             )
+        checks.no_batch_norm(self._module)
         checks.parameters_are_their_own(self._module, self._trained)
         with checks.undisturbed(self._module, features.device):
             wanted = self._by_autograd(features, targets)
-            try:
-                wrong = self._lay_out(features, targets, wanted, expand=True)
-            except (RuntimeError, TypeError, ValueError):
-                wrong = list(self._layout.expanded)
+            wrong = self._lay_out(features, targets, wanted, expand=True)
             if any(name in self._layout.expanded for name in wrong):
                 # Some parameter cannot be given a copy a row: its layer is run again instead.
                 wrong = self._lay_out(features, targets, wanted, expand=False)
             checks.agrees(wrong)
-            checks.rows_are_alone(self._repeated_sum, features, targets, self._places)
+            checks.rows_are_alone(
+                self._repeated_sum, features, targets, self._places, self._compute
+            )
 
     def add(
         self,
@@ -82,8 +82,11 @@ class RowGradients:
         pieces = self._pieces(features, targets)
         with torch.no_grad():
             scale = self._scale(pieces, rows, features.device, clip_norm, weights)
+            # The same blocks in all layers: see docs/modules-bound.md.
+            factored = [piece for piece in pieces.values() if isinstance(piece, Outer)]
+            block = min((piece.most_rows for piece in factored), default=1)
             for name in list(pieces):
-                pieces.pop(name).add_to(total[self._places[name]], scale)
+                pieces.pop(name).add_to(total[self._places[name]], scale, block)
 
     def _scale(
         self,
@@ -131,7 +134,9 @@ class RowGradients:
         with torch.no_grad():
             for name, gradient in zip(expanded, found, strict=True):
                 if gradient is not None:
-                    pieces[name] = Kept(gradient.float().unflatten(0, (rows, copies)).sum(1))
+                    pieces[name] = Kept(
+                        gradient.float().view(rows, copies, *gradient.shape[1:]).sum(1)
+                    )
             for key, layer in self._layout.layers.items():
                 calls = recording.calls.pop(key, [])
                 for own, piece in self._pieces_of(layer, calls, rows).items():
@@ -140,7 +145,8 @@ class RowGradients:
 
     def _pieces_of(self, layer: Layer, calls: list[Call], rows: int) -> dict[str, Piece]:
         if layer.rule is not None:
-            return layer.rule(layer.module, calls, rows, set(layer.own))
+            flowing = [call for call in calls if call.gradients[0] is not None]
+            return layer.rule(layer.module, flowing, rows, set(layer.own)) if flowing else {}
         sums: dict[str, Tensor] = {}
         for call, by_row in zip(calls, layer.by_row, strict=True):
             with self._precision(call.input.device):
@@ -158,7 +164,10 @@ class RowGradients:
         pieces = features.shape[0] * features.shape[1]
         known = {key: layer.module for key, layer in self._layout.layers.items()}
         widened = dict.fromkeys(self._layout.widened, widening(pieces))
-        with replaced(self._module, expanded), recorded(known, widened) as recording:
+        with (
+            replaced(self._module, expanded),
+            recorded(known, widened, self._layout.narrowed) as recording,
+        ):
             objective = self._objective(features, targets)
             recording.on = False
             gradients = recording.differentiate(objective, list(expanded.values()))
@@ -189,8 +198,13 @@ class RowGradients:
             return self._objective(features[:count], targets[:count])
 
         self._layout = find_layout(self._module, self._trained, objective, len(features), expand)
-        self._choose_loops(features, targets)
-        found = self._repeated_sum(features, targets, None)
+        try:
+            self._choose_loops(features, targets)
+            found = self._repeated_sum(features, targets, None)
+        except (RuntimeError, TypeError, ValueError):
+            if not expand or not self._layout.expanded:
+                raise
+            return list(self._layout.expanded)
         self.routes = self._routes(features, targets)
         return checks.disagreeing(found, wanted, self._places, self._compute)
 

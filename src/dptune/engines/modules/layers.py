@@ -6,6 +6,7 @@ not taken for what it is not.
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,99 +14,117 @@ from torch.nn import functional
 
 from dptune.engines.modules.ghost import Factors, Kept, Lookup, Outer, Piece
 from dptune.engines.modules.recording import Call
+from dptune.engines.modules.standardized import StandardizedConv2d, pull_back
 
-Rule = Callable[[nn.Module, list[Call], int, set[str]], dict[str, Piece]]
+# Calls of a layer, how many rows they have, and which of its parameters are trained; the answer has
+# a piece for each of these.
+Rule = Callable[[Any, list[Call], int, set[str]], dict[str, Piece]]
 
 
 def rule_of(layer: nn.Module) -> Rule | None:
-    """For layers of known kinds: calls of it, how many rows, which of its parameters, to what their
-    gradients are made of."""
+    """None for layers of unknown kind."""
     kind = type(layer)
     if (kind.__module__, kind.__name__) == ("transformers.pytorch_utils", "Conv1D"):
         return _transposed_linear
-    if isinstance(layer, nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d):
-        return None if layer.track_running_stats else _instance_norm
     if isinstance(layer, nn.Embedding) and (layer.max_norm or layer.scale_grad_by_freq):
         return None
     return _RULES.get(kind.forward)
 
 
-def _linear(layer: nn.Module, calls: list[Call], rows: int, wanted: set[str]) -> dict[str, Piece]:
-    def as_terms(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        return _positions(inputs.to(outputs.dtype)), _positions(outputs)
-
-    outputs, columns = _shape(layer.weight)
-    return _outer_and_bias(calls, rows, wanted, as_terms, (1, outputs, columns), -1)
+def multiplies(rule: Rule) -> bool:
+    """Whether a layer needs its inputs no more precise than its outputs are."""
+    return rule in (_linear, _transposed_linear, _convolution)
 
 
-def _transposed_linear(
-    layer: nn.Module, calls: list[Call], rows: int, wanted: set[str]
-) -> dict[str, Piece]:
-    """Conv1D of transformers: its weight is (columns, outputs)."""
-
-    def as_terms(outputs: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        return _positions(outputs), _positions(inputs.to(outputs.dtype))
-
-    found: dict[str, Piece] = {}
-    known = [(call, call.gradient) for call in calls if call.gradient is not None]
-    columns, outputs = _shape(layer.weight)
-    if "weight" in wanted and known:
-        factors = [Factors(gradient, call.input, as_terms) for call, gradient in known]
-        found["weight"] = _cheaper(Outer(factors, rows, (1, columns, outputs)))
-    if "bias" in wanted and known:
-        found["bias"] = Kept(sum(_bias(gradient, rows, -1) for _, gradient in known))
+def _linear(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> dict[str, Piece]:
+    found = _bias(calls, rows, wanted, channels=-1)
+    if "weight" in wanted:
+        factors = [Factors(call.input, call.gradient, _as_positions) for call in calls]
+        found["weight"] = _cheaper(Outer(factors, rows, (1, *layer.weight.shape)))
     return found
 
 
-def _convolution(
-    layer: nn.Module, calls: list[Call], rows: int, wanted: set[str]
+def _transposed_linear(
+    layer: Any, calls: list[Call], rows: int, wanted: set[str]
 ) -> dict[str, Piece]:
-    assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+    """Conv1D of transformers: its weight is (columns, outputs)."""
+    found = _bias(calls, rows, wanted, channels=-1)
+    if "weight" in wanted:
+        factors = [Factors(call.gradient, call.input, _as_positions) for call in calls]
+        found["weight"] = _cheaper(Outer(factors, rows, (1, *layer.weight.shape)))
+    return found
 
+
+def _convolution(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> dict[str, Piece]:
     def as_terms(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        windows = _windows(layer, inputs.to(outputs.dtype))
-        grouped = outputs.flatten(2).unflatten(1, (layer.groups, -1))
-        return windows, grouped.mT
+        grouped = outputs.reshape(
+            len(outputs), layer.groups, layer.out_channels // layer.groups, -1
+        )
+        return _windows(layer, inputs), grouped.mT
 
-    shape = layer.groups, layer.out_channels // layer.groups, layer.weight[0].numel()
-    return _outer_and_bias(calls, rows, wanted, as_terms, shape, 1)
+    found = _bias(calls, rows, wanted, channels=1)
+    if "weight" in wanted:
+        shape = layer.groups, layer.out_channels // layer.groups, layer.weight[0].numel()
+        factors = [Factors(call.input, call.gradient, as_terms) for call in calls]
+        found["weight"] = _cheaper(Outer(factors, rows, shape))
+    return found
 
 
-def _windows(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tensor) -> Tensor:
+def _standardized_convolution(
+    layer: Any, calls: list[Call], rows: int, wanted: set[str]
+) -> dict[str, Piece]:
+    """Gradients with respect to the standardised weights, taken back to the weights row by row
+    before they are measured."""
+    found = _convolution(layer, calls, rows, wanted)
+    piece = found.get("weight")
+    if piece is not None:
+        kept = piece.as_rows() if isinstance(piece, Outer) else piece
+        assert isinstance(kept, Kept)
+        found["weight"] = kept.changed(partial(pull_back, layer.weight))
+    return found
+
+
+def _windows(layer: Any, inputs: Tensor) -> Tensor:
     """What each position of the output sees: (pictures, groups, positions, columns)."""
-    if layer.padding_mode == "zeros":
-        padded = functional.pad(inputs, _padding(layer))
-    else:
-        padded = functional.pad(inputs, _padding(layer), layer.padding_mode)
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    seen = functional.pad(inputs, layer._reversed_padding_repeated_twice, mode)
     steps = zip(layer.kernel_size, layer.dilation, layer.stride, strict=True)
     for place, (size, apart, stride) in enumerate(steps, 2):
-        padded = padded.unfold(place, apart * (size - 1) + 1, stride)[..., ::apart]
-    spatial = len(layer.kernel_size)
-    grouped = padded.unflatten(1, (layer.groups, -1))  # channels, positions..., windows...
-    positions = grouped.flatten(3, 2 + spatial).flatten(4)
-    return positions.transpose(2, 3).flatten(3)
+        seen = seen.unfold(place, apart * (size - 1) + 1, stride)[..., ::apart]
+    kernel = len(layer.kernel_size)
+    positions = seen.shape[2 : 2 + kernel].numel()
+    grouped = seen.reshape(len(seen), layer.groups, seen.shape[1] // layer.groups, positions, -1)
+    return grouped.transpose(2, 3).flatten(3)
 
 
-def _padding(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> list[int]:
-    return list(layer._reversed_padding_repeated_twice)
+def _embedding(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> dict[str, Piece]:
+    words = torch.cat([call.input.reshape(rows, -1) for call in calls], 1)
+    gradients = [call.gradient.reshape(rows, -1, layer.embedding_dim) for call in calls]
+    gradient = torch.cat(gradients, 1)
+    if layer.padding_idx is not None:  # never trained
+        gradient = gradient.masked_fill((words == layer.padding_idx)[..., None], 0)
+    return {"weight": Lookup(words, gradient)}
 
 
-def _embedding(
-    layer: nn.Module, calls: list[Call], rows: int, wanted: set[str]
-) -> dict[str, Piece]:
-    assert isinstance(layer, nn.Embedding)
-    words, gradients = [], []
-    for call in calls:
-        if call.gradient is None:
-            continue
-        ids, gradient = call.input, call.gradient
-        if layer.padding_idx is not None:  # never trained
-            gradient = gradient.masked_fill((ids == layer.padding_idx)[..., None], 0)
-        words.append(ids.reshape(rows, -1))
-        gradients.append(gradient.reshape(rows, -1, gradient.shape[-1]))
-    if not words:
-        return {}
-    return {"weight": Lookup(torch.cat(words, 1), torch.cat(gradients, 1), rows)}
+def _norm(normalise: Callable[[Any, Tensor], Tensor], by_channel: bool) -> Rule:
+    """For layers that multiply what they have normalised by a weight and add a bias."""
+
+    def rule(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> dict[str, Piece]:
+        sums: dict[str, list[Tensor]] = {own: [] for own in wanted}
+        for call in calls:
+            gradient = _at_least_float32(call.gradient)
+            for own in wanted:
+                terms = gradient
+                if own == "weight":
+                    terms = gradient * normalise(layer, call.input.to(gradient.dtype))
+                if by_channel:
+                    channels = terms.reshape(rows, -1, terms.shape[1], terms[0, 0].numel())
+                    sums[own].append(channels.sum((1, 3)))
+                else:
+                    sums[own].append(terms.reshape(rows, -1, *layer.normalized_shape).sum(1))
+        return {own: Kept(_total(parts)) for own, parts in sums.items()}
+
+    return rule
 
 
 def _layer_norm(layer: nn.LayerNorm, inputs: Tensor) -> Tensor:
@@ -120,87 +139,50 @@ def _group_norm(layer: nn.GroupNorm, inputs: Tensor) -> Tensor:
     return functional.group_norm(inputs, layer.num_groups, eps=layer.eps)
 
 
-def _instances(layer: nn.InstanceNorm2d, inputs: Tensor) -> Tensor:
+def _instance_norm(layer: nn.InstanceNorm2d, inputs: Tensor) -> Tensor:
     return functional.instance_norm(inputs, eps=layer.eps)
 
 
-def _normalised(
-    normalise: Callable[[nn.Module, Tensor], Tensor],
-    by_channel: bool,
-    layer: nn.Module,
-    calls: list[Call],
-    rows: int,
-    wanted: set[str],
-) -> dict[str, Piece]:
-    """Layers that multiply what they normalised by a weight and add a bias."""
-    found: dict[str, Tensor] = {}
-    for call in calls:
-        if call.gradient is None:
-            continue
-        gradient = call.gradient.float()
-        parts = {"bias": gradient}
-        if "weight" in wanted:
-            parts["weight"] = gradient * normalise(layer, call.input.float())
-        for own in wanted:
-            summed = _summed(parts[own], rows, _shape(getattr(layer, own)), by_channel)
-            found[own] = found[own] + summed if own in found else summed
-    return {own: Kept(gradients) for own, gradients in found.items()}
-
-
-def _summed(terms: Tensor, rows: int, shape: torch.Size, by_channel: bool) -> Tensor:
-    """Sums over all of a row's positions: (rows, *shape)."""
-    if by_channel:
-        return terms.reshape(rows, -1, shape[0], terms[0, 0].numel()).sum((1, 3))
-    return terms.reshape(rows, -1, *shape).sum(1)
-
-
-_instance_norm: Rule = partial(_normalised, _instances, True)
-_RULES: Mapping[Callable[..., object], Rule] = {
+_RULES: Mapping[Callable[..., Any], Rule] = {
     nn.Linear.forward: _linear,
     nn.Conv1d.forward: _convolution,
     nn.Conv2d.forward: _convolution,
     nn.Conv3d.forward: _convolution,
+    StandardizedConv2d.forward: _standardized_convolution,
     nn.Embedding.forward: _embedding,
-    nn.LayerNorm.forward: partial(_normalised, _layer_norm, False),
-    nn.RMSNorm.forward: partial(_normalised, _rms_norm, False),
-    nn.GroupNorm.forward: partial(_normalised, _group_norm, True),
+    nn.LayerNorm.forward: _norm(_layer_norm, by_channel=False),
+    nn.RMSNorm.forward: _norm(_rms_norm, by_channel=False),
+    nn.GroupNorm.forward: _norm(_group_norm, by_channel=True),
+    nn.InstanceNorm2d.forward: _norm(_instance_norm, by_channel=True),  # 1d and 3d run the same
 }
 
 
-def _outer_and_bias(
-    calls: list[Call],
-    rows: int,
-    wanted: set[str],
-    as_terms: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-    shape: tuple[int, int, int],
-    channels: int,
-) -> dict[str, Piece]:
-    known = [(call, call.gradient) for call in calls if call.gradient is not None]
-    found: dict[str, Piece] = {}
-    if "weight" in wanted and known:
-        factors = [Factors(call.input, gradient, as_terms) for call, gradient in known]
-        found["weight"] = _cheaper(Outer(factors, rows, shape))
-    if "bias" in wanted and known:
-        found["bias"] = Kept(sum(_bias(gradient, rows, channels) for _, gradient in known))
-    return found
+def _bias(calls: list[Call], rows: int, wanted: set[str], channels: int) -> dict[str, Piece]:
+    """Where `channels` is 1 positions come after them, where it is -1 before."""
+    if "bias" not in wanted:
+        return {}
+    sums = []
+    for call in calls:
+        size = call.gradient.shape[channels]
+        after = call.gradient[0, 0].numel() if channels == 1 else 1
+        terms = call.gradient.reshape(rows, -1, size, after)
+        sums.append(terms.sum((1, 3), dtype=torch.promote_types(terms.dtype, torch.float32)))
+    return {"bias": Kept(_total(sums))}
+
+
+def _as_positions(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Both (pieces, ..., columns) as one group of positions."""
+    left, right = (side.reshape(len(side), 1, -1, side.shape[-1]) for side in (inputs, outputs))
+    return left, right
 
 
 def _cheaper(factors: Outer) -> Piece:
     return factors.as_rows() if factors.fits_in_rows else factors
 
 
-def _bias(gradient: Tensor, rows: int, channels: int) -> Tensor:
-    wide = torch.promote_types(gradient.dtype, torch.float32)
-    if channels == -1:
-        return gradient.reshape(rows, -1, gradient.shape[-1]).sum(1, dtype=wide)
-    pieces = gradient.reshape(rows, -1, gradient.shape[1], gradient[0, 0].numel())
-    return pieces.sum((1, 3), dtype=wide)
+def _at_least_float32(values: Tensor) -> Tensor:
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
-def _positions(values: Tensor) -> Tensor:
-    """(pieces, ..., columns) as one group of positions."""
-    return values.reshape(len(values), 1, -1, values.shape[-1])
-
-
-def _shape(parameter: Tensor) -> torch.Size:
-    return parameter.shape
+def _total(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)

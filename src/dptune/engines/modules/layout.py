@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from dptune.engines.modules.layers import Rule, rule_of
+from dptune.engines.modules.layers import Rule, multiplies, rule_of
 from dptune.engines.modules.recording import Call, recorded
 
 
@@ -26,10 +26,11 @@ class Layout:
     layers: dict[str, Layer] = field(default_factory=dict)
     # Parameters of which every row gets a copy for the pass: those that begin with a dimension
     # of 1, where rows would be.
-    expanded: tuple[str, ...] = ()
+    expanded: list[str] = field(default_factory=list)
     # Layers whose input is the same for all rows, such as numbers of positions: widened for the
     # pass, so that each row has its own.
-    widened: frozenset[str] = frozenset()
+    widened: set[str] = field(default_factory=set)
+    narrowed: set[str] = field(default_factory=set)  # those that need inputs as precise as outputs
 
 
 @dataclass(frozen=True)
@@ -94,27 +95,32 @@ def find_layout(
         recording.differentiate(of_rows, [])
         seen.append(recording.calls)
     known = _Seen(rows, *seen)
-    layers: dict[str, Layer] = {}
-    expanded, widened = [], set()
-    for name, parameter in trained.items():
+    layout = Layout()
+    others = []
+    for name in trained:
         owner, _, own = name.rpartition(".")
-        rule = rule_of(modules[owner])
-        called = bool(known.pairs(owner))
-        if rule is not None and called and known.input_is_by_row(owner):
-            layers.setdefault(owner, Layer(modules[owner], {}, rule)).own[own] = name
-        elif rule is not None and called and known.input_is_for_all(owner):
-            layers.setdefault(owner, Layer(modules[owner], {}, rule)).own[own] = name
-            widened.add(owner)
-        elif expand and rule is None and parameter.dim() > 2 and parameter.shape[0] == 1:
-            expanded.append(name)
-        else:
-            place, sides = _nearest(known, owner)
-            relative = name.removeprefix(f"{place}.") if place else name
-            # A layer of a known kind may also have to be run again for parameters below it.
-            key = place if place not in layers or layers[place].rule is None else f"{place} "
-            layer = layers.setdefault(key, Layer(modules[place], {}, None, sides))
-            layer.own[relative] = name
-    return Layout(layers, tuple(expanded), frozenset(widened))
+        rule = rule_of(modules[owner]) if known.pairs(owner) else None
+        for_all = rule is not None and known.input_is_for_all(owner)
+        if rule is None or not (for_all or known.input_is_by_row(owner)):
+            others.append(name)
+            continue
+        layout.layers.setdefault(owner, Layer(modules[owner], {}, rule)).own[own] = name
+        if multiplies(rule):
+            layout.narrowed.add(owner)
+        if for_all:
+            layout.widened.add(owner)
+    for name in others:
+        owner, shape = name.rpartition(".")[0], trained[name].shape
+        if expand and rule_of(modules[owner]) is None and len(shape) > 2 and shape[0] == 1:
+            layout.expanded.append(name)
+            continue
+        place, sides = _nearest(known, owner)
+        # A layer of a known kind may have to be run again, too, for what lies below it.
+        known_kind = place in layout.layers and layout.layers[place].rule is not None
+        key = f"{place} (again)" if known_kind else place
+        layer = layout.layers.setdefault(key, Layer(modules[place], {}, None, sides))
+        layer.own[name.removeprefix(f"{place}.")] = name
+    return layout
 
 
 def _nearest(known: _Seen, owner: str) -> tuple[str, list[tuple[bool, ...]]]:

@@ -5,16 +5,15 @@ the shape of a row and this machine alone.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from time import perf_counter
 
 import torch
 
 from dptune import validate
 from dptune.errors import InvalidInput
 
-GROWTH = 1.05  # twice the rows are worth their memory if so many times more rows pass a second
-GPU_SHARE = 0.8
+GPU_SHARE, GPU_MOST_BYTES = 0.8, 2**34
 CPU_SHARE, CPU_MOST_BYTES = 0.25, 2**30
 
 # Not getrusage: its peak also counts the process that started this one.
@@ -24,24 +23,19 @@ _THIS_PROCESS, _MACHINE = Path("/proc/self/status"), Path("/proc/meminfo")
 def rows_at_once(attempt: Callable[[int], None], device: torch.device, most: int) -> int:
     """The largest number of rows that is of use, at most `most`.
 
-    `attempt(n)` runs a pass over n made-up rows. Tried are 1, 2, 4 and so on, until memory ends,
-    more would be taken than a share of what is free, or more rows pass no faster.
+    `attempt(n)` runs a pass over n made-up rows. Tried are 1, 2, 4 and so on, until memory ends or
+    more would be taken than a share of what is free, or than is of use: larger passes are hardly
+    faster. Time is not looked at, which on a busy machine says anything.
     """
     validate.whole(1, most=most)
-    allowed = _allowed_bytes(device)
-    fitting, rate, rows = 0, 0.0, 1
+    allowed = _allowed_peak(device)
+    fitting, rows = 0, 1
     while True:
-        taken = _bytes_taken(attempt, rows, device)  # which warms up, too
-        if taken is None or (taken > allowed and fitting):
+        peak = _peak_bytes(partial(attempt, rows), device)
+        if peak is None or (peak > allowed and fitting):
             break
-        began = perf_counter()
-        attempt(rows)
-        _wait_for(device)
-        rate_now = rows / (perf_counter() - began)
-        if fitting and rate_now < GROWTH * rate:
-            break
-        fitting, rate = rows, rate_now
-        if taken > allowed or rows == most:
+        fitting = rows
+        if peak > allowed or rows == most:
             break
         rows = min(2 * rows, most)
     if not fitting:
@@ -58,40 +52,36 @@ def resident_bytes(field: str) -> int | None:
     return _read(_THIS_PROCESS, field)
 
 
-def _allowed_bytes(device: torch.device) -> float:
+def _allowed_peak(device: torch.device) -> float:
+    """In bytes: what is held now, and a share of what is free."""
     if device.type == "cuda":
+        held = torch.cuda.memory_allocated(device)
         free, _ = torch.cuda.mem_get_info(device)
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return GPU_SHARE * (free + unused)
-    free_now = _read(_MACHINE, "MemAvailable")
-    return CPU_MOST_BYTES if free_now is None else min(CPU_MOST_BYTES, CPU_SHARE * free_now)
+        more = GPU_SHARE * (free + torch.cuda.memory_reserved(device) - held)
+        return held + min(GPU_MOST_BYTES, more)
+    held = resident_bytes("VmHWM") or 0
+    available = _read(_MACHINE, "MemAvailable")
+    more = CPU_MOST_BYTES if available is None else min(CPU_MOST_BYTES, CPU_SHARE * available)
+    return held + more
 
 
-def _bytes_taken(attempt: Callable[[int], None], rows: int, device: torch.device) -> int | None:
-    """By how much a pass raises the peak of memory; None if there is not enough.
+def _peak_bytes(attempt: Callable[[], None], device: torch.device) -> int | None:
+    """The peak of memory up to the end of a pass; None if there is not enough.
 
     On a CPU that is the peak of the process: what it has needed once may be needed again.
     """
     try:
         if device.type != "cuda":
-            before = resident_bytes("VmHWM")
-            attempt(rows)
-            after = resident_bytes("VmHWM")
-            return 0 if before is None or after is None else after - before
+            attempt()
+            return resident_bytes("VmHWM") or 0
         torch.cuda.reset_peak_memory_stats(device)
-        held = torch.cuda.memory_allocated(device)
-        attempt(rows)
-        return torch.cuda.max_memory_allocated(device) - held
+        attempt()
+        return torch.cuda.max_memory_allocated(device)
     except torch.OutOfMemoryError:
         pass  # only once the exception is gone are the tensors of its frames
     if device.type == "cuda":
         torch.cuda.empty_cache()
     return None
-
-
-def _wait_for(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _read(file: Path, field: str) -> int | None:

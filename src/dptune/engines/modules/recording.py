@@ -4,7 +4,7 @@ No layer's own gradient is asked of autograd: only what flows into the outputs o
 are recorded. Outputs themselves are not kept, only their places in autograd's graph.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,8 +30,11 @@ class Call:
         return next(value for value in self.arguments if isinstance(value, Tensor))
 
     @property
-    def gradient(self) -> Tensor | None:
-        return self.gradients[0]
+    def gradient(self) -> Tensor:
+        """Of their one output."""
+        gradient = self.gradients[0]
+        assert gradient is not None
+        return gradient
 
 
 class Recording:
@@ -41,7 +44,7 @@ class Recording:
         self.calls: dict[str, list[Call]] = {}
         self.on = True
 
-    def hook(self, name: str) -> Callable[..., None]:
+    def hook(self, name: str, narrow: bool) -> Callable[..., None]:
         def record(
             layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
         ) -> None:
@@ -49,8 +52,11 @@ class Recording:
                 return
             arguments, structure = pytree.tree_flatten((args, kwargs))
             outputs = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
+            stored = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in arguments]
+            if narrow:
+                stored = [leaf.to(outputs[0].dtype) for leaf in stored]
             call = Call(
-                [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in arguments],
+                stored,
                 structure,
                 [get_gradient_edge(leaf) if leaf.requires_grad else None for leaf in outputs],
             )
@@ -61,29 +67,33 @@ class Recording:
     def differentiate(self, objective: Tensor, leaves: Sequence[Tensor]) -> list[Tensor | None]:
         """Fill in the gradients of all outputs; returns those of `leaves`."""
         calls = [call for several in self.calls.values() for call in several]
-        places = [edge for call in calls for edge in call.edges if edge is not None]
+        places: list[Any] = [edge for call in calls for edge in call.edges if edge is not None]
         found = torch.autograd.grad(objective, [*places, *leaves], allow_unused=True)
         gradients = iter(found)
         for call in calls:
-            call.gradients = [edge and next(gradients) for edge in call.edges]
+            call.gradients = [None if edge is None else next(gradients) for edge in call.edges]
             call.edges = []
         return list(gradients)
 
 
 @contextmanager
 def recorded(
-    layers: Mapping[str, nn.Module], widened: Mapping[str, Callable[[Tensor], Tensor]]
+    layers: Mapping[str, nn.Module],
+    widened: Mapping[str, Callable[[Tensor], Tensor]],
+    narrowed: Collection[str] = (),
 ) -> Iterator[Recording]:
     """Record the calls of `layers`, by name. Inputs of those in `widened` are changed before:
-    until the end, as blocks that are computed again in the backward pass must be the same."""
+    until the end, as blocks that are computed again in the backward pass must be the same. Inputs
+    of those in `narrowed` are stored in the precision of their outputs."""
     recording = Recording()
     with ExitStack() as stack:
         for name, layer in layers.items():
             if name in widened:
                 handle = layer.register_forward_pre_hook(_widen(widened[name]))
                 stack.callback(handle.remove)
-            following = layer.register_forward_hook(recording.hook(name), with_kwargs=True)
-            stack.callback(following.remove)
+            record = recording.hook(name, name in narrowed)
+            handle = layer.register_forward_hook(record, with_kwargs=True)
+            stack.callback(handle.remove)
         yield recording
 
 

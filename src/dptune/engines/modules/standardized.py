@@ -2,8 +2,8 @@
 taken away, and they are divided by their length.
 
 The map from raw to standardised weights depends on the weights alone, and gradients go back through
-it by a linear map that is the same for every row. So gradients of single rows with respect to the
-standardised weights are enough: each is measured, and their clipped sum moved, through `pull_back`.
+it by a linear map that is the same for every row, two projections of each output channel: next to
+nothing beside the gradients of single rows that it is applied to.
 """
 
 import torch
@@ -33,22 +33,17 @@ def standardized(weight: Tensor) -> Tensor:
 
 
 def pull_back(weight: Tensor, gradients: Tensor) -> Tensor:
-    """Gradients with respect to standardised weights, (..., *shape of weight), as gradients with
-    respect to `weight`: linear in each.
+    """Gradients with respect to standardised weights, as many numbers each as `weight` has, as
+    gradients with respect to `weight`: (rows, output channels, fan in).
 
     With u and its length l as above, the derivative of u / l is (centring - u u' / l^2) / l, which
     is symmetric: so it is applied as it is.
     """
     centred, length = _parts(weight)
-    flat = gradients.reshape(*gradients.shape[: -weight.ndim], len(weight), -1)
+    flat = gradients.reshape(len(gradients), *centred.shape)
     flat = flat - flat.mean(-1, keepdim=True)
-    along = (flat * centred).sum(-1, keepdim=True)
-    return ((flat - along * centred / length.square()) / length).view(gradients.shape)
-
-
-def most_stretched(weight: Tensor) -> Tensor:
-    """(output channels,): no gradient gets longer than by this factor."""
-    return 1 / _parts(weight)[1].flatten()
+    along = (flat * (centred / length)).sum(-1, keepdim=True)
+    return (flat - along * (centred / length)) / length
 
 
 def _parts(weight: Tensor) -> tuple[Tensor, Tensor]:

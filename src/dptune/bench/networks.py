@@ -1,0 +1,205 @@
+"""The networks whose private training is timed, made from public configurations, and made-up rows
+for them. No weights are loaded: what a step takes does not depend on them."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dptune.errors import MissingExtra
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is public of a transformer."""
+
+    layers: int
+    width: int
+    words: int = 0
+    length: int = 0
+    pixels: int = 0
+    patch: int = 0
+    classes: int = 0
+
+    @property
+    def heads(self) -> int:
+        return max(1, self.width // 64)
+
+    @property
+    def shape(self) -> str:
+        return f"{self.length:,} words" if self.length else f"{self.pixels} pixels"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network, how many rows a step takes at once, and which layers get adapters."""
+
+    name: str
+    kind: str
+    sizes: Sizes
+    rows: int
+
+    def made(self, device: torch.device, dtype: torch.dtype = torch.float32) -> nn.Module:
+        """With fresh weights, ready to be trained."""
+        usual = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)  # made in another type first, the largest would not fit
+        try:
+            with device:
+                return _KINDS[self.kind].make(self.sizes).train()
+        finally:
+            torch.set_default_dtype(usual)
+
+    def made_up_rows(self, device: torch.device, rows: int | None = None) -> tuple[Tensor, Tensor]:
+        with device:
+            return _KINDS[self.kind].rows(self.sizes, self.rows if rows is None else rows)
+
+    @property
+    def adapted(self) -> tuple[str, ...]:
+        """How the names of the layers end that make queries and values."""
+        return _KINDS[self.kind].adapted
+
+
+def with_adapters(module: nn.Module, network: Network, rank: int, base: torch.dtype) -> nn.Module:
+    """Adapters of `rank` on queries and values, to be trained; everything else frozen and kept in
+    the type `base`."""
+    try:
+        import peft
+    except ImportError:
+        raise MissingExtra("adapters need peft: pip install 'dptune[torch-modules]'.") from None
+    config = peft.LoraConfig(r=rank, lora_alpha=rank, target_modules=list(network.adapted))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a remark on layers that keep their weights transposed
+        adapted: nn.Module = peft.inject_adapter_in_model(config, module)
+    for name, parameter in adapted.named_parameters():
+        is_adapter = "lora_" in name
+        parameter.requires_grad_(is_adapter)
+        parameter.data = parameter.data.to(torch.float32 if is_adapter else base)
+    return adapted
+
+
+class Logits(nn.Module):
+    """A model of transformers that gives a plain tensor."""
+
+    def __init__(self, model: nn.Module, *, positions: bool = False) -> None:
+        super().__init__()
+        self.model, self.positions = model, positions
+
+    def forward(self, rows: Tensor) -> Tensor:
+        options: dict[str, Any] = {}
+        if self.positions:  # GPT-2 would look them up once for all rows, which Opacus cannot take
+            places = torch.arange(rows.shape[1], device=rows.device)
+            options = {"position_ids": places.repeat(len(rows), 1), "use_cache": False}
+        logits: Tensor = self.model(rows, **options).logits
+        return logits
+
+
+class MeanLoss(nn.Module):
+    """The mean of the losses of rows; with reduction "none" the losses themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reduction = "mean"
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        losses = row_losses(outputs, targets)
+        return losses.mean() if self.reduction == "mean" else losses
+
+
+def row_losses(outputs: Tensor, targets: Tensor) -> Tensor:
+    """A row's cross-entropy, averaged over its words where it has many."""
+    losses = functional.cross_entropy(
+        outputs.flatten(0, -2).float(), targets.flatten(), reduction="none"
+    )
+    return losses.view(len(targets), -1).mean(1)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    make: Callable[[Sizes], nn.Module]
+    rows: Callable[[Sizes, int], tuple[Tensor, Tensor]]
+    adapted: tuple[str, ...]
+
+
+def _gpt2(sizes: Sizes) -> nn.Module:
+    transformers = _transformers()
+    config = transformers.GPT2Config(
+        vocab_size=sizes.words,
+        n_positions=sizes.length,
+        n_embd=sizes.width,
+        n_layer=sizes.layers,
+        n_head=sizes.heads,
+        tie_word_embeddings=False,  # shared weights have no gradient of a row of their own
+        **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
+        **dict.fromkeys(("bos_token_id", "eos_token_id")),
+    )
+    return Logits(transformers.GPT2LMHeadModel(config), positions=True)
+
+
+def _roberta(sizes: Sizes) -> nn.Module:
+    transformers = _transformers()
+    config = transformers.RobertaConfig(
+        vocab_size=sizes.words,
+        max_position_embeddings=sizes.length + 2,
+        type_vocab_size=1,
+        num_labels=sizes.classes,
+        **_encoder(sizes),
+    )
+    return Logits(transformers.RobertaForSequenceClassification(config))
+
+
+def _vit(sizes: Sizes) -> nn.Module:
+    transformers = _transformers()
+    config = transformers.ViTConfig(
+        image_size=sizes.pixels,
+        patch_size=sizes.patch,
+        num_labels=sizes.classes,
+        **_encoder(sizes),
+    )
+    return Logits(transformers.ViTForImageClassification(config))
+
+
+def _encoder(sizes: Sizes) -> dict[str, Any]:
+    return {
+        "hidden_size": sizes.width,
+        "num_hidden_layers": sizes.layers,
+        "num_attention_heads": sizes.heads,
+        "intermediate_size": 4 * sizes.width,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+
+
+def _next_words(sizes: Sizes, rows: int) -> tuple[Tensor, Tensor]:
+    words = torch.randint(sizes.words, (rows, sizes.length + 1))
+    return words[:, :-1].contiguous(), words[:, 1:].contiguous()
+
+
+def _sentences(sizes: Sizes, rows: int) -> tuple[Tensor, Tensor]:
+    words = torch.randint(3, sizes.words, (rows, sizes.length))  # word 1 is RoBERTa's padding
+    return words, torch.randint(sizes.classes, (rows,))
+
+
+def _pictures(sizes: Sizes, rows: int) -> tuple[Tensor, Tensor]:
+    pictures = torch.randn(rows, 3, sizes.pixels, sizes.pixels)
+    return pictures, torch.randint(sizes.classes, (rows,))
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtra(
+            "these networks need transformers: pip install 'dptune[torch-modules]'."
+        ) from None
+    return transformers
+
+
+_KINDS = {
+    "gpt2": _Kind(_gpt2, _next_words, ("c_attn",)),
+    "roberta": _Kind(_roberta, _sentences, ("query", "value")),
+    "vit": _Kind(_vit, _pictures, ("q_proj", "v_proj", "query", "value")),
+}
