@@ -208,3 +208,14 @@ def test_a_layer_with_a_problem_stands_apart(capsys: pytest.CaptureFixture[str])
     shown = capsys.readouterr().out
     assert re.search(r"^blocks.1 +Linear +20 +shared", shown, re.MULTILINE)
     assert "It is the same. Untie them." in shown
+
+
+def test_code_that_is_gone_or_changed_is_not_taken_for_a_damaged_file(run: Run) -> None:
+    assert run(*TUNE, "--engine", "module:nets.py:of_lines", "--out", "r")[0] == 0
+    new = ("predict", "r", "--data", "new.npy", "-o", "a.csv")
+    Path("nets.py").write_text(NETS.replace("nn.Linear(9, 8)", "nn.Linear(9, 8, bias=False)"))
+    code, _, said = run(*new)
+    assert code == 2 and "is another than the one that was trained" in said
+    Path("nets.py").unlink()
+    code, _, said = run(*new)
+    assert code == 2 and "there is no file" in said and "damaged" not in said

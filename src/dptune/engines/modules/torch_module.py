@@ -24,7 +24,7 @@ from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
 from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
-from dptune.errors import InvalidInput
+from dptune.errors import InvalidInput, OwnCodeProblem
 from dptune.own_code import made, reference, resolve
 from dptune.plan import TrainPlan
 from dptune.prior import MODULE, Prior
@@ -198,7 +198,7 @@ class TorchModule(Engine[ModuleModel]):
         try:
             module.load_state_dict(dict(tensors))
         except RuntimeError as error:
-            raise InvalidInput(
+            raise OwnCodeProblem(
                 f"the module that {self.factory} makes is another than the one that was trained: "
                 f"{' '.join(str(error).split())}. Put the code back as it was."
             ) from None
