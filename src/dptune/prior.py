@@ -61,3 +61,6 @@ LINEAR = Prior(
 
 # Of networks, whatever they are: docs/law.md.
 MODULE = Prior(noise=0.1, error=1.5, error_off_unit_rows=1.5)
+
+# The same without gradients, where steps go along random directions: a guess.
+ZEROTH_ORDER = Prior(noise=0.1)

@@ -123,12 +123,23 @@ def train(
 
 def step_rows(plan: TrainPlan, rows: Rows, randomness: Randomness, step: int) -> Iterable[Chunk]:
     """What a step reads: all rows, or a fresh Poisson sample of them."""
+    return read_rows(rows, drawn_rows(plan, rows, randomness, step))
+
+
+def drawn_rows(plan: TrainPlan, rows: Rows, randomness: Randomness, step: int) -> Tensor | None:
+    """The numbers of a fresh Poisson sample; None for all rows."""
     if plan.sampling_rate is None:
-        yield from rows.chunks()
-        return
+        return None
     # Double precision: the inclusion probability must be the one that is accounted for.
     drawn = randomness.sampling(rows.device, step).uniform(rows.count)
-    chosen = (drawn < plan.sampling_rate).nonzero().squeeze(1)
+    return (drawn < plan.sampling_rate).nonzero().squeeze(1)
+
+
+def read_rows(rows: Rows, chosen: Tensor | None) -> Iterator[Chunk]:
+    """Those of these numbers, some at a time; all where that is None."""
+    if chosen is None:
+        yield from rows.chunks()
+        return
     for start in range(0, len(chosen), _SAMPLED_ROWS_AT_ONCE):
         yield rows.pick(chosen[start : start + _SAMPLED_ROWS_AT_ONCE])
 

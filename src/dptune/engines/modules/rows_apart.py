@@ -27,6 +27,13 @@ def problems_on_rows(module: nn.Module, rows: Tensor, trained: Names) -> list[Pr
     return found
 
 
+def problems_without_gradients(module: nn.Module, rows: Tensor) -> list[Problem]:
+    """The same where the module is only used, in eval(), and outputs are all that counts."""
+    with as_it_was(module), torch.no_grad():
+        module.eval()
+        return [*_changed(module, rows), *_mixing(module, rows, [])]
+
+
 def made_up(module: nn.Module, shape: Sequence[int], rows: int, *, ids: bool) -> Tensor:
     """Rows that are nobody's; of `ids`, numbers that every embedding knows."""
     generator = torch.Generator().manual_seed(0)

@@ -1,0 +1,213 @@
+"""Any PyTorch module, trained without gradients (DP-ZO; Tang et al. 2024).
+
+A step draws public random directions, moves all weights a little way along one and against it, and
+asks every row how its loss differs. What a row adds is one number a direction, clipped; what gets
+noise is their sum; and weights move along directions that anybody may know. Only passes forward are
+taken, and directions are drawn again from their numbers and never stored, so memory is that of
+using the module.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from dptune import validate
+from dptune.data.rows import DataFacts, Rows
+from dptune.engines.checkpoint import Checkpoint
+from dptune.engines.modules import descent, memory
+from dptune.engines.modules.flat_weights import FlatWeights
+from dptune.engines.modules.losses import outputs_of, row_loss
+from dptune.engines.modules.problem import together
+from dptune.engines.modules.rows_apart import problems_without_gradients
+from dptune.engines.modules.torch_module import (
+    ModuleModel,
+    TorchModule,
+    computing,
+)
+from dptune.engines.per_row import ClippedSum
+from dptune.engines.randomness import Randomness, Stream
+from dptune.engines.registry import register_engine
+from dptune.errors import InvalidInput
+from dptune.plan import TrainPlan
+from dptune.prior import ZEROTH_ORDER, Prior
+
+_PIECE = 2**22  # numbers of a direction that are drawn at once: what moving needs beside weights
+_MADE_UP = 4  # rows
+_MOST_ROWS_AT_ONCE = 2**14  # without gradients there is room for many
+_CLIP_NORM = 1.0
+
+
+@register_engine
+@dataclass(frozen=True)
+class ZerothOrder(TorchModule):
+    """Trains any nn.Module by comparing losses.
+
+    The module is in eval() all the time, so that both passes see the same function: there is no
+    dropout, and batch norm keeps the statistics that it came with. Options are those of
+    `TorchModule`, and:
+
+    Attributes:
+        scale: how far weights are moved along a direction to compare losses.
+
+    """
+
+    name: ClassVar[str] = "zeroth-order"
+    trains: ClassVar[str] = "PyTorch module, without gradients"
+    prior: ClassVar[Prior] = ZEROTH_ORDER
+    weighs_rows: ClassVar[bool] = False
+    compares_losses: ClassVar[bool] = True
+    scale: float = 1e-3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Far from it, differences of losses drown in rounding, or are no derivatives.
+        validate.store(self, scale=validate.strictly_between(1e-6, 1, scale=self.scale))
+        if self.checkpointed:
+            raise InvalidInput(
+                "without gradients nothing is kept that could be computed again; leave "
+                "checkpointed out."
+            )
+
+    @property
+    def usual_space(self) -> Mapping[str, Any]:
+        return {"learning_rate": (1e-7, 100.0), "steps": (1000, 1000)}
+
+    def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
+        sampled = super().usual_recipe(facts, unit_rows=unit_rows, mu=mu)
+        return {**sampled, "directions": 1, "momentum": 0.0, "clip_norm": _CLIP_NORM}
+
+    def check(self, plan: TrainPlan) -> None:
+        super().check(plan)
+        found = [plan.optimizer] if plan.optimizer != "sgd" else []
+        found += [f"momentum {plan.momentum:g}"] if plan.momentum else []
+        found += [f"averaging {plan.averaging}"] if plan.averaging != "none" else []
+        if found:
+            raise InvalidInput(
+                "zeroth-order steps go along their directions and keep nothing as large as the "
+                f"weights; the plan asks for {' and '.join(found)}. Use sgd with momentum 0 and no "
+                "averaging."
+            )
+
+    def rehearse(self, facts: DataFacts, device: torch.device) -> None:
+        """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
+        module = self.made()
+        FlatWeights(module, self.names(module), torch.device("cpu"))
+        rows, targets = self._made_up(module, facts, torch.device("cpu"), _MADE_UP, 1)
+        if found := problems_without_gradients(module, rows[:, 0]):
+            said = " ".join(f"{each}." for each in together(found))
+            raise InvalidInput(
+                f"this module cannot be trained privately, so nothing was paid. {said}"
+            )
+        with torch.no_grad():
+            row_loss(self.loss)(outputs_of(module.eval()(rows[:, 0])), targets)
+
+    def in_words(self, facts: DataFacts) -> tuple[str, ...]:
+        return ("no gradients: losses are compared along random directions, which are public",)
+
+    def fit(
+        self,
+        plan: TrainPlan,
+        randomness: Randomness,
+        start: ModuleModel | None,
+        *,
+        rows: Rows,
+        keep: Checkpoint | None = None,
+    ) -> ModuleModel:
+        module = self.made(randomness)
+        flat = FlatWeights(module, self.names(module), rows.device)
+        # Nothing is recorded, and no weight in another precision outlives a move of the weights.
+        flat.module.requires_grad_(False).eval()
+        rows_at_once = self.rows_at_once or self._found_by_trying(flat.module, plan, rows)
+        dtype, augment = torch.int64 if self.ids else torch.float32, self._augment
+
+        def losses(step: int, chosen: Tensor | None) -> Tensor:
+            found = [torch.empty(0, dtype=torch.float64, device=rows.device)]
+            # Every pass of a step sees rows in the same copies.
+            with descent.public_numbers(randomness, step, rows.device):
+                for chunk in descent.read_rows(rows, chosen):
+                    for part in descent.pieces(chunk, rows_at_once):
+                        copies = descent.with_copies(part.features, plan.augmentations, augment)
+                        found.append(self._losses(flat.module, copies.to(dtype), part.targets))
+            return torch.cat(found)
+
+        done = 0
+        if keep is not None and (kept := keep.load()) is not None:
+            tensors, done = kept
+            flat.vector.copy_(tensors["weights"])
+        for step in range(done, plan.steps):
+            chosen = descent.drawn_rows(plan, rows, randomness, step)
+            of_rows = partial(losses, step, chosen)
+            take_step(plan, flat.vector, randomness, step, self.scale, of_rows)
+            if keep is not None:
+                keep.tell(step + 1)
+                if keep.due() or step + 1 == plan.steps:
+                    keep.save({"weights": flat.vector}, step + 1)
+        return ModuleModel(flat.release(flat.vector), self.ids, self.compute)
+
+    def _losses(self, module: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
+        """Of each row in features (rows, copies, ...), the mean over its copies, in float64."""
+        copies = features.shape[1]
+        with torch.no_grad(), computing(self.compute, features.device):
+            outputs = outputs_of(module(features.flatten(0, 1)))
+            losses = row_loss(self.loss)(outputs.float(), targets.repeat_interleave(copies, 0))
+        return losses.double().view(-1, copies).mean(1)
+
+    def _found_by_trying(self, module: nn.Module, plan: TrainPlan, rows: Rows) -> int:
+        """How many rows are taken at once."""
+        facts = DataFacts(rows.count, rows.shape, rows.copies, self._width, self.loss)
+
+        def attempt(count: int) -> None:
+            self._losses(
+                module, *self._made_up(module, facts, rows.device, count, plan.augmentations)
+            )
+
+        most = min(_MOST_ROWS_AT_ONCE, max(1, math.ceil(plan.divisor)))
+        return memory.rows_at_once(attempt, rows.device, most)
+
+
+def take_step(
+    plan: TrainPlan,
+    weights: Tensor,
+    randomness: Randomness,
+    step: int,
+    scale: float,
+    losses: Callable[[], Tensor],
+) -> None:
+    """Move `weights`, in place, along the directions of a step by how losses differ on them;
+    `losses()` are those of the step's rows, (rows,) in float64, with the weights as they are.
+
+    Guarantees: the priced step. One row moves the sum that gets noise by at most the clip norm.
+    """
+    count = plan.directions or 1
+    slopes: list[Tensor] = []
+    for number in range(count):
+        _move_(weights, randomness, step, number, scale)
+        ahead = losses()
+        _move_(weights, randomness, step, number, -2 * scale)
+        slopes.append((ahead - losses()) / (2 * scale))
+        _move_(weights, randomness, step, number, scale)
+    total = ClippedSum(count, plan.clip_norm, weights.device)
+    total.add(torch.stack(slopes, 1), len(slopes[0]))
+    noisy = total.value()
+    noisy += plan.noise * randomness.noise(weights.device, step).normal_(torch.empty_like(noisy))
+    rate = plan.rate_at(step)
+    if plan.weight_decay:
+        weights.mul_(1 - rate * plan.weight_decay)
+    for number, slope in enumerate((noisy / plan.divisor).tolist()):
+        _move_(weights, randomness, step, number, -rate * slope / count)
+
+
+def _move_(
+    weights: Tensor, randomness: Randomness, step: int, number: int, distance: float
+) -> None:
+    """So far along a direction of a step, which is drawn again every time, a piece at a time."""
+    key = randomness.public_number(f"direction {number} of step {step}")
+    stream = Stream(key, weights.device)
+    for start in range(0, len(weights), _PIECE):
+        part = weights[start : start + _PIECE]
+        part.add_(stream.normal_(torch.empty_like(part)), alpha=distance)
