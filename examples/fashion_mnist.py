@@ -57,7 +57,7 @@ def digits() -> tuple[dptune.Data, dict[str, int]]:
     large = nn.functional.interpolate(pictures, size=(28, 28), mode="bilinear")
     test = (large[1500:], labels[1500:])
     data = dptune.Data(large[:1500], labels[:1500], test=test, name="digits", classes=range(10))
-    return data, {"batch": 300, "steps": 40}
+    return data, {"batch": 150, "steps": 30}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 import dptune
 from dptune.data.rows import DataFacts, MemoryRows
+from dptune.engines import fix_module
 from dptune.engines.modules.adapters import add_adapters
+from dptune.engines.modules.doctor import problems
 from dptune.engines.modules.lora import LoRA
 from dptune.engines.modules.problem import wanting_gradients
 from dptune.engines.randomness import Randomness
@@ -119,6 +121,40 @@ def test_models_of_transformers_get_the_adapters_of_peft(make: Any, head: str) -
     assert beside and {type(part) for part in beside} == {nn.Linear}
     only = wanting_gradients(adapted(make(), layers="*.attn.c_proj, *.intermediate.dense"))
     assert len([name for name in only if "lora_" in name]) == (2 if head == "score" else 4)
+
+
+def vit() -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        image_size=4,
+        patch_size=2,
+        num_channels=1,
+        num_labels=3,
+    )
+    return transformers.ViTForImageClassification(config)  # type: ignore[no-any-return]
+
+
+def test_a_kind_of_model_that_peft_does_not_know_gets_adapters_at_its_attention() -> None:
+    pytest.importorskip("peft")
+    names = [name for name in wanting_gradients(adapted(vit())) if "lora_" in name]
+    assert names and all("attention" in name for name in names)
+
+
+def test_ties_of_a_model_of_transformers_stay_cut() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(
+        vocab_size=20, n_positions=8, n_embd=8, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=1
+    )
+    module = transformers.GPT2LMHeadModel(config)
+    (problem,) = problems(module)
+    assert problem.kind == "shared" and "lm_head.weight" in problem.what
+    fixed = fix_module(module)
+    fixed.tie_weights()
+    assert not problems(fixed)
 
 
 FACTS = DataFacts(40, (4,), 1, 3, "softmax")

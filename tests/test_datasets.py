@@ -183,6 +183,19 @@ def test_new_rows_in_an_npy_need_no_labels(tmp_path: Path) -> None:
         read_features(tmp_path / "a.npy", 4)
 
 
+def test_new_rows_of_another_shape_are_read_from_arrays(tmp_path: Path) -> None:
+    pictures = np.arange(24.0).reshape(3, 2, 2, 2)
+    np.save(tmp_path / "a.npy", pictures)
+    for path in (tmp_path / "a.npy", save_npz(tmp_path / "a.npz", X=pictures)):
+        np.testing.assert_array_equal(read_features(path, (2, 2, 2)), pictures)
+        with pytest.raises(InvalidInput, match=r"the model takes rows of shape \(2, 4\)"):
+            read_features(path, (2, 4))
+        with pytest.raises(InvalidInput, match="the model takes 8 columns"):
+            read_features(path, 8)
+    with pytest.raises(InvalidInput, match=r"no rows with labels.*rows of shape \(2, 2, 2\), with"):
+        load_data(tmp_path / "a.npy")
+
+
 @pytest.mark.parametrize("label", ["3", "-1", "y", "1.0"])
 def test_an_npy_has_numbers_for_columns(tmp_path: Path, label: str) -> None:
     np.save(tmp_path / "a.npy", np.ones((3, 3)))

@@ -125,11 +125,13 @@ def test_all_problems_are_told_and_not_only_the_first() -> None:
     with pytest.raises(InvalidInput) as refused:
         must_be_sound(module, wanting_gradients(module))
     said = str(refused.value)
-    assert "nothing was paid" in said and "1, 3: batch norm mixes the rows" in said
-    assert "4.embedding.weight: it is the same parameter as 4.head.weight" in said
+    assert "nothing was paid" in said and "layer 1, 3: batch norm mixes the rows" in said
+    assert "parameter 4.embedding.weight: it is the same parameter as 4.head.weight" in said
     assert "fix_module(module)" in said
     many = nn.Sequential(*(nn.BatchNorm1d(2) for _ in range(20)))
-    with pytest.raises(InvalidInput, match=r"0, 1, 2, 3, 4, 5, ... \(20 in all\): batch norm"):
+    with pytest.raises(
+        InvalidInput, match=r"layer 0, 1, 2, 3, 4, 5, ... \(20 in all\): batch norm"
+    ):
         must_be_sound(many, wanting_gradients(many))
 
 

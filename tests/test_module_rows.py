@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fashion_mnist
 import numpy as np
 import pytest
 import torch
@@ -69,6 +70,7 @@ def called(
     [
         (networks.small_convolutional, (1, 28, 28), 26_010),
         (networks.small_perceptron, (64,), 4_810),
+        (networks.pooled_linear, (1, 28, 28), 500),
         (networks.wide_resnet, (3, 32, 32), 2_748_890),
     ],
 )
@@ -299,3 +301,16 @@ def test_copies_are_made_while_training(root: Path, monkeypatch: pytest.MonkeyPa
     figures = measure.run(cell, str(root), "cpu")
     assert 0 <= figures["accuracy"] <= 100
     assert made and all(one[0] % 2 == 0 and one[1:] == (1, 28, 28) for one in made)
+
+
+def test_the_example_has_the_same_network_and_its_own_data(root: Path) -> None:
+    shapes = [
+        {name: each.shape for name, each in factory().named_parameters()}
+        for factory in (fashion_mnist.network, networks.small_convolutional)
+    ]
+    assert shapes[0] == shapes[1]
+    data, size = fashion_mnist.digits()
+    assert (data.count, data.shape, data.has_test_rows) == (1500, (1, 28, 28), True)
+    assert size["batch"] < data.count
+    clothes, _ = fashion_mnist.clothes(str(root / "mnist.npz"))
+    assert (clothes.count, clothes.shape, clothes.has_test_rows) == (80, (1, 28, 28), True)

@@ -156,6 +156,9 @@ def test_a_script_that_tunes_at_its_top_level_is_not_begun_again(tmp_path: Path)
     (tmp_path / "script.py").write_text(TUNES)
     with pytest.raises(InvalidInput, match=r"script.py calls tune at its top level.*__main__"):
         made(f"{tmp_path}/script.py:make")
+    (tmp_path / "again.py").write_text("import dptune\ndptune.resume('run')\n")
+    with pytest.raises(InvalidInput, match=r"again.py calls resume at its top level"):
+        made(f"{tmp_path}/again.py:make")
     # And then it is over.
     own_code.must_not_be_importing("tune")
     path = tmp_path / "itself.py"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
@@ -280,6 +280,18 @@ def test_models_of_transformers_are_clipped_as_autograd_has_them(kind: str) -> N
     assert all("norm" in name or "embed_positions" in name for name in again)
 
 
+def test_adapters_of_peft_are_clipped_as_autograd_has_them() -> None:
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(2)
+    config = peft.LoraConfig(
+        r=2, target_modules=["query", "value"], lora_dropout=0.0, init_lora_weights=False
+    )
+    model = peft.get_peft_model(tiny("roberta"), config)
+    gradients = assert_clips_as_autograd(model, torch.randint(3, 50, (ROWS, 1, 6)))
+    assert set(gradients.routes.values()) <= {"ghost", "per row"}
+    assert all("lora" in name for name in gradients.routes)
+
+
 def tiny(kind: str) -> nn.Module:
     transformers = pytest.importorskip("transformers")
     common = {"num_labels": 3, "pad_token_id": 1, "vocab_size": 50, "max_position_embeddings": 12}
@@ -462,6 +474,71 @@ def test_taking_a_row_away_moves_the_sum_by_at_most_the_clip_norm(
         assert moved.norm() <= clip_norm
 
 
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+    sizes=st.sampled_from([(1, 30, 30), (3, 5, 9), (1, 700, 20)]),
+    terms=st.sampled_from([1, 2, 9, 60]),
+    left=st.sampled_from(KINDS),
+    right=st.sampled_from(KINDS),
+)
+@example(0, torch.float32, (1, 30, 30), 2, "tiny", "huge")
+def test_lengths_are_never_below_what_they_are(
+    seed: int, dtype: torch.dtype, sizes: tuple[int, int, int], terms: int, left: str, right: str
+) -> None:
+    torch.manual_seed(seed)
+    groups, outputs, columns = sizes
+    a, b = (
+        torch.stack([of_kind(kind, 4, terms, size) for _ in range(groups)], 1).to(dtype)
+        for kind, size in ((left, columns), (right, outputs))
+    )
+    outer = ghost.Outer([ghost.Factors(a, b, lambda *sides: sides)], 4, sizes)
+    ids = torch.randint(0, 3, (4, terms))
+    lookup = ghost.Lookup(ids, b[:, 0])
+    wide = b.double().mT @ a.double()
+    lines = functional.one_hot(ids, 3).double().mT @ b[:, 0].double()
+    kept = outer.as_rows()
+    for piece, exact in ((outer, wide), (lookup, lines), (kept, kept._gradients.double())):
+        lengths = piece.lengths()
+        norms = exact.flatten(1).norm(dim=1)
+        counted = torch.isfinite(lengths.squared) & torch.isfinite(norms)
+        tiny = 1e-12  # what vanishes when squares do is nothing beside a clip norm
+        assert bool((lengths.squared.sqrt() + tiny >= norms)[counted].all())
+        assert bool((lengths.squared <= 4 * terms * lengths.uncancelled + tiny)[counted].all())
+        if left == right == "ordinary" and piece is not lookup:
+            assert bool((lengths.squared.sqrt() <= norms * 1.001).all())
+
+
+def test_a_row_whose_terms_cancel_is_bounded_by_what_is_rounded() -> None:
+    gradients = chosen("linear", "float32", 24, 24)
+    features = torch.ones(3, 1, 2, 24)
+    targets = torch.zeros(3, 4, 24)
+    targets[1, 2], targets[1, 3] = 1.0, -0.99
+    found = added(gradients, features, targets, 0.5)
+    uncancelled = 24 * (1 + 0.99**2) ** 0.5
+    assert found.norm() == pytest.approx(0.01 * 24 * 4 * 0.5 / uncancelled, rel=1e-3)
+
+
+@pytest.mark.parametrize("compute", ["float32", "bfloat16"])
+def test_rounding_to_bfloat16_does_not_lengthen_a_row(compute: str) -> None:
+    """Many pairs that nearly cancel: what is rounded up does not meet what is rounded down."""
+    gradients = chosen.__wrapped__("linear", compute, 160, 160)
+    features, targets = torch.ones(1, 1, 60, 160), torch.zeros(1, 120, 160)
+    targets[:, 60::2], targets[:, 61::2] = 1.0, -0.9296875
+    if compute == "float32":  # but the weights are bfloat16
+        gradients._module.to(torch.bfloat16)
+        features, targets = features.bfloat16(), targets.bfloat16()
+    for clip_norm in torch.linspace(0.5, 1.0, 12).tolist():
+        assert added(gradients, features, targets, clip_norm).norm() <= clip_norm
+
+
+def test_float16_is_refused() -> None:
+    module = nn.Linear(6, 3).half()
+    with pytest.raises(InvalidInput, match="Load it in bfloat16"):
+        prepared(module, vectors(1, 6).half())
+
+
 def test_many_nearly_equal_rows_keep_the_bound() -> None:
     """What one block rounds, and many blocks: rows that all round the same way."""
     torch.manual_seed(5)
@@ -581,6 +658,11 @@ class Idle(Functional):
         (Mixed(), (6,), "depend on the other rows.*'inner.weight'"),
         (Tied(), (3,), "'inner.weight' is shared by 'inner.weight' and 'outer.weight'.*Untie"),
         (Functional(), (3,), "is not for 'inner.weight': .*outside of its layer"),
+        (
+            nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), Mean()),
+            (5, 8),
+            "is not for '0.self_attn.in_proj_weight'.*set its dropout to 0",
+        ),
         (Idle(), (3,), "do not: 'inner.bias'.*Freeze"),
     ],
 )
@@ -607,3 +689,14 @@ def test_dropout_is_no_reason_to_refuse() -> None:
     state = torch.get_rng_state()
     prepared(module, torch.ones(4, 1, 6))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_products_that_round_their_operands_are_refused() -> None:
+    module = nn.Linear(6, 3)
+    gradients = prepared(module, vectors(1, 6))
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(InvalidInput, match="TF32"):
+            added(gradients, vectors(1, 6), torch.arange(ROWS) % 3, 1.0)
+    finally:
+        torch.set_float32_matmul_precision("highest")

@@ -12,6 +12,7 @@ from dptune.accounting.calibration import calibrate_direct
 from dptune.data import Data, Preprocessing
 from dptune.engines.base import Engine
 from dptune.engines.modules.torch_module import TorchModule
+from dptune.engines.modules.zeroth_order import ZerothOrder
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.search.base import SearchMethod
@@ -85,7 +86,7 @@ def run(cell: Cell, root: str | None, device: str) -> Figures:
 def engine_of(cell: Cell) -> Engine[Any]:
     factory = f"reproduction.modules.networks:{cell.network}"
     if cell.directions is not None:
-        return dptune.ZerothOrder(factory)
+        return ZerothOrder(factory)
     augment = "reproduction.modules.augment:crop_and_flip" if cell.copies > 1 else ""
     return TorchModule(factory, compute=cell.compute, augment=augment)
 

@@ -117,8 +117,8 @@ def zeroth_order(
     epsilon: Epsilons = None,
     repeats: Repeats = 3,
     batch: Batch = 2048,
-    steps: Steps = 2000,
-    directions: Annotated[int, typer.Option(help="Differences that a row gives a step.")] = 16,
+    steps: Steps = 400,
+    directions: Annotated[int, typer.Option(help="Differences that a row gives a step.")] = 32,
     rates: Annotated[
         str, typer.Option(metavar="RATES", help="The grid that nobody pays for.")
     ] = GRID,

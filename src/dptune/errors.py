@@ -18,6 +18,11 @@ class InvalidInput(DptuneError, ValueError):
     exit_code = 2
 
 
+class OwnCodeProblem(InvalidInput):
+    """A function of the user's cannot be imported, fails, or makes something else than before: no
+    file of ours is damaged."""
+
+
 class UnpricedEvent(DptuneError):
     """No accountant here can bound the privacy cost of this event, so it must not run."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from dptune.errors import DptuneError, InvalidInput
+from dptune.errors import DptuneError, InvalidInput, OwnCodeProblem
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,12 +65,12 @@ def resolve(named: str, what: str) -> Function:
     if callable(function):
         return function
     if place == _NOTEBOOK:
-        raise InvalidInput(
+        raise OwnCodeProblem(
             f"the {what} {name} was written in a notebook or a prompt, and is not known here; "
             "define it again under that name first, or put it into a file."
         )
     there = [key for key, value in vars(home).items() if _is_own(value, home)]
-    raise InvalidInput(
+    raise OwnCodeProblem(
         f"{place} has no function {name} for the {what}; it has: {', '.join(there) or 'none'}."
     )
 
@@ -85,12 +85,12 @@ def made(named: str) -> "nn.Module":
     except DptuneError:
         raise
     except Exception as problem:  # code of the user's own may raise anything
-        raise InvalidInput(
+        raise OwnCodeProblem(
             f"the factory {named} failed: {type(problem).__name__}: {problem}. It is called "
             "without arguments and must return a torch module."
         ) from problem
     if not isinstance(module, nn.Module):
-        raise InvalidInput(
+        raise OwnCodeProblem(
             f"the factory {named} must return a torch module; it returned {type(module).__name__}."
         )
     return module
@@ -110,7 +110,7 @@ def imported(path: Path) -> ModuleType:
     what it holds. Its neighbours can be imported by it, as by a script."""
     path = path.absolute()
     if not path.is_file():
-        raise InvalidInput(f"there is no file {path}; a function of your own is named {_FORM}.")
+        raise OwnCodeProblem(f"there is no file {path}; a function of your own is named {_FORM}.")
     running = _running(path)
     if running is not None:
         return running
@@ -124,7 +124,7 @@ def imported(path: Path) -> ModuleType:
         sys.path.append(str(path.parent))
     found = importlib.util.spec_from_file_location(name, path)
     if found is None or found.loader is None:
-        raise InvalidInput(f"{path} is not a file of Python; its name must end in .py.")
+        raise OwnCodeProblem(f"{path} is not a file of Python; its name must end in .py.")
     module = importlib.util.module_from_spec(found)
     with _importing(str(path)):
         sys.modules[name] = module  # dataclasses and pickle look there
@@ -141,7 +141,7 @@ def must_not_be_importing(doing: str) -> None:
     """Refuse to do at the top level of a file what would import that file again, without end."""
     if _being_imported:
         place = _being_imported[-1]
-        raise InvalidInput(
+        raise OwnCodeProblem(
             f"{place} calls {doing} at its top level, and is just being imported for a function "
             'that it holds; put the call under `if __name__ == "__main__":`.'
         )
@@ -233,7 +233,7 @@ def _package(name: str, what: str) -> ModuleType:
         except ModuleNotFoundError as problem:
             if problem.name is None or not name.startswith(problem.name):
                 raise
-            raise InvalidInput(
+            raise OwnCodeProblem(
                 f"there is no module {name} for the {what}; install it, call this from the folder "
                 "that it is in, or name its file: FILE.py:NAME."
             ) from None
@@ -242,7 +242,7 @@ def _package(name: str, what: str) -> ModuleType:
 @contextmanager
 def _importing(place: str) -> Iterator[None]:
     if place in _being_imported:
-        raise InvalidInput(
+        raise OwnCodeProblem(
             f"{place} asks for itself while it is imported; put what it does under "
             '`if __name__ == "__main__":`.'
         )
@@ -252,7 +252,7 @@ def _importing(place: str) -> Iterator[None]:
     except DptuneError:
         raise
     except (Exception, SystemExit) as problem:  # code of the user's own may raise anything
-        raise InvalidInput(
+        raise OwnCodeProblem(
             f"{place} cannot be imported: {type(problem).__name__}: {problem}."
         ) from problem
     finally:

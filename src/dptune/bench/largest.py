@@ -58,7 +58,7 @@ def _climb(ladder: Ladder, report: Report, device: torch.device) -> dict[str, An
         report(f"{ladder.training}, {ladder.optimizer}: {layers} layers of {ladder.width:,}")
         try:
             found |= {"layers": layers} | _step(ladder, layers, device)
-        except torch.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError:
             found["ended_by"] = f"memory, at {layers} layers"
         empty_gpu()
         if found["ended_by"].startswith("memory"):

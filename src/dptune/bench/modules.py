@@ -38,7 +38,6 @@ CPU_NETWORKS = (
 REPEATS = 10
 CPU_REPEATS = 3
 OUT_OF_MEMORY = "out of memory"
-AIMS = {"time": 1.7, "memory": 1.3, "time with adapters": 1.3}
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,6 @@ def measure(report: Report, device: str = "cpu") -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "compute": compute,
         "rank": RANK,
-        "aims": AIMS,
         "steps": steps,
         "largest": largest(report, place) if on_gpu else [],
     }
@@ -148,7 +146,7 @@ def _cost(make: Callable[[], Callable[[], object]], rows: int) -> Cost:
     """Of a step that is made anew, and thrown away in the end."""
     try:
         cost = _timed(make(), rows)
-    except torch.OutOfMemoryError:
+    except torch.cuda.OutOfMemoryError:
         cost = Cost(rows, fails=OUT_OF_MEMORY)
     except (RuntimeError, ValueError, NotImplementedError) as error:
         cost = Cost(rows, fails=f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])

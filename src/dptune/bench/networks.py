@@ -1,7 +1,6 @@
 """The networks whose private training is timed, made from public configurations, and made-up rows
 for them. No weights are loaded: what a step takes does not depend on them."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dptune.engines.modules.adapters import add_adapters
 from dptune.errors import MissingExtra
 
 
@@ -58,27 +58,20 @@ class Network:
             return _KINDS[self.kind].rows(self.sizes, self.rows if rows is None else rows)
 
     @property
-    def adapted(self) -> tuple[str, ...]:
-        """How the names of the layers end that make queries and values."""
+    def adapted(self) -> str:
+        """Patterns of the layers that make queries and values."""
         return _KINDS[self.kind].adapted
 
 
 def with_adapters(module: nn.Module, network: Network, rank: int, base: torch.dtype) -> nn.Module:
-    """Adapters of `rank` on queries and values, to be trained; everything else frozen and kept in
-    the type `base`."""
-    try:
-        import peft
-    except ImportError:
-        raise MissingExtra("adapters need peft: pip install 'dptune[torch-modules]'.") from None
-    config = peft.LoraConfig(r=rank, lora_alpha=rank, target_modules=list(network.adapted))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a remark on layers that keep their weights transposed
-        adapted: nn.Module = peft.inject_adapter_in_model(config, module)
-    for name, parameter in adapted.named_parameters():
-        is_adapter = "lora_" in name
-        parameter.requires_grad_(is_adapter)
-        parameter.data = parameter.data.to(torch.float32 if is_adapter else base)
-    return adapted
+    """Adapters of `rank` on queries and values, to be trained; what is frozen is kept in the type
+    `base`, what is trained in float32."""
+    model: Any = module.get_submodule("model")
+    add_adapters(model, rank=rank, alpha=rank, layers=network.adapted, base_dtype=base)
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    return module
 
 
 class Logits(nn.Module):
@@ -121,7 +114,7 @@ def row_losses(outputs: Tensor, targets: Tensor) -> Tensor:
 class _Kind:
     make: Callable[[Sizes], nn.Module]
     rows: Callable[[Sizes, int], tuple[Tensor, Tensor]]
-    adapted: tuple[str, ...]
+    adapted: str
 
 
 def _gpt2(sizes: Sizes) -> nn.Module:
@@ -199,7 +192,7 @@ def _transformers() -> Any:
 
 
 _KINDS = {
-    "gpt2": _Kind(_gpt2, _next_words, ("c_attn",)),
-    "roberta": _Kind(_roberta, _sentences, ("query", "value")),
-    "vit": _Kind(_vit, _pictures, ("q_proj", "v_proj", "query", "value")),
+    "gpt2": _Kind(_gpt2, _next_words, "*.c_attn"),
+    "roberta": _Kind(_roberta, _sentences, "*.query, *.value"),
+    "vit": _Kind(_vit, _pictures, "*.q_proj, *.v_proj, *.query, *.value"),
 }

@@ -79,22 +79,20 @@ def _layers(seen: Examination) -> Table:
 def _alike(layers: Iterable[Layer], wrong: Mapping[str, str]) -> Iterator[tuple[str, list[Layer]]]:
     """Layers that differ in the number of their block only, the blocks side by side, under one
     name: blocks.0-11.norm."""
-    groups: dict[tuple[Any, ...], list[Layer]] = {}
-    last: dict[tuple[Any, ...], int] = {}
+    groups: list[list[Layer]] = []
+    newest: dict[tuple[Any, ...], list[Layer]] = {}
     for layer in layers:
         before, number, after = _around_number(layer.name)
-        same: tuple[Any, ...] = (before, after, layer.kind, layer.parameters, layer.way)
-        same = (*same, wrong.get(layer.name))
-        if number is None or number != last.get(same, number - 1) + 1:
-            same = (*same, layer.name)  # begins a group of its own
-        groups.setdefault(same, []).append(layer)
-        if number is not None:
-            last[same] = number
-    for some in groups.values():
-        before, first, after = _around_number(some[0].name)
-        alone = len(some) == 1
-        end = _around_number(some[-1].name)[1]
-        yield some[0].name if alone else f"{before}{first}-{end}{after}", some
+        looks = (layer.kind, layer.parameters, layer.way, wrong.get(layer.name))
+        group = newest.get((before, after, *looks))
+        if group is None or number is None or _around_number(group[-1].name)[1] != number - 1:
+            group = newest[before, after, *looks] = []
+            groups.append(group)
+        group.append(layer)
+    for group in groups:
+        before, first, after = _around_number(group[0].name)
+        last = _around_number(group[-1].name)[1]
+        yield group[0].name if len(group) == 1 else f"{before}{first}-{last}{after}", group
 
 
 def _around_number(name: str) -> tuple[str, int | None, str]:

@@ -26,6 +26,8 @@ from dptune.study.config import (
 )
 
 DEFAULT_EPSILON = 1.0
+# What --engine calls engines that train a module which a function of the user's makes.
+ENGINES_OF_MODULES = {"module": "torch-module", "lora": "lora", "zeroth-order": "zeroth-order"}
 _OF_PICTURES = ("name", "rows", "classes")  # what a file may declare of them
 
 
@@ -68,7 +70,7 @@ def read_options(
         budget["delta"] = _default_delta(run.get("ledger", ""), data)
     score = _merge(plain["score"], given["score"], "kind")
     score.setdefault("measure", "correct" if data.classes else "loss")
-    engine = engine_from(plain["engine"])
+    engine = engine_from(_merge(plain["engine"], given["engine"], "name"))
     usual = {"unit_rows": usual_preparation(data.facts, engine).unit_rows}
     prepared = (plain["preparation"] or usual) | given["preparation"]
     search = search_from(_merge(plain["search"], given["search"], "method"))
@@ -96,6 +98,23 @@ def declared_of_pictures(file: str | None) -> dict[str, Any]:
             "out (--test, --public and --shift name more pictures)."
         )
     return declared
+
+
+def engine_options(text: str | None) -> dict[str, Any]:
+    """What --engine says, as [engine] of a file does: module:FACTORY, say, or a plain name."""
+    if text is None:
+        return {}
+    word, _, factory = text.partition(":")
+    if not factory:
+        if word in ENGINES_OF_MODULES:
+            raise InvalidInput(
+                f"--engine {word} needs the function that makes the module: {word}:FILE.py:NAME."
+            )
+        return {"name": word}
+    if word not in ENGINES_OF_MODULES:
+        known = ", ".join(f"{each}:FILE.py:NAME" for each in ENGINES_OF_MODULES)
+        raise InvalidInput(f"--engine takes linear, {known}; got {text!r}.")
+    return {"name": ENGINES_OF_MODULES[word], "factory": factory}
 
 
 def share(text: str | None, option: str) -> float | str | None:

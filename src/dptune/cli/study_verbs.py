@@ -58,6 +58,15 @@ def tune(
     features: FeatureKind = Kind.pooled,
     size: PictureSize = None,
     root: PictureRoot = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENGINE",
+            help="What to train: linear, or a PyTorch module that a function of yours makes: "
+            "module:FILE.py:NAME, lora:FILE.py:NAME (adapters beside it), "
+            "zeroth-order:FILE.py:NAME (without gradients). Not given: linear.",
+        ),
+    ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Total epsilon. Not given: 1.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="Total delta. Not given: one in ten times the rows.")
@@ -175,7 +184,7 @@ def tune(
     if images is not None:
         screen.say_listing()
     from dptune.cli import study_screen
-    from dptune.cli.options import declared_of_pictures, read_options, share
+    from dptune.cli.options import declared_of_pictures, engine_options, read_options, share
     from dptune.study import planning, study
     from dptune.study.run_folder import RunFolder
 
@@ -203,6 +212,7 @@ def tune(
         )
     options: dict[str, dict[str, Any]] = {
         "data": rows,
+        "engine": engine_options(engine),
         "budget": {"epsilon": epsilon, "delta": delta},
         "search": {"method": method and method.value},
         "score": {"kind": score and score.value},
@@ -313,7 +323,7 @@ def predict(
     else:
         assert data is not None
         label = planning.read_config(RunFolder.open(folder)).source.get("label")
-        features = read_features(data, model.column_names or model.columns, label)
+        features = read_features(data, model.column_names or model.shape, label)
     columns["prediction"] = model.predict(features).tolist()
     _write_columns(out, columns, beside=data or "")
     count = len(columns["prediction"])

@@ -142,7 +142,7 @@ def _npz_part(path: Path, features_name: str, labels_name: str, groups_name: str
 def _from_npy(path: Path, label: str | None) -> Source:
     with reading(path):
         table = np.load(path, allow_pickle=False)
-        if not isinstance(table, np.ndarray) or table.ndim != 2:
+        if not isinstance(table, np.ndarray) or table.ndim < 2:
             raise InvalidInput(
                 f"{str(path)!r} must be one table (rows, columns), a column of labels in it."
             )
@@ -151,6 +151,9 @@ def _from_npy(path: Path, label: str | None) -> Source:
         column = _column_number(label, table.shape[1])
         return Part(np.delete(table, column, axis=1), table[:, column])
 
+    if table.ndim > 2:  # pictures, say, which have no place for a label
+        contents = f"rows of shape {table.shape[1:]}, without labels"
+        return Source({"new": lambda: Part(table, None)}, contents)
     contents = f"a table of shape {table.shape}"
     return Source({"whole": lambda: Part(table, None), "train": split}, contents)
 

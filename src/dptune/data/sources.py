@@ -126,12 +126,20 @@ def load_data(
 
 
 def read_features(
-    source: str | Path, columns: int | Sequence[str], label: str | None = None
+    source: str | Path,
+    columns: int | Sequence[str] | Sequence[int],
+    label: str | None = None,
 ) -> NDArray[Any]:
     """New rows for a model of `columns`: how many, or their names, which a source that names its
-    columns must have, in any order. A column of labels, if there, is left out."""
-    names = tuple(columns) if isinstance(columns, Sequence) else ()
-    columns = validate.whole(1, columns=len(names) or columns)
+    columns must have, in any order; or the shape of a row. A column of labels, if there, is left
+    out."""
+    names: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
+    if isinstance(columns, Sequence):
+        names = tuple(each for each in columns if isinstance(each, str))
+        shape = tuple(each for each in columns if not isinstance(each, str))
+    else:
+        shape = (validate.whole(1, columns=columns),)
     opened = _open(source, label)
     wanted = next((part for part in ("whole", "new", "test", "train") if part in opened.parts), "")
     if not wanted:
@@ -143,12 +151,14 @@ def read_features(
     features = _table(part)
     if names and part.columns:
         return features[:, places(names, part.columns, repr(str(source)))]
-    if wanted == "whole" and features.shape[1] != columns:
+    shape = shape or (len(names),)
+    if wanted == "whole" and features.shape[1:] != shape and "train" in opened.parts:
         features = _table(opened.parts["train"]())
-    if features.ndim != 2 or features.shape[1] != columns:
+    if features.shape[1:] != shape:
+        takes = f"{shape[0]} columns" if len(shape) == 1 else f"rows of shape {shape}"
         raise InvalidInput(
-            f"{str(source)!r} has features of shape {features.shape}, the model takes {columns} "
-            f"columns; found {opened.contents}."
+            f"{str(source)!r} has features of shape {features.shape}, the model takes {takes}; "
+            f"found {opened.contents}."
         )
     return features
 

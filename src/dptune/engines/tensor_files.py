@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from dptune.errors import FolderProblem
+from dptune.errors import FolderProblem, OwnCodeProblem
 
 
 def tensors_as_bytes(tensors: Mapping[str, Tensor], words: dict[str, str] | None = None) -> bytes:
@@ -36,6 +36,8 @@ def undamaged(path: Path) -> Iterator[None]:
     """Say so where what was read from a file of a run folder does not make sense."""
     try:
         yield
+    except OwnCodeProblem:
+        raise
     except (KeyError, TypeError, ValueError, SafetensorError, OSError) as error:
         why = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip(".")
         raise FolderProblem(

@@ -162,6 +162,7 @@ def resume(
 
     `data` are the same rows as before; they may be left out where the run knows its file.
     """
+    own_code.must_not_be_importing("resume")
     folder = RunFolder.open(out)
     with folder.locked():
         config = read_config(folder)

@@ -10,7 +10,9 @@ from dptune.errors import InvalidInput
 
 FEWEST_ROWS = 3  # to tell what is a row's from what is not
 _AGREES = {"float32": 1e-3, "bfloat16": 0.05}  # with autograd, relative
-_ALONE = 1e-3  # how much of a row's gradient others may seem to change, relative
+_NEGLIGIBLE = {"float32": 1e-5, "bfloat16": 1e-3}  # the same, beside all parameters' gradient
+# How much of a row's gradient others may seem to change: kernels need not repeat themselves.
+_ALONE = {"float32": 1e-4, "bfloat16": 0.02}
 
 
 def parameters_are_their_own(module: nn.Module, trained: Mapping[str, nn.Parameter]) -> None:
@@ -77,7 +79,8 @@ def disagreeing(
     wrong = []
     for name, gradient in wanted.items():
         apart = (found[places[name]] - gradient.flatten().double()).norm()
-        if not apart <= _AGREES[compute] * gradient.double().norm() + 1e-5 * whole:
+        allowed = _AGREES[compute] * gradient.double().norm() + _NEGLIGIBLE[compute] * whole
+        if not apart <= allowed:
             wrong.append(name)
     return wrong
 
@@ -97,6 +100,7 @@ def rows_are_alone(
     features: Tensor,
     targets: Tensor,
     places: Mapping[str, slice],
+    compute: str,
 ) -> None:
     """A row's gradient stays as it is when the other rows of its batch are others."""
     rows = len(features)
@@ -113,7 +117,7 @@ def rows_are_alone(
         mixed = [
             name
             for name, place in places.items()
-            if not (one[place] - two[place]).norm() <= _ALONE * one.norm()
+            if not (one[place] - two[place]).norm() <= _ALONE[compute] * one.norm()
         ]
         if mixed:
             raise InvalidInput(

@@ -69,7 +69,10 @@ def must_be_sound(module: nn.Module, trained: Names, rows: Tensor | None = None)
         found = problems_on_rows(module, rows, trained)
     if found:
         said = " ".join(f"{each}." for each in together(found))
-        raise InvalidInput(f"this module cannot be trained privately, so nothing was paid. {said}")
+        raise InvalidInput(
+            f"this module cannot be trained privately, so nothing was paid. {said} (dptune doctor "
+            "shows its layers.)"
+        )
 
 
 def examine(

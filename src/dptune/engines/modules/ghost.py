@@ -21,6 +21,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from dptune.errors import InvalidInput
+
 HALF_ULP = 2.0**-24  # of float32, in which products are accumulated
 # A row's terms may cancel, and what cancels is rounded all the same. With Q the root of the sum of
 # its terms' squared norms, over all layers, Q is brought down to so many clip norms.
@@ -111,6 +113,10 @@ class Outer:
         operations than Gram matrices do."""
         _, outputs, columns = self.shape
         return outputs * columns <= self.terms * (outputs + columns)
+
+    @property
+    def is_bfloat16(self) -> bool:
+        return self._calls[0].outputs.dtype == torch.bfloat16
 
     @property
     def most_rows(self) -> int:
@@ -311,6 +317,11 @@ def _add_products(total: Tensor, inputs: Tensor, outputs: Tensor, block: int) ->
 
 def products(left: Tensor, right: Tensor) -> Tensor:
     """One by one, accumulated and answered in at least float32."""
+    if left.dtype == torch.float16:
+        raise InvalidInput(
+            "gradients of rows are added up from float32 or bfloat16 numbers; a layer of this "
+            "module works in float16. Load it in bfloat16."
+        )
     if left.dtype != torch.bfloat16:
         return torch.bmm(left, right)
     if left.is_cuda:

@@ -12,6 +12,7 @@ from operator import add
 import torch
 from torch import Tensor, nn
 
+from dptune.engines.linear import _products_are_exact
 from dptune.engines.modules import checks, functions, ghost
 from dptune.engines.modules.ghost import Kept, Lengths, Outer, Piece
 from dptune.engines.modules.layout import Layer, Layout, find_layout, widening
@@ -63,7 +64,9 @@ class RowGradients:
                 # Some parameter cannot be given a copy a row: its layer is run again instead.
                 wrong = self._lay_out(features, targets, wanted, expand=False)
             checks.agrees(wrong)
-            checks.rows_are_alone(self._repeated_sum, features, targets, self._places)
+            checks.rows_are_alone(
+                self._repeated_sum, features, targets, self._places, self._compute
+            )
 
     def add(
         self,
@@ -74,11 +77,17 @@ class RowGradients:
         weights: Tensor | None = None,
     ) -> None:
         """Add the clipped sum over one physical batch to `total`, flat and float64."""
+        if not _products_are_exact():
+            raise InvalidInput(
+                "torch was told to round float32 products (TF32 or bfloat16), which would break "
+                "the bound on a row's contribution; restore the default, for example with "
+                "torch.set_float32_matmul_precision('highest')."
+            )
         rows = len(features)
         if not rows:
             return
         pieces = self._pieces(features, targets)
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast(features.device.type, enabled=False):
             scale = self._scale(pieces, rows, features.device, clip_norm, weights)
             # The same blocks in all layers: see docs/modules-bound.md.
             factored = [piece for piece in pieces.values() if isinstance(piece, Outer)]
@@ -100,12 +109,12 @@ class RowGradients:
             share = weights.to(share)
         if clip_norm is None or not pieces:
             return share
-        reach = clip_norm * (1 - ghost.margin(self._compute))
+        # Whatever `compute` says: layers may have been given bfloat16 weights.
+        rounded = any(isinstance(piece, Outer) and piece.is_bfloat16 for piece in pieces.values())
+        reach = clip_norm * (1 - ghost.margin("bfloat16" if rounded else "float32"))
+        aim = reach * (1 - ghost.ROUNDED_FACTORS) if rounded else reach
         lengths = _lengths(pieces, None)
         norms, uncancelled = lengths.squared.sqrt(), lengths.uncancelled.sqrt()
-        rounded = self._compute == "bfloat16"
-        aim = reach * (1 - ghost.ROUNDED_FACTORS) if rounded else reach
-        # A little less for the roundings of norms and scale themselves.
         bound = torch.maximum(norms / aim, uncancelled / (ghost.CANCELLING * clip_norm))
         scale = share / bound.clamp(min=1.0)
         kept = torch.isfinite(bound)

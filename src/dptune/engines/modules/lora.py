@@ -13,7 +13,7 @@ from dptune.engines.modules.adapters import adapter_names, add_adapters, digest_
 from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
-from dptune.errors import InvalidInput
+from dptune.errors import InvalidInput, OwnCodeProblem
 
 _ADAPTERS = "adapters"
 _BASE = "base.sha256"  # among what is packed: not the base itself
@@ -87,12 +87,12 @@ class LoRA(TorchModule):
         module = self.made()
         names = self.names(module)
         if set(tensors) != {*names, _BASE}:
-            raise InvalidInput(
+            raise OwnCodeProblem(
                 f"the layers that {self.factory} makes have other adapters than those that were "
                 "trained; put the code back as it was."
             )
         if not torch.equal(tensors[_BASE], digest_of_base(module, names)):
-            raise InvalidInput(
+            raise OwnCodeProblem(
                 f"the adapters were trained beside another base than {self.factory} makes now: its "
                 "weights differ. Make it from the same files, by the same code."
             )

@@ -77,7 +77,7 @@ def _peak_bytes(attempt: Callable[[], None], device: torch.device) -> int | None
         torch.cuda.reset_peak_memory_stats(device)
         attempt()
         return torch.cuda.max_memory_allocated(device)
-    except torch.OutOfMemoryError:
+    except torch.cuda.OutOfMemoryError:
         pass  # only once the exception is gone are the tensors of its frames
     if device.type == "cuda":
         torch.cuda.empty_cache()

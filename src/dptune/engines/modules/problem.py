@@ -8,6 +8,7 @@ from torch import nn
 
 WHOLE = "the module"
 Names = Collection[str]
+_OF_ONE = ("lazy", "precision", "shared")  # which are about parameters
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Problem:
     advice: str
 
     def __str__(self) -> str:
-        return f"{self.layer}: {self.what}; {self.advice}"
+        word = "" if self.layer == WHOLE else "parameter " if self.kind in _OF_ONE else "layer "
+        return f"{word}{self.layer}: {self.what}; {self.advice}"
 
 
 def together(found: Iterable[Problem]) -> list[Problem]:

@@ -23,7 +23,8 @@ class StandardizedConv2d(nn.Conv2d):
             nn.init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, standardized(self.weight), self.bias)
+        found: Tensor = self._conv_forward(input, standardized(self.weight), self.bias)
+        return found
 
 
 def standardized(weight: Tensor) -> Tensor:

@@ -21,10 +21,11 @@ from dptune.engines.modules import descent, doctor, memory
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
+from dptune.engines.modules.rows_apart import made_up
 from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
-from dptune.errors import InvalidInput
+from dptune.errors import InvalidInput, OwnCodeProblem
 from dptune.own_code import made, reference, resolve
 from dptune.plan import TrainPlan
 from dptune.prior import MODULE, Prior
@@ -34,6 +35,7 @@ _EVALUATED_AT_ONCE = 256
 _MOST_ROWS_AT_ONCE = 4096
 _MADE_UP = 4  # rows
 _FEW_LAYERS = 6  # that are named one by one
+_FOUND: dict[object, int] = {}  # rows at once, tried once a process
 _BATCH = 8.0  # times the square root of the rows: how many are expected in a sample
 
 
@@ -198,7 +200,7 @@ class TorchModule(Engine[ModuleModel]):
         try:
             module.load_state_dict(dict(tensors))
         except RuntimeError as error:
-            raise InvalidInput(
+            raise OwnCodeProblem(
                 f"the module that {self.factory} makes is another than the one that was trained: "
                 f"{' '.join(str(error).split())}. Put the code back as it was."
             ) from None
@@ -249,12 +251,7 @@ class TorchModule(Engine[ModuleModel]):
         self, module: nn.Module, facts: DataFacts, device: torch.device, rows: int, copies: int
     ) -> tuple[Tensor, Tensor]:
         """Rows that are nobody's."""
-        shape, generator = (rows, copies, *facts.shape), torch.Generator().manual_seed(0)
-        if self.ids:
-            words = [m.num_embeddings for m in module.modules() if isinstance(m, nn.Embedding)]
-            features = torch.randint(min(words, default=1), shape, generator=generator)
-        else:
-            features = torch.rand(shape, generator=generator)
+        features = made_up(module, (copies, *facts.shape), rows, ids=self.ids)
         classes = facts.loss == "softmax" or self._width > 1
         targets = torch.zeros(rows, dtype=torch.int64 if classes else torch.float32)
         return features.to(device), targets.to(device)
@@ -266,14 +263,18 @@ class TorchModule(Engine[ModuleModel]):
         if self.rows_at_once is not None:
             return self.rows_at_once
         device = flat.vector.device
+        most = min(_MOST_ROWS_AT_ONCE, max(1, math.ceil(plan.divisor)))
+        case = (self, facts.shape, device, plan.augmentations, most)
+        if case in _FOUND:
+            return _FOUND[case]
         scratch = torch.zeros(len(flat.vector), dtype=torch.float64, device=device)
 
         def attempt(rows: int) -> None:
             made_up = self._made_up(flat.module, facts, device, rows, plan.augmentations)
             gradients.add(scratch, *made_up, plan.clip_norm)
 
-        most = min(_MOST_ROWS_AT_ONCE, max(1, math.ceil(plan.divisor)))
-        return memory.rows_at_once(attempt, device, most)
+        _FOUND[case] = memory.rows_at_once(attempt, device, most)
+        return _FOUND[case]
 
     @property
     def _augment(self) -> Callable[[Tensor], Tensor] | None:
