@@ -55,6 +55,7 @@ def study(cell: Cell, root: str | None, device: str) -> Figures:
             {"learning_rate": t.plan.learning_rate, "c": t.noise, "mu": t.mu, "score": t.score}
             for t in result.trials
         ],
+        "notes": list(result.notes),  # where the search had to bend
         "seconds": perf_counter() - began,
     }
 
