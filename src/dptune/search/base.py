@@ -36,6 +36,7 @@ class Facts:
     has_classes: bool = True
     prior: Prior = LINEAR  # where a search starts from; the engine's
     rows: int = 1
+    weights: int = 1  # that are trained
     linear_in_rows: bool = True  # logits are, so that it is known which rates are stable
 
     def signal(self, mu: float) -> float:

@@ -43,10 +43,11 @@ def setting_at(noise: float, mu: float, situation: Situation, length: float = 1.
 
 
 def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None) -> float:
-    """The c to aim at: less with more columns, and no more than the rows bear where the budget is
+    """The c to aim at: less with more columns or weights, and no more than the rows bear where the budget is
     large."""
     prior = facts.prior
     near: float = prior.noise * facts.columns**prior.columns_power
+    near *= facts.weights**prior.weights_power
     far: float = prior.reach * (recipe.rows / facts.columns) ** prior.reach_power / mu
     noise = 1 / math.hypot(1 / near, 1 / far)
     if recipe.averaging == "swa":

@@ -40,10 +40,8 @@ class LinearScaling(SearchMethod):
         return space.usual_steps
 
     def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
-        share = facts.prior.trial_share
-        if share is None:
-            plenty = math.sqrt(facts.signal(budget.mu) / _SIGNAL_OF_LEAST)
-            share = min(max(_LEAST_SHARE * plenty, _LEAST_SHARE), _MOST_SHARE)
+        plenty = math.sqrt(facts.signal(budget.mu) / _SIGNAL_OF_LEAST)
+        share = min(max(_LEAST_SHARE * plenty, _LEAST_SHARE), _MOST_SHARE)
         return (Stage("sweep", len(OFFSETS), share * budget.mu_squared()),)
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:

@@ -92,6 +92,7 @@ class Outline:
             self.data.has_classes,
             prior,
             self.data.count,
+            self.engine.parameters(self.data),
             self.engine.linear_in_rows,
         )
 

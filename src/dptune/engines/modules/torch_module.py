@@ -130,9 +130,11 @@ class TorchModule(Engine[ModuleModel]):
         return replace(self, outputs=self.outputs or facts.outputs, loss=self.loss or facts.loss)
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
-        """Poisson samples; more rows are in each the more there are, and in a smaller share."""
+        """Poisson samples, with more rows in each the more there are, and a smaller share of them.
+        Clipped far below their gradients, all rows push alike."""
         rate = _BATCH / math.sqrt(facts.count)
-        return {"sampling_rate": rate} if rate < 0.5 else {}
+        samples = {"sampling_rate": rate} if rate < 0.5 else {}
+        return samples | ({"clip_norm": 0.1} if facts.has_classes else {})
 
     def check(self, plan: TrainPlan) -> None:
         if plan.free_steps:
