@@ -113,6 +113,11 @@ class Engine(ABC, Generic[M]):
         """Whether it makes the copies of a row that a plan averages, so that data hold one."""
         return False
 
+    @property
+    def rounding(self) -> float:
+        """How far logits of one row may differ, relative to the largest, by where they are made."""
+        return 1e-3
+
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse, by looking at made-up rows, what training on three of them does not show."""
 

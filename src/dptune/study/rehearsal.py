@@ -60,7 +60,7 @@ def _rehearse(planned: Outline, executor: Executor) -> None:
     if engine.checkpoints and not planned.schedule.sealed:
         _must_go_on_from_checkpoints(planned, executor, rows)
     alone = torch.cat([model.logits(features[i : i + 1]) for i in range(len(features))])
-    if not _close(logits, alone):
+    if not _close(engine, logits, alone):
         raise InvalidInput(
             f"what the engine {engine.name} predicts for a row depends on the others in its batch, "
             "so one private row would move the scores of all; leave batch normalisation and the "
@@ -89,7 +89,9 @@ def _must_go_on_from_checkpoints(planned: Outline, executor: Executor, rows: Mem
             model = _fitted(planned, executor, rows, keep=keep)
             logits.append(model.logits(features).cpu())
             steps.append(steps_kept(kept))
-    if steps != [1, 2, 2] or not all(_close(logits[0], other) for other in logits[1:]):
+    if steps != [1, 2, 2] or not all(
+        _close(planned.engine, logits[0], other) for other in logits[1:]
+    ):
         raise InvalidInput(
             f"a run of the engine {planned.engine.name} that is cut off and goes on from its "
             f"checkpoint ends otherwise than one that is not, or is not kept after every step when "
@@ -115,7 +117,7 @@ def _made_up(planned: Outline) -> MemoryRows:
 
 
 def _must_agree(engine: Engine[Any], before: Tensor, after: Tensor) -> None:
-    if not _close(before, after):
+    if not _close(engine, before, after):
         raise InvalidInput(
             f"a model of the engine {engine.name} predicts, or goes on, otherwise once it is "
             "packed and unpacked, so what is trained would be lost. Nothing was paid; mend pack "
@@ -123,10 +125,12 @@ def _must_agree(engine: Engine[Any], before: Tensor, after: Tensor) -> None:
         )
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
+def _close(engine: Engine[Any], one: Tensor, other: Tensor) -> bool:
     one, other = (logits.detach().cpu().double() for logits in (one, other))
     size = float(one.abs().max()) or 1.0
-    return one.shape == other.shape and torch.allclose(one, other, rtol=1e-2, atol=1e-3 * size)
+    return one.shape == other.shape and torch.allclose(
+        one, other, rtol=1e-2, atol=engine.rounding * size
+    )
 
 
 def _fitted(

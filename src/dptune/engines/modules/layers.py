@@ -33,7 +33,7 @@ def rule_of(layer: nn.Module) -> Rule | None:
 
 def multiplies(rule: Rule) -> bool:
     """Whether a layer needs its inputs no more precise than its outputs are."""
-    return rule in (_linear, _transposed_linear, _convolution)
+    return rule in (_linear, _transposed_linear, _convolution, _standardized_convolution)
 
 
 def _linear(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> dict[str, Piece]:

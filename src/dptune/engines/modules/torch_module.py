@@ -123,6 +123,10 @@ class TorchModule(Engine[ModuleModel]):
         return bool(self.augment)
 
     @property
+    def rounding(self) -> float:
+        return 1e-3 if self.compute == "float32" else 0.05
+
+    @property
     def usual_space(self) -> Mapping[str, Any]:
         return {"learning_rate": (1e-5, 1000.0), "steps": (300, 300)}
 
