@@ -498,7 +498,7 @@ def test_lengths_are_never_below_what_they_are(
     lookup = ghost.Lookup(ids, b[:, 0])
     wide = b.double().mT @ a.double()
     lines = functional.one_hot(ids, 3).double().mT @ b[:, 0].double()
-    kept = outer.as_rows()
+    kept = ghost.Kept(outer.as_rows())
     for piece, exact in ((outer, wide), (lookup, lines), (kept, kept._gradients.double())):
         lengths = piece.lengths()
         norms = exact.flatten(1).norm(dim=1)
@@ -507,7 +507,7 @@ def test_lengths_are_never_below_what_they_are(
         assert bool((lengths.squared.sqrt() + tiny >= norms)[counted].all())
         assert bool((lengths.squared <= 4 * terms * lengths.uncancelled + tiny)[counted].all())
         if left == right == "ordinary" and piece is not lookup:
-            assert bool((lengths.squared.sqrt() <= norms * 1.001).all())
+            assert bool((lengths.squared.sqrt() <= norms * 1.003).all())
 
 
 def test_a_row_whose_terms_cancel_is_bounded_by_what_is_rounded() -> None:
