@@ -3,11 +3,12 @@ by at most its clip norm.
 
 A row's gradient is a sum over its positions of outer products of two stored vectors: what went into
 the layer, and the gradient of what came out. What is measured is also what is added, in one of
-three ways:
+these ways:
 
 - `Outer`: stays in its two factors. The norm comes from two small Gram matrices a row, rounded up;
   the sum from matrix products over blocks of few rows ("ghost").
-- `Kept`: the gradient itself, where it is no larger than its factors ("per row").
+- `Kept`: the gradient itself, where it is no larger than its factors ("per row"); `Remade` where
+  it is large and has no factors.
 - `Lookup`: the same as `Outer` for an embedding, whose inputs are numbers of words.
 
 The margin by which clipping aims lower, and why it is enough, is in docs/modules-bound.md.
@@ -41,7 +42,8 @@ _ALIGNED = (
     8  # numbers; matrix products of bfloat16 lines of another length are several times slower
 )
 _SMALLEST_NORMAL = 2.0**-126
-_IN_FLOAT64 = 2.0**-10 + 2.0**-18  # in one total, and in the sum of a step's totals
+# In one total, in the lines of an embedding for one batch, and in the sum of a step's totals.
+_IN_FLOAT64 = 2.0**-10 + 2.0**-12 + 2.0**-18
 
 
 def margin(compute: str) -> float:
@@ -303,16 +305,22 @@ class Lookup:
         self._outputs, self._measured = _where(kept, self._outputs), None
 
     def add_to(self, total: Tensor, block: int) -> None:
-        # In float64: on a GPU the order in which lines are added is not the same every time. And on
-        # its own first, so that `total` gets one addition, not one a word.
         table = total.view(-1, self._outputs.shape[-1])
-        words = self._words.flatten()
+        rows, terms = self._words.shape
+        step = max(1, int(2**19 / terms**0.75))  # rows, whose rounding is within the margin
+        for start in range(0, rows, step):
+            self._add_lines(table, slice(start, min(rows, start + step)))
+
+    def _add_lines(self, table: Tensor, part: slice) -> None:
+        # In float64: on a GPU the order in which lines are added is not the same every time. And on
+        # its own first, so that `table` gets one addition, not one a word.
+        words = self._words[part].flatten()
         at_once = max(1, _LARGEST_PART // max(len(table), len(words)))
         for start in range(0, table.shape[1], at_once):
             columns = slice(start, start + at_once)
-            scaled = self._outputs[..., columns].double()
+            scaled = self._outputs[part, :, columns].double()
             if self._scale is not None:
-                scaled *= self._scale[:, None, None]
+                scaled *= self._scale[part, None, None]
             lines = torch.zeros_like(table[:, columns])
             table[:, columns] += lines.index_add_(0, words, scaled.flatten(0, 1))
 

@@ -76,7 +76,8 @@ class RowGradients:
         clip_norm: float | None,
         weights: Tensor | None = None,
     ) -> None:
-        """Add the clipped sum over one physical batch to `total`, flat and float64."""
+        """Add the clipped sum over one physical batch to `total`, flat and float64, which is for
+        ghost.MOST_ROWS rows in all: `StepTotal` is for more."""
         if not sums.products_are_exact():
             raise InvalidInput(
                 "torch was told to round float32 products (TF32 or bfloat16), which would break "
@@ -92,7 +93,7 @@ class RowGradients:
             if weights is not None:
                 share = weights.to(share)
             if clip_norm is not None and pieces:
-                _clip(pieces, clip_norm, share)
+                clip(pieces, clip_norm, share)
             elif weights is not None:
                 _multiply(pieces, share)
             # The same blocks in all layers: see docs/modules-bound.md.
@@ -239,7 +240,7 @@ def _one_a_piece(parameter: Tensor, pieces: int) -> Tensor:
     return parameter.detach().expand(pieces, *parameter.shape[1:]).requires_grad_()
 
 
-def _clip(pieces: Mapping[str, Piece], clip_norm: float, share: Tensor) -> None:
+def clip(pieces: Mapping[str, Piece], clip_norm: float, share: Tensor) -> None:
     """Multiply rows so that each is within its share of the clip norm; silence those that cannot
     be."""
     # Whatever `compute` says: layers may have been given bfloat16 weights.
