@@ -221,7 +221,7 @@ class LinearEngine(Engine[LinearModel]):
     def _check(self, plans: Sequence[TrainPlan], rows: Rows) -> None:
         """Refuse what cannot be trained, before anything is read or spent."""
         self._check_rows(rows)
-        if not _products_are_exact():
+        if not sums.products_are_exact():
             raise InvalidInput(
                 "torch was told to round float32 products (TF32 or bfloat16), which would break "
                 "the bound on a row's contribution; restore the default, for example with "
@@ -497,16 +497,6 @@ def _undisturbed(device: torch.device) -> Iterator[None]:
     """No gradients are recorded (a graph would carry rows out) and no precision is changed."""
     with torch.no_grad(), torch.autocast(device.type, enabled=False):
         yield
-
-
-def _products_are_exact() -> bool:
-    """Whether float32 products use their operands as they are, on every device."""
-    try:
-        default = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # settings that contradict each other
-        return False
-    cpu = getattr(getattr(torch.backends.mkldnn, "matmul", None), "fp32_precision", "none")
-    return default and cpu in ("none", "ieee")
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:

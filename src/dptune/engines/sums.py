@@ -73,15 +73,25 @@ def products(left: Tensor, right: Tensor, copies: int) -> Iterator[Tensor]:
     for start in range(0, whole, blocks * block):
         part = slice(start, min(whole, start + blocks * block))
         lefts = left[:, part].reshape(len(left), -1, block).transpose(0, 1)
-        yield _pairwise(_products(lefts, right[part].reshape(-1, block, right.shape[1])))
+        yield _pairwise(block_products(lefts, right[part].reshape(-1, block, right.shape[1])))
     if whole < len(right):
-        yield _products(left[None, :, whole:], right[None, whole:])[0].double()
+        yield block_products(left[None, :, whole:], right[None, whole:])[0].double()
 
 
 def totals(left: Tensor) -> Iterator[Tensor]:
     """The same for the column of ones that a bias sees: parts of the sums of each line."""
     for part in torch.split(left, _IN_ANY_ORDER, 1):
         yield part.sum(1, keepdim=True, dtype=torch.float64)
+
+
+def products_are_exact() -> bool:
+    """Whether float32 products use their operands as they are, on every device."""
+    try:
+        default = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # settings that contradict each other
+        return False
+    cpu = getattr(getattr(torch.backends.mkldnn, "matmul", None), "fp32_precision", "none")
+    return default and cpu in ("none", "ieee")
 
 
 def _pairwise(blocks: Tensor) -> Tensor:
@@ -96,7 +106,7 @@ def _pairwise(blocks: Tensor) -> Tensor:
     return blocks[0].to(torch.float64, copy=True)
 
 
-def _products(left: Tensor, right: Tensor) -> Tensor:
+def block_products(left: Tensor, right: Tensor) -> Tensor:
     """Block by block, accumulated and answered in at least float32."""
     if left.dtype != torch.bfloat16:
         return torch.bmm(left, right)

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from dptune.data.rows import Chunk, Rows
 from dptune.engines.checkpoint import Checkpoint
+from dptune.engines.modules import ghost
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
+from dptune.engines.modules.step_total import StepTotal
 from dptune.engines.optimizers import KINDS, Optimizer
 from dptune.engines.randomness import Randomness, Stream
 from dptune.errors import InvalidInput
@@ -103,17 +105,24 @@ def train(
     of_classes = None
     if plan.class_weights is not None:
         of_classes = torch.tensor(plan.class_weights, dtype=torch.float64, device=rows.device)
-    total = torch.zeros(len(flat.vector), dtype=torch.float64, device=rows.device)
+    total = StepTotal(len(flat.vector), rows.device)
+    at_once = min(rows_at_once, ghost.MOST_ROWS)
     with public_numbers(randomness, done, rows.device):
         for step in range(done, plan.steps):
             flat.module.train()
-            total.zero_()
+            total.begin()
             for chunk in step_rows(plan, rows, randomness, step):
-                for part in pieces(chunk, rows_at_once):
+                for part in pieces(chunk, at_once):
                     weights = None if of_classes is None else of_classes[part.targets.long()]
                     copies = with_copies(part.features, plan.augmentations, augment)
-                    gradients.add(total, copies.to(dtype), part.targets, plan.clip_norm, weights)
-            moves.step(total, randomness.noise(rows.device, step), step)
+                    gradients.add(
+                        total.part(len(part.targets)),
+                        copies.to(dtype),
+                        part.targets,
+                        plan.clip_norm,
+                        weights,
+                    )
+            moves.step(total.value(), randomness.noise(rows.device, step), step)
             if keep is not None:
                 keep.tell(step + 1)
                 if keep.due() or step + 1 == plan.steps:

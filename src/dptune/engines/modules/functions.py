@@ -20,12 +20,14 @@ def row_gradients(
     by_row: Sequence[bool],
     rows: int,
     looped: bool,
+    some: slice = slice(None),
 ) -> dict[str, Tensor]:
-    """(rows, *shape) for every parameter in `names`. `by_row` says which of the call's arguments
-    have a part for every row; `looped` is for layers that torch.func cannot run for many rows."""
+    """(rows, *shape) for every parameter in `names`, of all rows or of some. `by_row` says which of
+    the call's arguments have a part for every row; `looped` is for layers that torch.func cannot
+    run for many rows."""
 
     def split(values: Tensor) -> Tensor:
-        return values.reshape(rows, -1, *values.shape[1:])
+        return values.reshape(rows, -1, *values.shape[1:])[some]
 
     given = [
         split(value) if has_rows else value
@@ -54,7 +56,7 @@ def row_gradients(
             return many
         leaves = {name: parameter.requires_grad_() for name, parameter in parameters.items()}
         each = []
-        for row in range(rows):
+        for row in range(len(flowing[0])):
             parts = zip(given, by_row, strict=True)
             values = [value[row] if has_rows else value for value, has_rows in parts]
             outputs = run(leaves, values)

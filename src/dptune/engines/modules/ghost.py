@@ -3,11 +3,12 @@ by at most its clip norm.
 
 A row's gradient is a sum over its positions of outer products of two stored vectors: what went into
 the layer, and the gradient of what came out. What is measured is also what is added, in one of
-three ways:
+these ways:
 
 - `Outer`: stays in its two factors. The norm comes from two small Gram matrices a row, rounded up;
   the sum from matrix products over blocks of few rows ("ghost").
-- `Kept`: the gradient itself, where it is no larger than its factors ("per row").
+- `Kept`: the gradient itself, where it is no larger than its factors ("per row"); `Remade` where
+  it is large and has no factors.
 - `Lookup`: the same as `Outer` for an embedding, whose inputs are numbers of words.
 
 The margin by which clipping aims lower, and why it is enough, is in docs/modules-bound.md.
@@ -21,6 +22,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from dptune.engines import sums
 from dptune.errors import InvalidInput
 
 HALF_ULP = 2.0**-24  # of float32, in which products are accumulated
@@ -30,14 +32,18 @@ CANCELLING = 4.0
 # By how much rounding one row to bfloat16 factors is expected to lengthen it, at most; a row that
 # gets longer is halved.
 ROUNDED_FACTORS = 2.0**-8
-MOST_ROWS = 2**20  # of a step, and four times as many additions to any number of its total
+MOST_ROWS = 2**18  # of one total, and 64 times as many additions to any number of it
 _MOST_ROUNDINGS = 20_000.0  # of a block, in Q of one row: see `_roundings`
 _ROWS_OF_KEPT = 64  # that one product adds up
 _COLUMNS = 512  # of a Gram matrix's inner sums that one product adds up
 _LARGEST_LINE = 4096  # numbers whose squares are added in float32
-_LARGEST_PART = 2**26  # numbers that are made at once beside what is stored
+_LARGEST_PART = 2**28  # numbers that are made at once beside what is stored
+_ALIGNED = (
+    8  # numbers; matrix products of bfloat16 lines of another length are several times slower
+)
 _SMALLEST_NORMAL = 2.0**-126
-_IN_FLOAT64 = 2.0**-10
+# In one total, in the lines of an embedding for one batch, and in the sum of a step's totals.
+_IN_FLOAT64 = 2.0**-10 + 2.0**-12 + 2.0**-18
 
 
 def margin(compute: str) -> float:
@@ -58,44 +64,118 @@ class Lengths:
     def __add__(self, other: "Lengths") -> "Lengths":
         return Lengths(self.squared + other.squared, self.uncancelled + other.uncancelled)
 
+    def multiplied(self, scale: Tensor | None) -> "Lengths":
+        if scale is None:
+            return self
+        return Lengths(self.squared * scale.square(), self.uncancelled * scale.square())
+
 
 class Kept:
     """The gradients themselves: (rows, *shape of the parameter), at least float32."""
 
     def __init__(self, gradients: Tensor) -> None:
         self._gradients = gradients
+        self._scale: Tensor | None = None
+        self._measured: Lengths | None = None
 
-    def changed(self, change: Callable[[Tensor], Tensor]) -> "Kept":
-        """Each row's gradient by a function of its own numbers."""
-        return Kept(change(self._gradients))
+    def lengths(self) -> Lengths:
+        if self._measured is None:
+            self._measured = self._measure()
+        return self._measured.multiplied(self._scale)
 
-    def lengths(self, scale: Tensor | None = None) -> Lengths:
+    def multiply(self, scale: Tensor) -> None:
+        self._scale = scale if self._scale is None else self._scale * scale
+
+    def silence(self, kept: Tensor) -> None:
+        self._gradients, self._measured = _where(kept, self._gradients), None
+
+    def add_to(self, total: Tensor, block: int) -> None:
+        table = self._gradients.flatten(1)[:, None, None]
+        ones = torch.ones(len(table), dtype=table.dtype, device=table.device)
+        outputs = ones if self._scale is None else self._scale.to(table.dtype)
+        _add_blocks(total.view(1, 1, -1), table, outputs[:, None, None, None], _ROWS_OF_KEPT)
+
+    def _measure(self) -> Lengths:
         table = self._gradients.reshape(len(self._gradients), -1, self._gradients.shape[-1])
         dtype = torch.float64 if table.shape[-1] > _LARGEST_LINE else None
         norms = torch.linalg.vector_norm(table, dim=-1, dtype=dtype).double()
         in_float32 = min(table.shape[-1], _LARGEST_LINE) + 8
         squared = norms.square().sum(1) * (1 + 2 * in_float32 * HALF_ULP)
-        if scale is not None:
-            squared *= scale.square()
         return Lengths(squared, squared)
 
-    def silence(self, kept: Tensor) -> None:
-        self._gradients = _where(kept, self._gradients)
 
-    def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
-        table = self._gradients.flatten(1)[:, None, None]
-        outputs = scale.to(table.dtype)[:, None, None, None]
-        _add_blocks(total.view(1, 1, -1), table, outputs, _ROWS_OF_KEPT)
+class Remade:
+    """Gradients that are too large to be kept: made for some rows at a time, measured, thrown away
+    and made again for the sum."""
+
+    def __init__(self, make: Callable[[slice], Tensor], rows: int, numbers: int) -> None:
+        """`make` gives what `Kept` takes; `numbers` is how many a row has."""
+        self._make, self._rows = make, rows
+        self._step = max(1, _LARGEST_PART // numbers)
+        self._scale: Tensor | None = None
+        self._kept: Tensor | None = None
+        self._measured: Lengths | None = None
+
+    def lengths(self) -> Lengths:
+        if self._measured is None:
+            found = [self._made(part)._measure() for part in self._parts()]
+            self._measured = Lengths(
+                torch.cat([lengths.squared for lengths in found]),
+                torch.cat([lengths.uncancelled for lengths in found]),
+            )
+        return self._measured.multiplied(self._scale)
+
+    def multiply(self, scale: Tensor) -> None:
+        self._scale = scale if self._scale is None else self._scale * scale
+
+    def silence(self, kept: Tensor) -> None:
+        self._kept, self._measured = kept, None
+
+    def add_to(self, total: Tensor, block: int) -> None:
+        for part in self._parts():
+            made = self._made(part)
+            if self._scale is not None:
+                made.multiply(self._scale[part])
+            if self._measured is not None:
+                # What a GPU makes a second time may be rounded differently.
+                longer = made._measure().squared / self._measured.squared[part]
+                made.multiply(longer.nan_to_num(nan=1.0).clamp(min=1.0).rsqrt())
+            made.add_to(total, block)
+
+    def _parts(self) -> Iterator[slice]:
+        for start in range(0, self._rows, self._step):
+            yield slice(start, min(self._rows, start + self._step))
+
+    def _made(self, part: slice) -> Kept:
+        made = Kept(self._make(part))
+        if self._kept is not None:
+            made.silence(self._kept[part])
+        return made
+
+
+def can_be_kept(numbers: int) -> bool:
+    """Whether gradients with so many numbers, of all rows, are not too large."""
+    return numbers <= _LARGEST_PART
 
 
 @dataclass(frozen=True)
 class Factors:
     """One call of a layer: inputs and gradients of outputs, a row's pieces side by side in both,
-    and what turns a few rows of them into (pieces, groups, positions, columns or outputs)."""
+    and what turns a few rows of them into (pieces, groups, positions, columns or outputs). Where
+    nothing does, they are (pieces, ..., columns or outputs), which is one group of positions."""
 
     inputs: Tensor
     outputs: Tensor
-    as_terms: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    as_terms: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
+
+    def terms(self, some: slice) -> tuple[Tensor, Tensor]:
+        if self.as_terms is not None:
+            return self.as_terms(self.inputs[some], self.outputs[some])
+        left, right = (
+            side[some].reshape(some.stop - some.start, 1, -1, side.shape[-1])
+            for side in (self.inputs, self.outputs)
+        )
+        return left, right
 
 
 class Outer:
@@ -123,24 +203,33 @@ class Outer:
         """That one product may add up."""
         return block_shape(self.terms)[0]
 
-    def as_rows(self) -> Kept:
+    def as_rows(self, rows: slice | None = None) -> Tensor:
+        """The gradients themselves, of all rows or of some."""
         made = []
-        for part in self._parts(self.terms * sum(self.shape[1:])):
+        for part in self._parts(self._copied, rows or slice(0, self.rows)):
             inputs, outputs = self._terms(part)
             made.append(products(outputs.flatten(0, 1).mT, inputs.flatten(0, 1)))
-        return Kept(torch.cat(made).view(self.rows, *self.shape))
+        return (made[0] if len(made) == 1 else torch.cat(made)).view(-1, *self.shape)
 
-    def lengths(self, scale: Tensor | None = None) -> Lengths:
+    def lengths(self) -> Lengths:
         groups, outputs, columns = self.shape
         found = []
-        for part in self._parts(self.terms * (2 * self.terms + outputs + columns)):
-            left, right = self._terms(part, scale)
+        made = self._copied + 2 * groups * self.terms**2
+        for part in self._parts(made, slice(0, self.rows)):
+            left, right = self._terms(part)
             ours, theirs = _gram(left.flatten(0, 1)), _gram(right.flatten(0, 1))
             found.append(_gram_lengths(ours, theirs, columns, outputs))
         squared, uncancelled = (
             torch.cat(kind).view(-1, groups).sum(1) for kind in zip(*found, strict=True)
         )
         return Lengths(squared, uncancelled)
+
+    def multiply(self, scale: Tensor) -> None:
+        """From then on the scaled outputs, rounded as they were, are what is measured and added."""
+        self._calls = [
+            Factors(call.inputs, self._multiplied(call, scale), call.as_terms)
+            for call in self._calls
+        ]
 
     def silence(self, kept: Tensor) -> None:
         self._calls = [
@@ -152,33 +241,46 @@ class Outer:
             for call in self._calls
         ]
 
-    def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
+    def add_to(self, total: Tensor, block: int) -> None:
         view = total.view(self.shape)
-        for part in self._parts(self.terms * sum(self.shape[1:]), block):
-            inputs, outputs = self._terms(part, scale)
-            _add_blocks(view, inputs, outputs, block)
+        for part in self._parts(self._copied, slice(0, self.rows), block):
+            _add_blocks(view, *self._terms(part), block)
 
-    def _parts(self, numbers: int, block: int = 1) -> Iterator[slice]:
+    @property
+    def _copied(self) -> int:
+        """How many numbers `_terms` makes of one row."""
+        if len(self._calls) == 1 and self._calls[0].as_terms is None:
+            return 0
+        groups, outputs, columns = self.shape
+        return groups * self.terms * (outputs + columns)
+
+    def _parts(self, numbers: int, rows: slice, block: int = 1) -> Iterator[slice]:
         """Whole blocks of rows of which so many numbers each may be made at once."""
-        step = max(1, _LARGEST_PART // (numbers * self.shape[0] * block)) * block
-        for start in range(0, self.rows, step):
-            yield slice(start, min(self.rows, start + step))
+        step = max(1, _LARGEST_PART // (max(1, numbers) * block)) * block
+        for start in range(rows.start, rows.stop, step):
+            yield slice(start, min(rows.stop, start + step))
 
-    def _terms(self, part: slice, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(rows, groups, terms, columns) and (rows, groups, terms, outputs) of some rows, the
-        outputs scaled where there is a `scale`."""
+    def _multiplied(self, call: Factors, scale: Tensor) -> Tensor:
+        outputs = call.outputs
+        size = outputs.shape[-1]
+        lines = outputs.reshape(self.rows, -1, size)
+        padding = -size % _ALIGNED if self.is_bfloat16 and call.as_terms is None else 0
+        made = lines.new_empty(*lines.shape[:2], size + padding)
+        made[..., size:] = 0  # a few columns that add nothing
+        wide = torch.promote_types(lines.dtype, torch.float32)
+        torch.mul(lines, scale.to(wide)[:, None, None], out=made[..., :size])
+        return made.view(*outputs.shape[:-1], size + padding)
+
+    def _terms(self, part: slice) -> tuple[Tensor, Tensor]:
+        """(rows, groups, terms, columns) and (rows, groups, terms, outputs) of some rows."""
         sides: tuple[list[Tensor], list[Tensor]] = [], []
         for call in self._calls:
             pieces = len(call.outputs) // self.rows
-            some = slice(part.start * pieces, part.stop * pieces)
-            both = call.as_terms(call.inputs[some], call.outputs[some])
+            both = call.terms(slice(part.start * pieces, part.stop * pieces))
             for terms, side in zip(both, sides, strict=True):
                 grouped = terms.view(-1, pieces, *terms.shape[1:]).transpose(1, 2)
                 side.append(grouped.flatten(2, 3))
         left, right = (side[0] if len(side) == 1 else torch.cat(side, 2) for side in sides)
-        if scale is not None:
-            wide = torch.promote_types(right.dtype, torch.float32)
-            right = (right * scale[part].to(wide)[:, None, None, None]).to(right.dtype)
         return left, right
 
 
@@ -188,38 +290,53 @@ class Lookup:
     def __init__(self, words: Tensor, outputs: Tensor) -> None:
         """(rows, terms) and (rows, terms, columns)."""
         self._words, self._outputs = words, outputs
+        self._scale: Tensor | None = None
+        self._measured: Lengths | None = None
 
-    def lengths(self, scale: Tensor | None = None) -> Lengths:
+    def lengths(self) -> Lengths:
+        if self._measured is None:
+            self._measured = self._measure()
+        return self._measured.multiplied(self._scale)
+
+    def multiply(self, scale: Tensor) -> None:
+        self._scale = scale if self._scale is None else self._scale * scale
+
+    def silence(self, kept: Tensor) -> None:
+        self._outputs, self._measured = _where(kept, self._outputs), None
+
+    def add_to(self, total: Tensor, block: int) -> None:
+        table = total.view(-1, self._outputs.shape[-1])
+        rows, terms = self._words.shape
+        step = max(1, int(2**19 / terms**0.75))  # rows, whose rounding is within the margin
+        for start in range(0, rows, step):
+            self._add_lines(table, slice(start, min(rows, start + step)))
+
+    def _add_lines(self, table: Tensor, part: slice) -> None:
+        # In float64: on a GPU the order in which lines are added is not the same every time. And on
+        # its own first, so that `table` gets one addition, not one a word.
+        words = self._words[part].flatten()
+        at_once = max(1, _LARGEST_PART // max(len(table), len(words)))
+        for start in range(0, table.shape[1], at_once):
+            columns = slice(start, start + at_once)
+            scaled = self._outputs[part, :, columns].double()
+            if self._scale is not None:
+                scaled *= self._scale[part, None, None]
+            lines = torch.zeros_like(table[:, columns])
+            table[:, columns] += lines.index_add_(0, words, scaled.flatten(0, 1))
+
+    def _measure(self) -> Lengths:
         rows, terms, columns = self._outputs.shape
-        step = max(1, _LARGEST_PART // (terms * (2 * terms + columns)))
+        step = max(1, _LARGEST_PART // (2 * terms**2))
         found = []
         for start in range(0, rows, step):
             part = slice(start, start + step)
             theirs = _gram(self._outputs[part])
             same = self._words[part, :, None] == self._words[part, None, :]
             found.append(_gram_lengths(same.to(theirs.dtype), theirs, 0, columns))
-        squared, uncancelled = (torch.cat(kind) for kind in zip(*found, strict=True))
-        if scale is not None:
-            squared, uncancelled = squared * scale.square(), uncancelled * scale.square()
-        return Lengths(squared, uncancelled)
-
-    def silence(self, kept: Tensor) -> None:
-        self._outputs = _where(kept, self._outputs)
-
-    def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
-        # In float64: on a GPU the order in which lines are added is not the same every time. And on
-        # its own first, so that `total` gets one addition, not one a word.
-        table = total.view(-1, self._outputs.shape[-1])
-        words = self._words.flatten()
-        at_once = max(1, _LARGEST_PART // max(len(table), len(words)))
-        for start in range(0, table.shape[1], at_once):
-            columns = slice(start, start + at_once)
-            scaled = self._outputs[..., columns].double() * scale[:, None, None]
-            lines = torch.zeros_like(table[:, columns])
-            table[:, columns] += lines.index_add_(0, words, scaled.flatten(0, 1))
+        return Lengths(*(torch.cat(kind) for kind in zip(*found, strict=True)))
 
 
-Piece = Kept | Outer | Lookup
+Piece = Kept | Remade | Outer | Lookup
 
 
 def _where(kept: Tensor, values: Tensor, rows: int | None = None) -> Tensor:
@@ -311,7 +428,8 @@ def _add_products(total: Tensor, inputs: Tensor, outputs: Tensor, block: int) ->
         side.reshape(-1, block, *side.shape[1:]).transpose(1, 2).flatten(2, 3).flatten(0, 1)
         for side in (inputs, outputs)
     )
-    made = products(right.mT, left).view(-1, *total.shape)
+    made = products(right.mT, left)
+    made = made.view(-1, len(total), *made.shape[1:])[:, :, : total.shape[1]]  # without padding
     total += made[0] if len(made) == 1 else made.sum(0, dtype=torch.float64)
 
 
@@ -322,8 +440,4 @@ def products(left: Tensor, right: Tensor) -> Tensor:
             "gradients of rows are added up from float32 or bfloat16 numbers; a layer of this "
             "module works in float16. Load it in bfloat16."
         )
-    if left.dtype != torch.bfloat16:
-        return torch.bmm(left, right)
-    if left.is_cuda:
-        return torch.bmm(left, right, out_dtype=torch.float32)
-    return torch.bmm(left.float(), right.float())  # exact products of the same numbers
+    return sums.block_products(left, right)

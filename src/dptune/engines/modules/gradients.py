@@ -6,15 +6,15 @@ the same stored numbers: what is added is what was measured, whatever the module
 """
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 
 import torch
 from torch import Tensor, nn
 
-from dptune.engines.linear import _products_are_exact
+from dptune.engines import sums
 from dptune.engines.modules import checks, functions, ghost
-from dptune.engines.modules.ghost import Kept, Lengths, Outer, Piece
+from dptune.engines.modules.ghost import Kept, Lengths, Lookup, Outer, Piece, Remade
 from dptune.engines.modules.layout import Layer, Layout, find_layout, widening
 from dptune.engines.modules.recording import Call, Recording, recorded, replaced
 from dptune.errors import InvalidInput
@@ -76,8 +76,9 @@ class RowGradients:
         clip_norm: float | None,
         weights: Tensor | None = None,
     ) -> None:
-        """Add the clipped sum over one physical batch to `total`, flat and float64."""
-        if not _products_are_exact():
+        """Add the clipped sum over one physical batch to `total`, flat and float64, which is for
+        ghost.MOST_ROWS rows in all: `StepTotal` is for more."""
+        if not sums.products_are_exact():
             raise InvalidInput(
                 "torch was told to round float32 products (TF32 or bfloat16), which would break "
                 "the bound on a row's contribution; restore the default, for example with "
@@ -88,47 +89,18 @@ class RowGradients:
             return
         pieces = self._pieces(features, targets)
         with torch.no_grad(), torch.autocast(features.device.type, enabled=False):
-            scale = self._scale(pieces, rows, features.device, clip_norm, weights)
+            share = torch.ones(rows, dtype=torch.float64, device=features.device)
+            if weights is not None:
+                share = weights.to(share)
+            if clip_norm is not None and pieces:
+                clip(pieces, clip_norm, share)
+            elif weights is not None:
+                _multiply(pieces, share)
             # The same blocks in all layers: see docs/modules-bound.md.
             factored = [piece for piece in pieces.values() if isinstance(piece, Outer)]
             block = min((piece.most_rows for piece in factored), default=1)
             for name in list(pieces):
-                pieces.pop(name).add_to(total[self._places[name]], scale, block)
-
-    def _scale(
-        self,
-        pieces: Mapping[str, Piece],
-        rows: int,
-        device: torch.device,
-        clip_norm: float | None,
-        weights: Tensor | None,
-    ) -> Tensor:
-        """What each row is multiplied by, in float64; rows that stay out are silenced."""
-        share = torch.ones(rows, dtype=torch.float64, device=device)
-        if weights is not None:
-            share = weights.to(share)
-        if clip_norm is None or not pieces:
-            return share
-        # Whatever `compute` says: layers may have been given bfloat16 weights.
-        rounded = any(isinstance(piece, Outer) and piece.is_bfloat16 for piece in pieces.values())
-        reach = clip_norm * (1 - ghost.margin("bfloat16" if rounded else "float32"))
-        aim = reach * (1 - ghost.ROUNDED_FACTORS) if rounded else reach
-        lengths = _lengths(pieces, None)
-        norms, uncancelled = lengths.squared.sqrt(), lengths.uncancelled.sqrt()
-        bound = torch.maximum(norms / aim, uncancelled / (ghost.CANCELLING * clip_norm))
-        scale = share / bound.clamp(min=1.0)
-        kept = torch.isfinite(bound)
-        scale = torch.where(kept, scale, 0.0)
-        if not bool(kept.all()):  # the one time that a GPU is waited for
-            for piece in pieces.values():
-                piece.silence(kept)
-        if rounded:
-            # Measured again as they are multiplied. Where rounding has made a row longer than it
-            # may be, a power of two, by which everything is multiplied exactly, shortens it.
-            over = _lengths(pieces, scale).squared.sqrt() / (share * reach).clamp(min=1e-300)
-            halvings = torch.ceil(torch.log2(over.clamp(min=1.0)) - 1e-9)
-            scale = scale * torch.exp2(-halvings)
-        return scale
+                pieces.pop(name).add_to(total[self._places[name]], block)
 
     def _pieces(self, features: Tensor, targets: Tensor) -> dict[str, Piece]:
         """What every parameter's gradients are made of."""
@@ -154,15 +126,25 @@ class RowGradients:
         if layer.rule is not None:
             flowing = [call for call in calls if call.gradients[0] is not None]
             return layer.rule(layer.module, flowing, rows, set(layer.own)) if flowing else {}
-        sums: dict[str, Tensor] = {}
-        for call, by_row in zip(calls, layer.by_row, strict=True):
-            with self._precision(call.input.device):
-                made = functions.row_gradients(
-                    layer.module, list(layer.own), call, by_row, rows, layer.looped
-                )
-            for own, gradients in made.items():
-                sums[own] = sums[own] + gradients if own in sums else gradients
-        return {own: Kept(gradients.float()) for own, gradients in sums.items()}
+
+        def make(names: list[str], some: slice) -> dict[str, Tensor]:
+            found: dict[str, Tensor] = {}
+            for call, by_row in zip(calls, layer.by_row, strict=True):
+                with self._precision(call.input.device):
+                    made = functions.row_gradients(
+                        layer.module, names, call, by_row, rows, layer.looped, some
+                    )
+                for own, gradients in made.items():
+                    found[own] = found[own] + gradients if own in found else gradients
+            return {own: gradients.float() for own, gradients in found.items()}
+
+        def make_one(own: str, some: slice) -> Tensor:
+            return make([own], some)[own]
+
+        sizes = {own: self._trained[name].numel() for own, name in layer.own.items()}
+        if ghost.can_be_kept(rows * sum(sizes.values())):
+            return {own: Kept(made) for own, made in make(list(sizes), slice(0, rows)).items()}
+        return {own: Remade(partial(make_one, own), rows, size) for own, size in sizes.items()}
 
     def _pass(
         self, features: Tensor, targets: Tensor, expanded: Mapping[str, Tensor]
@@ -236,7 +218,7 @@ class RowGradients:
         routes = {}
         for key, layer in self._layout.layers.items():
             name = key.strip()
-            ghosts = any(not isinstance(pieces[full], Kept) for full in layer.own.values())
+            ghosts = any(isinstance(pieces[full], Outer | Lookup) for full in layer.own.values())
             routes[name] = "torch.func" if layer.rule is None else "ghost" if ghosts else "per row"
         return routes | dict.fromkeys(self._layout.expanded, "expanded")
 
@@ -258,5 +240,35 @@ def _one_a_piece(parameter: Tensor, pieces: int) -> Tensor:
     return parameter.detach().expand(pieces, *parameter.shape[1:]).requires_grad_()
 
 
-def _lengths(pieces: Mapping[str, Piece], scale: Tensor | None) -> Lengths:
-    return reduce(add, (piece.lengths(scale) for piece in pieces.values()))
+def clip(pieces: Mapping[str, Piece], clip_norm: float, share: Tensor) -> None:
+    """Multiply rows so that each is within its share of the clip norm; silence those that cannot
+    be."""
+    # Whatever `compute` says: layers may have been given bfloat16 weights.
+    rounded = any(isinstance(piece, Outer) and piece.is_bfloat16 for piece in pieces.values())
+    reach = clip_norm * (1 - ghost.margin("bfloat16" if rounded else "float32"))
+    aim = reach * (1 - ghost.ROUNDED_FACTORS) if rounded else reach
+    lengths = _lengths(pieces)
+    norms, uncancelled = lengths.squared.sqrt(), lengths.uncancelled.sqrt()
+    bound = torch.maximum(norms / aim, uncancelled / (ghost.CANCELLING * clip_norm))
+    kept = torch.isfinite(bound)
+    scale = torch.where(kept, share / bound.clamp(min=1.0), 0.0)
+    if not bool(kept.all()):  # a GPU is waited for here, and below
+        for piece in pieces.values():
+            piece.silence(kept)
+    _multiply(pieces, scale)
+    if rounded:
+        # Measured again as they are multiplied. Where rounding has made a row longer than it may
+        # be, a power of two, by which everything is multiplied exactly, shortens it.
+        over = _lengths(pieces).squared.sqrt() / (share * reach).clamp(min=1e-300)
+        halvings = torch.ceil(torch.log2(over.clamp(min=1.0)) - 1e-9)
+        if bool((halvings[scale > 0] > 0).any()):
+            _multiply(pieces, torch.exp2(-halvings))
+
+
+def _lengths(pieces: Mapping[str, Piece]) -> Lengths:
+    return reduce(add, (piece.lengths() for piece in pieces.values()))
+
+
+def _multiply(pieces: Mapping[str, Piece], scale: Tensor) -> None:
+    for piece in pieces.values():
+        piece.multiply(scale)

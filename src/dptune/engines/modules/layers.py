@@ -5,14 +5,13 @@ not taken for what it is not.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dptune.engines.modules.ghost import Factors, Kept, Lookup, Outer, Piece
+from dptune.engines.modules.ghost import Factors, Kept, Lookup, Outer, Piece, Remade, can_be_kept
 from dptune.engines.modules.recording import Call
 from dptune.engines.modules.standardized import StandardizedConv2d, pull_back
 
@@ -39,7 +38,7 @@ def multiplies(rule: Rule) -> bool:
 def _linear(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> dict[str, Piece]:
     found = _bias(calls, rows, wanted, channels=-1)
     if "weight" in wanted:
-        factors = [Factors(call.input, call.gradient, _as_positions) for call in calls]
+        factors = [Factors(call.input, call.gradient) for call in calls]
         found["weight"] = _cheaper(Outer(factors, rows, (1, *layer.weight.shape)))
     return found
 
@@ -50,24 +49,27 @@ def _transposed_linear(
     """Conv1D of transformers: its weight is (columns, outputs)."""
     found = _bias(calls, rows, wanted, channels=-1)
     if "weight" in wanted:
-        factors = [Factors(call.gradient, call.input, _as_positions) for call in calls]
+        factors = [Factors(call.gradient, call.input) for call in calls]
         found["weight"] = _cheaper(Outer(factors, rows, (1, *layer.weight.shape)))
     return found
 
 
 def _convolution(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> dict[str, Piece]:
+    found = _bias(calls, rows, wanted, channels=1)
+    if "weight" in wanted:
+        found["weight"] = _cheaper(_convolved(layer, calls, rows))
+    return found
+
+
+def _convolved(layer: Any, calls: list[Call], rows: int) -> Outer:
     def as_terms(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
         grouped = outputs.reshape(
             len(outputs), layer.groups, layer.out_channels // layer.groups, -1
         )
         return _windows(layer, inputs), grouped.mT
 
-    found = _bias(calls, rows, wanted, channels=1)
-    if "weight" in wanted:
-        shape = layer.groups, layer.out_channels // layer.groups, layer.weight[0].numel()
-        factors = [Factors(call.input, call.gradient, as_terms) for call in calls]
-        found["weight"] = _cheaper(Outer(factors, rows, shape))
-    return found
+    shape = layer.groups, layer.out_channels // layer.groups, layer.weight[0].numel()
+    return Outer([Factors(call.input, call.gradient, as_terms) for call in calls], rows, shape)
 
 
 def _standardized_convolution(
@@ -75,12 +77,17 @@ def _standardized_convolution(
 ) -> dict[str, Piece]:
     """Gradients with respect to the standardised weights, taken back to the weights row by row
     before they are measured."""
-    found = _convolution(layer, calls, rows, wanted)
-    piece = found.get("weight")
-    if piece is not None:
-        kept = piece.as_rows() if isinstance(piece, Outer) else piece
-        assert isinstance(kept, Kept)
-        found["weight"] = kept.changed(partial(pull_back, layer.weight))
+    found = _bias(calls, rows, wanted, channels=1)
+    if "weight" in wanted:
+        factors = _convolved(layer, calls, rows)
+
+        def make(part: slice) -> Tensor:
+            return pull_back(layer.weight, factors.as_rows(part))
+
+        kept = can_be_kept(rows * layer.weight.numel())
+        found["weight"] = (
+            Kept(make(slice(0, rows))) if kept else Remade(make, rows, layer.weight.numel())
+        )
     return found
 
 
@@ -170,14 +177,8 @@ def _bias(calls: list[Call], rows: int, wanted: set[str], channels: int) -> dict
     return {"bias": Kept(_total(sums))}
 
 
-def _as_positions(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Both (pieces, ..., columns) as one group of positions."""
-    left, right = (side.reshape(len(side), 1, -1, side.shape[-1]) for side in (inputs, outputs))
-    return left, right
-
-
 def _cheaper(factors: Outer) -> Piece:
-    return factors.as_rows() if factors.fits_in_rows else factors
+    return Kept(factors.as_rows()) if factors.fits_in_rows else factors
 
 
 def _at_least_float32(values: Tensor) -> Tensor:
