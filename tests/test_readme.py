@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -34,9 +35,11 @@ def matches(shown: str, printed: str) -> bool:
 def test_everything_the_readme_shows_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     exit_code, commands = 0, 0
+    readme = ModuleType("readme")  # where its functions are found by name, as those of a script
+    monkeypatch.setitem(sys.modules, "readme", readme)
     for kind, text in BLOCK.findall(README.read_text()):
         if kind == "python":
-            exec(compile(text, "README.md", "exec"), {})
+            exec(compile(text, "README.md", "exec"), vars(readme))
             continue
         for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
             command, _, shown = part.partition("\n")

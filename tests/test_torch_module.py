@@ -31,16 +31,20 @@ PLAIN = TrainPlan(
 )
 
 
-class TestSmall(EngineConformance):
+class ModuleConformance(EngineConformance):
+    margin: ClassVar[float] = 0.012
+
+
+class TestSmall(ModuleConformance):
     engine: ClassVar = TorchModule(own_networks.small)
 
 
-class TestPictures(EngineConformance):
+class TestPictures(ModuleConformance):
     engine: ClassVar = TorchModule(own_networks.convolutional, rows_at_once=5)
     shape: ClassVar = (1, 3, 3)
 
 
-class TestWords(EngineConformance):
+class TestWords(ModuleConformance):
     engine: ClassVar = TorchModule(own_networks.of_words, ids=True)
 
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from dptune.data.data import Data as Data
     from dptune.data.sources import load_data as load_data
     from dptune.engines import LinearEngine as LinearEngine
+    from dptune.engines import LoRA as LoRA
     from dptune.engines import TorchModule as TorchModule
+    from dptune.engines import ZerothOrder as ZerothOrder
     from dptune.errors import BudgetExceeded as BudgetExceeded
     from dptune.errors import DptuneError as DptuneError
     from dptune.estimator import DPLinearClassifier as DPLinearClassifier
@@ -63,7 +65,7 @@ else:
         __name__,
         {
             "data": ("Data", "load_data"),
-            "engines": ("LinearEngine", "TorchModule"),
+            "engines": ("LinearEngine", "LoRA", "TorchModule", "ZerothOrder"),
             "errors": ("BudgetExceeded", "DptuneError"),
             "estimator": ("DPLinearClassifier",),
             "ledger": ("Ledger",),

@@ -39,6 +39,7 @@ class EngineConformance:
     shape: ClassVar[tuple[int, ...]] = (4,)
     classes: ClassVar[int] = 3
     precisions: ClassVar[tuple[str, ...]] = ("float32", "float64")
+    margin: ClassVar[float] = 0.01  # by which clipping may aim lower
 
     def features(self, count: int = COUNT, copies: int = 1, seed: int = 0) -> Any:
         rng = np.random.default_rng(seed)
@@ -109,7 +110,7 @@ class EngineConformance:
             cut += bool(gradient.norm() > CLIP)
             wanted += gradient * min(1.0, CLIP / float(gradient.norm()))
         assert cut > COUNT // 3  # or nothing was tested
-        torch.testing.assert_close(self.moved(rows), wanted, rtol=0.01, atol=2e-4)
+        torch.testing.assert_close(self.moved(rows), wanted, rtol=self.margin, atol=2e-4)
 
     def test_copies_are_averaged_before_clipping(self) -> None:
         rows = self.rows(count=1, copies=3)
@@ -122,7 +123,7 @@ class EngineConformance:
         wanted = torch.stack(apart).mean(0)
         wanted *= min(1.0, CLIP / float(wanted.norm()))
         found = self.moved(rows, augmentations=3)
-        torch.testing.assert_close(found, wanted, rtol=0.01, atol=2e-5)
+        torch.testing.assert_close(found, wanted, rtol=self.margin, atol=2e-5)
 
     @pytest.mark.parametrize("size", [1e-8, 1.0, 1e4, 1e15])
     def test_no_row_moves_a_sum_by_more_than_the_clip_norm(self, size: float) -> None:
