@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import own_networks
 import pytest
 import torch
 from torch import Tensor, nn
 
 import dptune
+import own_networks
 from dptune.accounting import Budget, price
 from dptune.data import Data, MemoryRows
 from dptune.data.rows import DataFacts
@@ -261,7 +261,12 @@ def test_one_search_serves_several_budgets(tmp_path: Path) -> None:
     asked = {"recipe": {"sampling_rate": None}, "ledger": address}
     tuned(data, engine, budget=Budget(2.0, 1e-5), out=tmp_path / "one", **asked)
     again = tuned(
-        data, engine, budget=Budget(4.0, 1e-5), out=tmp_path / "two", reuse=tmp_path / "one", **asked
+        data,
+        engine,
+        budget=Budget(4.0, 1e-5),
+        out=tmp_path / "two",
+        reuse=tmp_path / "one",
+        **asked,
     )
     assert [trial.score for trial in again.trials] == [
         trial.score for trial in dptune.load(tmp_path / "one").trials

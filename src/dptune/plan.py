@@ -207,6 +207,21 @@ class TrainPlan:
         spread = self.divisor * math.sqrt(self.steps * (self.directions or 1))
         return self.displacement * self.noise / spread
 
+    @property
+    def averaged_steps(self) -> int:
+        """How many of its own iterates swa takes the mean of."""
+        return self.steps - self.steps // 2 if self.tail is None else min(self.tail, self.steps)
+
+    def fresh_share(self, step: int, before: int = 0) -> float:
+        """How much of the weights after `step` enters the average, which has `before` iterates of a
+        run that this one continues in it."""
+        if self.averaging == "ema":  # warmed up, so that the start is forgotten
+            return 1 - min(self.ema_decay, (1 + step) / (10 + step))
+        if self.averaging == "swa":
+            of_tail = step + 1 - (self.steps - self.averaged_steps)
+            return 1 / max(1, before + of_tail)
+        return 1.0
+
     def rate_at(self, step: int) -> float:
         """The learning rate of step 0, 1, ..., steps - 1."""
         done = step / self.steps

@@ -336,7 +336,7 @@ class LinearEngine(Engine[LinearModel]):
                 velocity = _velocity(optimizer, position)  # free steps are no part of it
                 newest = weights[position].clone() if plan.averaging == "swa" else None
                 final = _finish(optimizer, weights[position], average[position], position, step)
-                taken = before[trial] + _tail(plan) if newest is not None else 0
+                taken = before[trial] + plan.averaged_steps if newest is not None else 0
                 models[trial] = replace(self._model(final, velocity), last=newest, averaged=taken)
             if ended:
                 kept = [i for i in range(len(trials)) if i not in ended]
@@ -435,27 +435,15 @@ def _fresh_share(
 ) -> Tensor:
     """How much of the newest weights enters each trial's average, which has `before` iterates of
     the run that it continues in it."""
-    shares = []
-    for plan, known in zip(plans, before, strict=True):
-        if plan.averaging == "ema":  # warmed up, so that the start is forgotten
-            shares.append(1 - min(plan.ema_decay, (1 + step) / (10 + step)))
-        elif plan.averaging == "swa":
-            of_tail = step + 1 - (plan.steps - _tail(plan))
-            shares.append(1 / max(1, known + of_tail))
-        else:
-            shares.append(1.0)
+    pairs = zip(plans, before, strict=True)
+    shares = [plan.fresh_share(step, known) for plan, known in pairs]
     return per_trial(shares, like)
-
-
-def _tail(plan: TrainPlan) -> int:
-    """How many of the plan's own iterates swa takes."""
-    return plan.steps - plan.steps // 2 if plan.tail is None else min(plan.tail, plan.steps)
 
 
 def _averaged_before(plan: TrainPlan, start: LinearModel | None) -> int:
     """How many iterates of the run that this one continues are in its average: none where the tail
     begins later than the plan."""
-    return 0 if start is None or _tail(plan) < plan.steps else start.averaged
+    return 0 if start is None or plan.averaged_steps < plan.steps else start.averaged
 
 
 def _newest(model: LinearModel, rows: Rows) -> Tensor:

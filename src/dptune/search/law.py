@@ -43,8 +43,8 @@ def setting_at(noise: float, mu: float, situation: Situation, length: float = 1.
 
 
 def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None) -> float:
-    """The c to aim at: less with more columns or weights, and no more than the rows bear where the budget is
-    large."""
+    """The c to aim at: less with more columns or weights, and no more than the rows bear where the
+    budget is large."""
     prior = facts.prior
     near: float = prior.noise * facts.columns**prior.columns_power
     near *= facts.weights**prior.weights_power

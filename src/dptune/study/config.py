@@ -274,7 +274,7 @@ def without_engine_options(
 
 
 def usual_preparation(facts: DataFacts, engine: Engine[Any]) -> Preparation:
-    """Where nobody asks for one: rows of a table scaled to unit length, where the engine wants that,
+    """Where nobody asks for one: rows of a table scaled to unit length, if the engine wants that,
     all others as they are."""
     scaled = facts.is_table and engine.wants_unit_rows and not engine.takes_ids
     return Preparation(unit_rows=scaled)

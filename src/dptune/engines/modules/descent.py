@@ -38,7 +38,7 @@ class Moves:
             whole, rest = divmod(len(flat.vector), _PIECE)
             sizes = [_PIECE] * whole + [rest] * (rest > 0)
         self._plan, self._sizes = plan, sizes
-        self._weights = [part[None, None] for part in flat.vector.split(sizes)]
+        self._weights = [part[None, None] for part in torch.split(flat.vector, sizes)]
         self._rules: list[Optimizer] = [KINDS[plan.optimizer]([plan], w) for w in self._weights]
         self._average = flat.vector.clone() if plan.averaging != "none" else None
         self._vector = flat.vector
@@ -47,14 +47,14 @@ class Moves:
         """Along the noisy mean of `total`, a sum in float64, which is used up."""
         plan = self._plan
         for part, weights, rule in zip(
-            total.split(self._sizes), self._weights, self._rules, strict=True
+            torch.split(total, self._sizes), self._weights, self._rules, strict=True
         ):
             if plan.noise:
                 part.add_(noise.normal_(torch.empty_like(part)), alpha=plan.noise)
             mean = part.div_(plan.divisor).to(torch.float32)
             rule.update_(weights, mean[None, None], step)
         if self._average is not None:
-            self._average.lerp_(self._vector, _fresh_share(plan, step))
+            self._average.lerp_(self._vector, plan.fresh_share(step))
 
     def released(self) -> Tensor:
         return self._vector if self._average is None else self._average
@@ -73,7 +73,7 @@ class Moves:
             elif name == "average" and self._average is not None:
                 self._average.copy_(tensor)
             elif name in parts:
-                for rule, part in zip(self._rules, tensor.split(self._sizes), strict=True):
+                for rule, part in zip(self._rules, torch.split(tensor, self._sizes), strict=True):
                     getattr(rule, name).copy_(part[None, None])
 
     def _of_rules(self) -> dict[str, Tensor]:
@@ -165,7 +165,8 @@ def with_copies(features: Tensor, copies: int, augment: Augment | None) -> Tenso
     if augment is None:
         return features[:, :copies]
     alike = features[:, :1].repeat_interleave(copies, 1)
-    return augment(alike.flatten(0, 1)).unflatten(0, alike.shape[:2])
+    changed = augment(alike.flatten(0, 1))
+    return changed.view(*alike.shape[:2], *changed.shape[1:])
 
 
 @contextmanager
@@ -176,11 +177,3 @@ def public_numbers(randomness: Randomness, step: int, device: torch.device) -> I
     with torch.random.fork_rng(devices):
         torch.manual_seed(randomness.public_number(f"steps from {step}"))
         yield
-
-
-def _fresh_share(plan: TrainPlan, step: int) -> float:
-    """How much of the newest weights enters the average."""
-    if plan.averaging == "ema":  # warmed up, so that the start is forgotten
-        return 1 - min(plan.ema_decay, (1 + step) / (10 + step))
-    tail = plan.steps - plan.steps // 2 if plan.tail is None else min(plan.tail, plan.steps)
-    return 1 / max(1, step + 1 - (plan.steps - tail))

@@ -10,7 +10,7 @@ from dptune.errors import InvalidInput
 
 
 class FlatWeights:
-    """`module` on `device`, its parameters called `names` ready to be trained, all others frozen."""
+    """`module` on `device`, parameters called `names` ready to be trained, all others frozen."""
 
     def __init__(self, module: nn.Module, names: Iterable[str], device: torch.device) -> None:
         self.module = module.to(device).requires_grad_(False)
@@ -24,7 +24,8 @@ class FlatWeights:
                 )
         sizes = [parameter.numel() for parameter in self.trained.values()]
         self.vector = torch.empty(sum(sizes), dtype=torch.float32, device=device)
-        for parameter, part in zip(self.trained.values(), self.vector.split(sizes), strict=True):
+        parts = torch.split(self.vector, sizes)
+        for parameter, part in zip(self.trained.values(), parts, strict=True):
             part.copy_(parameter.detach().flatten())
             parameter.data = part.view(parameter.shape)
             parameter.requires_grad_(True)
@@ -32,6 +33,7 @@ class FlatWeights:
 
     def release(self, vector: Tensor) -> nn.Module:
         """The module with these weights, cut loose from the vector."""
-        for parameter, part in zip(self.trained.values(), vector.split(self.sizes), strict=True):
+        parts = torch.split(vector, self.sizes)
+        for parameter, part in zip(self.trained.values(), parts, strict=True):
             parameter.data = part.view(parameter.shape).clone()
         return self.module.requires_grad_(False).eval()

@@ -52,7 +52,8 @@ class ModuleModel:
         self.module.to(features.device).eval()
         taken = features.long() if self.ids else features.float()
         with torch.no_grad(), computing(self.compute, features.device):
-            parts = [outputs_of(self.module(part)) for part in taken.split(_EVALUATED_AT_ONCE)]
+            some = torch.split(taken, _EVALUATED_AT_ONCE)
+            parts = [outputs_of(self.module(part)) for part in some]
         return torch.cat(parts).float()
 
 
@@ -225,9 +226,9 @@ class TorchModule(Engine[ModuleModel]):
         own = row_loss(self.loss)
         return Tally(models, self._width, kind, loss_bound, row_weights, device, own)
 
-    def made(self, randomness: Randomness = Randomness()) -> nn.Module:
+    def made(self, randomness: Randomness | None = None) -> nn.Module:
         """A new module, as the factory makes it, with initial weights from a public seed."""
-        with descent.public_numbers(randomness, 0, torch.device("cpu")):
+        with descent.public_numbers(randomness or Randomness(), 0, torch.device("cpu")):
             module = made(self.factory)
         _compute_again(module, self.checkpointed)
         return module
@@ -329,4 +330,4 @@ def _compute_again(module: nn.Module, patterns: str) -> None:
             "doctor."
         )
     for layer in found:
-        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)  # type: ignore[method-assign]
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
