@@ -33,6 +33,7 @@ PLAIN = TrainPlan(
 
 class ModuleConformance(EngineConformance):
     margin: ClassVar[float] = 0.012
+    runs: ClassVar[int] = 100
 
 
 class TestSmall(ModuleConformance):

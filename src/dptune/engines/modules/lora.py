@@ -17,7 +17,6 @@ from dptune.errors import InvalidInput, OwnCodeProblem
 
 _ADAPTERS = "adapters"
 _BASE = "base.sha256"  # among what is packed: not the base itself
-_FIRST_WEIGHTS = Randomness()
 
 
 @register_engine
@@ -61,10 +60,10 @@ class LoRA(TorchModule):
             alpha=validate.positive(alpha=self.alpha),
         )
 
-    def made(self, randomness: Randomness = _FIRST_WEIGHTS) -> nn.Module:
+    def made(self, randomness: Randomness | None = None) -> nn.Module:
         """A new module with adapters. The base is the same whatever `randomness` says."""
         module = super().made()
-        with descent.public_numbers(randomness, 0, torch.device("cpu")):
+        with descent.public_numbers(randomness or Randomness(), 0, torch.device("cpu")):
             return add_adapters(
                 module,
                 rank=self.rank,
