@@ -207,7 +207,7 @@ def test_noise_per_logit_of_a_linear_model_is_known() -> None:
 
 def test_cells_are_all_that_is_wanted() -> None:
     assert usual_epsilons("mnist") == (1.0, 2.93)
-    assert usual_epsilons("cifar10") == (1.0, 3.0, 8.0)
+    assert usual_epsilons("cifar10") == (1.0, 8.0)
     several = study_cells("cnn", "mnist", "small_convolutional", (1.0, 2.0), 3, SHAPE, None)
     assert len({*several}) == 6 and all(cell.by_search for cell in several)
     free = law_cells("demo", [1.0], 2, SHAPE, [0.1, 0.2], 50)
