@@ -106,6 +106,7 @@ def test_a_checkpoint_of_another_run_is_never_continued(keep: Checkpoint) -> Non
         tensors_as_bytes({}, {"tag": "a run", "steps": "many"}),
         tensors_as_bytes({}),
     ],
+    ids=("empty", "text", "cut", "no steps", "no tag", "less than none", "words", "no words"),
 )
 def test_a_damaged_checkpoint_says_so(keep: Checkpoint, content: bytes) -> None:
     keep.path.write_bytes(content)
