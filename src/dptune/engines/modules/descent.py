@@ -107,8 +107,9 @@ def train(
         of_classes = torch.tensor(plan.class_weights, dtype=torch.float64, device=rows.device)
     total = StepTotal(len(flat.vector), rows.device)
     at_once = min(rows_at_once, ghost.MOST_ROWS)
-    with public_numbers(randomness, done, rows.device):
+    with own_numbers(rows.device):
         for step in range(done, plan.steps):
+            torch.manual_seed(randomness.passing(step))
             flat.module.train()
             total.begin()
             for chunk in step_rows(plan, rows, randomness, step):
@@ -169,12 +170,19 @@ def with_copies(features: Tensor, copies: int, augment: Augment | None) -> Tenso
 
 
 @contextmanager
-def public_numbers(randomness: Randomness, step: int, device: torch.device) -> Iterator[None]:
-    """Torch's own generators, from which dropout and augmentations draw, begin at a public place
-    and are put back in the end."""
+def own_numbers(device: torch.device, seed: int | None = None) -> Iterator[None]:
+    """Torch's own generators, which begin at `seed`, are put back in the end."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        torch.manual_seed(randomness.public_number(f"steps from {step}"))
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def public_numbers(randomness: Randomness, device: torch.device) -> Iterator[None]:
+    """The same from a public place: for first weights, and for rows that are made up."""
+    with own_numbers(device, randomness.public_number("steps from 0")):
         yield
 
 

@@ -64,7 +64,7 @@ class LoRA(TorchModule):
     def made(self, randomness: Randomness = _FIRST_WEIGHTS) -> nn.Module:
         """A new module with adapters. The base is the same whatever `randomness` says."""
         module = super().made()
-        with descent.public_numbers(randomness, 0, torch.device("cpu")):
+        with descent.public_numbers(randomness, torch.device("cpu")):
             return add_adapters(
                 module,
                 rank=self.rank,
