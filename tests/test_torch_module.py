@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import dptune
 import own_networks
+from dptune import own_code
 from dptune.accounting import Budget, price
 from dptune.data import Data, MemoryRows
 from dptune.data.rows import DataFacts
@@ -20,7 +21,7 @@ from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.modules.torch_module import TorchModule
 from dptune.engines.modules.trained import trained_names
 from dptune.engines.modules.zeroth_order import ZerothOrder
-from dptune.errors import InvalidInput
+from dptune.errors import InvalidInput, OwnCodeProblem
 from dptune.plan import TrainPlan
 from dptune.search.score import NoisyScore
 from support.engine_conformance import EngineConformance
@@ -284,16 +285,34 @@ def test_what_is_drawn_while_rows_pass_is_as_secret_as_the_sample(options: dict[
     torch.testing.assert_close(one, two, rtol=0, atol=0)
 
 
+class _CutOff(Checkpoint):
+    def due(self) -> bool:
+        return True
+
+    def save(self, tensors: Any, steps: int) -> None:
+        super().save(tensors, steps)
+        if steps == 2:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("other", ["other layers", "other frozen weights"])
+@pytest.mark.parametrize("kind", [TorchModule, ZerothOrder])
+def test_a_run_does_not_go_on_beside_another_module(
+    kind: type[TorchModule], other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, plan = some_rows(), replace(PLAIN, steps=4, directions=1 if kind is ZerothOrder else None)
+    engine = kind(own_networks.small, trained="2.*").for_data(FACTS)
+    with pytest.raises(KeyboardInterrupt):
+        engine.fit(plan, Randomness(), None, rows=rows, keep=_CutOff(tmp_path / "kept", "run"))
+    made = own_networks.small()
+    if other == "other layers":
+        made = nn.Sequential(nn.Linear(4, 7), nn.Tanh(), nn.Linear(7, 3))
+    monkeypatch.setitem(own_code._remembered, engine.factory, lambda: made)
+    with pytest.raises(OwnCodeProblem, match="kept of another module"):
+        engine.fit(plan, Randomness(), None, rows=rows, keep=Checkpoint(tmp_path / "kept", "run"))
+
+
 def test_a_run_with_dropout_that_is_cut_off_goes_on_as_if_it_were_not(tmp_path: Path) -> None:
-    class _CutOff(Checkpoint):
-        def due(self) -> bool:
-            return True
-
-        def save(self, tensors: Any, steps: int) -> None:
-            super().save(tensors, steps)
-            if steps == 2:
-                raise KeyboardInterrupt
-
     engine, rows = TorchModule(own_networks.with_dropout).for_data(FACTS), some_rows()
     plan, randomness = replace(PLAIN, steps=4), Randomness(noise_seed=0)
     with pytest.raises(KeyboardInterrupt):

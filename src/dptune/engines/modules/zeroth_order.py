@@ -137,17 +137,16 @@ class ZerothOrder(TorchModule):
             return torch.cat(found)
 
         done = 0
-        if keep is not None and (kept := keep.load()) is not None:
+        progress = None if keep is None else descent.KeptWeights(keep, flat)
+        if progress is not None and (kept := progress.load()) is not None:
             tensors, done = kept
             flat.vector.copy_(tensors["weights"])
         for step in range(done, plan.steps):
             chosen = descent.drawn_rows(plan, rows, randomness, step)
             of_rows = partial(losses, randomness.passing(step), chosen)
             take_step(plan, flat.vector, randomness, step, self.scale, of_rows)
-            if keep is not None:
-                keep.tell(step + 1)
-                if keep.due() or step + 1 == plan.steps:
-                    keep.save({"weights": flat.vector}, step + 1)
+            if progress is not None:
+                progress.after(step + 1, plan, lambda: {"weights": flat.vector})
         return ModuleModel(flat.release(flat.vector), self.ids, self.compute)
 
     def _losses(self, module: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
