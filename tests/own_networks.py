@@ -84,3 +84,28 @@ def mean_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def jitter(rows: Tensor) -> Tensor:
     return rows + 0.1 * torch.randn_like(rows)
+
+
+def with_dropout() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Dropout(0.5), nn.Linear(6, 3))
+
+
+def mean_for_all(outputs: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(outputs, targets).expand(len(targets))
+
+
+def by_number_of_rows(outputs: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(outputs, targets, reduction="none") / len(targets)
+
+
+def by_counts_of_classes(outputs: Tensor, targets: Tensor) -> Tensor:
+    losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
+    return losses / targets.bincount()[targets]
+
+
+def mixed_up(rows: Tensor) -> Tensor:
+    return 0.9 * rows + 0.1 * rows.roll(1, 0)
+
+
+def halved(rows: Tensor) -> Tensor:
+    return rows[: len(rows) // 2]

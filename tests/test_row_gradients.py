@@ -819,3 +819,36 @@ def test_products_that_round_their_operands_are_refused() -> None:
             added(gradients, vectors(1, 6), torch.arange(ROWS) % 3, 1.0)
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+class _WithoutPadding(nn.Module):
+    """Leaves out words with number 0 before its linear layer, as packed transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.linear, self.head = nn.Embedding(9, 4), nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        found, there = self.words(ids), ids != 0
+        packed = self.linear(found[there])
+        return self.head(torch.zeros_like(found).index_put((there,), packed).sum(1))
+
+
+def test_inputs_that_are_picked_by_what_rows_hold_are_not_taken_for_other_rows() -> None:
+    """Four words of one row, packed beside nothing, would pass for a word of each of four rows,
+    and be clipped four times as wide."""
+    module = _WithoutPadding()
+    gradients = RowGradients(
+        module,
+        dict(module.named_parameters()),
+        lambda found, targets: functional.cross_entropy(found, targets, reduction="none"),
+    )
+    targets, generator = torch.tensor([0, 1, 2, 0]), torch.Generator().manual_seed(0)
+    full = torch.randint(1, 9, (4, 1, 4), generator=generator)
+    gradients.trace(full, targets)
+    total = torch.zeros(sum(p.numel() for p in module.parameters()), dtype=torch.float64)
+    gradients.add(total, full, targets, 1.0)
+    padded = full.clone()
+    padded[1:] = 0
+    with pytest.raises(InvalidInput, match=r"'linear' must get as many inputs for every row"):
+        gradients.add(total, padded, targets, 1.0)

@@ -12,13 +12,16 @@ from torch import Tensor, nn
 
 import dptune
 import own_networks
+from dptune import own_code
 from dptune.accounting import Budget, price
 from dptune.data import Data, MemoryRows
 from dptune.data.rows import DataFacts
 from dptune.engines import Randomness
+from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.modules.torch_module import TorchModule
 from dptune.engines.modules.trained import trained_names
-from dptune.errors import InvalidInput
+from dptune.engines.modules.zeroth_order import ZerothOrder
+from dptune.errors import InvalidInput, OwnCodeProblem
 from dptune.plan import TrainPlan
 from dptune.search.score import NoisyScore
 from support.engine_conformance import EngineConformance
@@ -54,7 +57,9 @@ def some_rows(count: int = 24, seed: int = 0) -> MemoryRows:
     return MemoryRows(rng.normal(size=(count, 4)), rng.integers(0, 3, count))
 
 
-def fitted(engine: TorchModule, plan: TrainPlan, rows: MemoryRows, **seeds: int) -> nn.Module:
+def fitted(
+    engine: TorchModule, plan: TrainPlan, rows: MemoryRows, **seeds: int | None
+) -> nn.Module:
     made = engine.for_data(FACTS)
     (model,) = made.fit_many([plan], rows, [Randomness(**{"noise_seed": 0} | seeds)])
     return model.module
@@ -237,6 +242,91 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_paid(
 def test_a_loss_of_a_whole_batch_is_refused() -> None:
     with pytest.raises(InvalidInput, match="one number a row"):
         tuned(some_data(), TorchModule(own_networks.small, own_networks.mean_loss))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        own_networks.mean_for_all,
+        own_networks.by_number_of_rows,
+        own_networks.by_counts_of_classes,
+    ],
+)
+@pytest.mark.parametrize("kind", [TorchModule, ZerothOrder])
+def test_a_loss_that_looks_at_other_rows_is_refused(
+    kind: type[TorchModule], loss: Any, tmp_path: Path
+) -> None:
+    """The mean for all, say, has the right gradient, but its differences are everybody's."""
+    with pytest.raises(InvalidInput, match="the loss of a row must be its own"):
+        tuned(some_data(), kind(own_networks.small, loss), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("augment", "message"),
+    [(own_networks.mixed_up, "every row for itself"), (own_networks.halved, "of the shape")],
+)
+@pytest.mark.parametrize("kind", [TorchModule, ZerothOrder])
+def test_an_augmentation_that_mixes_rows_is_refused(
+    kind: type[TorchModule], augment: Any, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        tuned(some_data(), kind(own_networks.small, augment=augment), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"factory": own_networks.with_dropout}, {"augment": own_networks.jitter}],
+    ids=["dropout", "augment"],
+)
+def test_what_is_drawn_while_rows_pass_is_as_secret_as_the_sample(options: dict[str, Any]) -> None:
+    """If draws were public, those of other rows would tell whether a row was in the sample: a
+    sample's price counts on nobody knowing."""
+    rows, engine = some_rows(), TorchModule(**{"factory": own_networks.small} | options)
+    one, two = (flat(fitted(engine, PLAIN, rows, noise_seed=None)) for _ in range(2))
+    assert float((one - two).norm()) > 1e-6
+    one, two = (flat(fitted(engine, PLAIN, rows)) for _ in range(2))
+    torch.testing.assert_close(one, two, rtol=0, atol=0)
+
+
+class _CutOff(Checkpoint):
+    def due(self) -> bool:
+        return True
+
+    def save(self, tensors: Any, steps: int) -> None:
+        super().save(tensors, steps)
+        if steps == 2:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("other", ["other layers", "other frozen weights"])
+@pytest.mark.parametrize("kind", [TorchModule, ZerothOrder])
+def test_a_run_does_not_go_on_beside_another_module(
+    kind: type[TorchModule], other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, plan = some_rows(), replace(PLAIN, steps=4, directions=1 if kind is ZerothOrder else None)
+    engine = kind(own_networks.small, trained="2.*").for_data(FACTS)
+    with pytest.raises(KeyboardInterrupt):
+        engine.fit(plan, Randomness(), None, rows=rows, keep=_CutOff(tmp_path / "kept", "run"))
+    made = own_networks.small()
+    if other == "other layers":
+        made = nn.Sequential(nn.Linear(4, 7), nn.Tanh(), nn.Linear(7, 3))
+    monkeypatch.setitem(own_code._remembered, engine.factory, lambda: made)
+    with pytest.raises(OwnCodeProblem, match="kept of another module"):
+        engine.fit(plan, Randomness(), None, rows=rows, keep=Checkpoint(tmp_path / "kept", "run"))
+
+
+def test_a_run_with_dropout_that_is_cut_off_goes_on_as_if_it_were_not(tmp_path: Path) -> None:
+    engine, rows = TorchModule(own_networks.with_dropout).for_data(FACTS), some_rows()
+    plan, randomness = replace(PLAIN, steps=4), Randomness(noise_seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        engine.fit(plan, randomness, None, rows=rows, keep=_CutOff(tmp_path / "kept", "run"))
+    further = engine.fit(
+        plan, randomness, None, rows=rows, keep=Checkpoint(tmp_path / "kept", "run")
+    )
+    whole = engine.fit(plan, randomness, None, rows=rows)
+    torch.testing.assert_close(flat(further.module), flat(whole.module), rtol=0, atol=0)
 
 
 def test_trials_may_be_compared_by_sums_of_clipped_losses(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class Randomness:
         return Stream(_key(self.seed, self.trial, "initial"), torch.device("cpu"))
 
     def public_number(self, purpose: str) -> int:
-        """For generators of torch's own, such as those of dropout: public, like initial weights."""
+        """For generators of torch's own that draw initial weights: public, as these are."""
         return _key(self.seed, self.trial, purpose) % 2**63
 
     def noise(self, device: torch.device, step: int | None = None) -> Stream:
@@ -90,12 +90,21 @@ class Randomness:
         """The same for Poisson samples, which must stay as secret as the noise."""
         return self._secret("sampling", step, device)
 
+    def passing(self, step: int) -> int:
+        """For torch's own generators, from which dropout and augmentations draw while rows pass: a
+        number for the `step`, as secret as its sample. What a row draws depends on which rows came
+        before it; whoever knew all draws would see in those of the others whether it was there."""
+        return self._secret_key("passing", step) % 2**63
+
     def _secret(self, purpose: str, step: int | None, device: torch.device) -> Stream:
+        return Stream(self._secret_key(purpose, step), device)
+
+    def _secret_key(self, purpose: str, step: int | None) -> int:
         if self.noise_seed is None:
-            return Stream(secrets.randbits(256), device)
+            return secrets.randbits(256)
         if step is not None:
             purpose = f"{purpose}/{step}"
-        return Stream(_key(self.noise_seed, self.trial, purpose), device)
+        return _key(self.noise_seed, self.trial, purpose)
 
 
 def _key(seed: int, trial: int, purpose: str) -> int:

@@ -19,12 +19,13 @@ from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.step_total import StepTotal
 from dptune.engines.optimizers import KINDS, Optimizer
 from dptune.engines.randomness import Randomness, Stream
-from dptune.errors import InvalidInput
+from dptune.errors import InvalidInput, OwnCodeProblem
 from dptune.plan import TrainPlan
 
 Augment = Callable[[Tensor], Tensor]
 _PIECE = 2**24  # weights that are moved at once: what noise and updates need beside the weights
 _SAMPLED_ROWS_AT_ONCE = 8192
+_MODULE = "module.sha256"  # in a checkpoint, beside the weights
 
 
 class Moves:
@@ -99,7 +100,8 @@ def train(
     """The weights that a whole run of `plan` releases, in the order of `flat`; it goes on from what
     `keep` has. `dtype` is what the module takes."""
     moves, done = Moves(plan, flat), 0
-    if keep is not None and (kept := keep.load()) is not None:
+    progress = None if keep is None else KeptWeights(keep, flat)
+    if progress is not None and (kept := progress.load()) is not None:
         tensors, done = kept
         moves.restore(tensors)
     of_classes = None
@@ -107,8 +109,9 @@ def train(
         of_classes = torch.tensor(plan.class_weights, dtype=torch.float64, device=rows.device)
     total = StepTotal(len(flat.vector), rows.device)
     at_once = min(rows_at_once, ghost.MOST_ROWS)
-    with public_numbers(randomness, done, rows.device):
+    with own_numbers(rows.device):
         for step in range(done, plan.steps):
+            torch.manual_seed(randomness.passing(step))
             flat.module.train()
             total.begin()
             for chunk in step_rows(plan, rows, randomness, step):
@@ -123,11 +126,32 @@ def train(
                         weights,
                     )
             moves.step(total.value(), randomness.noise(rows.device, step), step)
-            if keep is not None:
-                keep.tell(step + 1)
-                if keep.due() or step + 1 == plan.steps:
-                    keep.save(moves.tensors(), step + 1)
+            if progress is not None:
+                progress.after(step + 1, plan, moves.tensors)
     return moves.released()
+
+
+class KeptWeights:
+    """A checkpoint of flat weights, which only goes on beside the module that it was begun with."""
+
+    def __init__(self, keep: Checkpoint, flat: FlatWeights) -> None:
+        self._keep, self._mark = keep, flat.mark()
+
+    def load(self) -> tuple[dict[str, Tensor], int] | None:
+        kept = self._keep.load()
+        if kept is not None and not torch.equal(kept[0].pop(_MODULE, torch.empty(0)), self._mark):
+            raise OwnCodeProblem(
+                f"{self._keep.path} is kept of another module than the factory makes now: other "
+                "layers, or other frozen weights. Put the code and its files back as they were, "
+                "then go on."
+            )
+        return kept
+
+    def after(self, steps: int, plan: TrainPlan, tensors: Callable[[], dict[str, Tensor]]) -> None:
+        """Tell of so many steps, and keep what they led to where that is due."""
+        self._keep.tell(steps)
+        if self._keep.due() or steps == plan.steps:
+            self._keep.save(tensors() | {_MODULE: self._mark}, steps)
 
 
 def step_rows(plan: TrainPlan, rows: Rows, randomness: Randomness, step: int) -> Iterable[Chunk]:
@@ -170,10 +194,17 @@ def with_copies(features: Tensor, copies: int, augment: Augment | None) -> Tenso
 
 
 @contextmanager
-def public_numbers(randomness: Randomness, step: int, device: torch.device) -> Iterator[None]:
-    """Torch's own generators, from which dropout and augmentations draw, begin at a public place
-    and are put back in the end."""
+def own_numbers(device: torch.device, seed: int | None = None) -> Iterator[None]:
+    """Torch's own generators, which begin at `seed`, are put back in the end."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        torch.manual_seed(randomness.public_number(f"steps from {step}"))
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def public_numbers(randomness: Randomness, device: torch.device) -> Iterator[None]:
+    """The same from a public place: for first weights, and for rows that are made up."""
+    with own_numbers(device, randomness.public_number("steps from 0")):
         yield

@@ -1,11 +1,13 @@
 """The trained parameters of a module as one vector, which they are views of: what moves the vector
 moves the module, and nothing is copied."""
 
+import hashlib
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
+from dptune.engines.modules.adapters import digest_of_base
 from dptune.errors import InvalidInput
 
 
@@ -30,6 +32,14 @@ class FlatWeights:
             parameter.data = part.view(parameter.shape)
             parameter.requires_grad_(True)
         self.sizes = sizes
+
+    def mark(self) -> Tensor:
+        """Of the module without the vector: what is frozen, and which parameters are trained, as 32
+        numbers. A vector is worth something beside that module alone."""
+        digest = hashlib.sha256(bytes(digest_of_base(self.module, self.trained).tolist()))
+        for name, parameter in self.trained.items():
+            digest.update(f"{name} {tuple(parameter.shape)}".encode())
+        return torch.tensor(list(digest.digest()), dtype=torch.uint8)
 
     def release(self, vector: Tensor) -> nn.Module:
         """The module with these weights, cut loose from the vector."""

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from dptune.engines.modules.ghost import Piece
 from dptune.engines.modules.layers import Rule, multiplies, rule_of
 from dptune.engines.modules.recording import Call, recorded
+from dptune.errors import InvalidInput
 
 
 @dataclass
@@ -55,6 +58,10 @@ class _Seen:
     def input_is_for_all(self, name: str) -> bool:
         pairs = [_input_shapes(*pair) for pair in self.pairs(name)]
         return all(shape == fewer and len(shape) > 0 for shape, fewer in pairs)
+
+    def pieces_per_row(self, name: str) -> set[int]:
+        """How many lines of its inputs are one row's, in each of its calls."""
+        return {call.input.shape[0] // self.rows for call, _ in self.pairs(name)}
 
     def arguments_by_row(self, name: str) -> list[tuple[bool, ...]] | None:
         """For every call which arguments have a part for every row; None if that is not clear."""
@@ -104,7 +111,9 @@ def find_layout(
         if rule is None or not (for_all or known.input_is_by_row(owner)):
             others.append(name)
             continue
-        layout.layers.setdefault(owner, Layer(modules[owner], {}, rule)).own[own] = name
+        per_row = None if for_all else known.pieces_per_row(owner)
+        as_seen = _for_as_many(rule, owner, per_row)
+        layout.layers.setdefault(owner, Layer(modules[owner], {}, as_seen)).own[own] = name
         if multiplies(rule):
             layout.narrowed.add(owner)
         if for_all:
@@ -137,6 +146,26 @@ def _upwards(name: str) -> Iterator[str]:
         yield name
         name = name.rpartition(".")[0]
     yield ""
+
+
+def _for_as_many(rule: Rule, name: str, per_row: set[int] | None) -> Rule:
+    """The same for inputs with as many lines a row as made-up rows had. Where what rows hold
+    decides how many there are, nobody knows whose they are."""
+
+    def checked(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> dict[str, Piece]:
+        for call in calls:
+            lines = len(call.input)
+            if per_row is not None and lines not in {rows * each for each in per_row}:
+                # Neither number is said: both are secret.
+                raise InvalidInput(
+                    f"layer {name!r} must get as many inputs for every row as made-up rows had, "
+                    f"{' or '.join(map(str, sorted(per_row)))}; now it got others. Something "
+                    "before it picks inputs by what they hold (routing to experts, leaving out "
+                    "padding): let it take all of them and hide what does not count, or freeze it."
+                )
+        return rule(layer, calls, rows, wanted)
+
+    return checked
 
 
 def _input_shapes(call: Call, fewer: Call) -> tuple[torch.Size, torch.Size]:

@@ -63,7 +63,7 @@ class LoRA(TorchModule):
     def made(self, randomness: Randomness | None = None) -> nn.Module:
         """A new module with adapters. The base is the same whatever `randomness` says."""
         module = super().made()
-        with descent.public_numbers(randomness or Randomness(), 0, torch.device("cpu")):
+        with descent.public_numbers(randomness or Randomness(), torch.device("cpu")):
             return add_adapters(
                 module,
                 rank=self.rank,

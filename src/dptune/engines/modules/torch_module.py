@@ -17,7 +17,7 @@ from dptune.data.rows import DataFacts, Rows
 from dptune.engines.base import Engine
 from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.evaluation import Tally
-from dptune.engines.modules import descent, doctor, memory
+from dptune.engines.modules import descent, doctor, memory, own_functions
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
@@ -228,7 +228,7 @@ class TorchModule(Engine[ModuleModel]):
 
     def made(self, randomness: Randomness | None = None) -> nn.Module:
         """A new module, as the factory makes it, with initial weights from a public seed."""
-        with descent.public_numbers(randomness or Randomness(), 0, torch.device("cpu")):
+        with descent.public_numbers(randomness or Randomness(), torch.device("cpu")):
             module = made(self.factory)
         _compute_again(module, self.checkpointed)
         return module
@@ -250,9 +250,21 @@ class TorchModule(Engine[ModuleModel]):
             compute=self.compute,
         )
         flat.module.train()
-        with descent.public_numbers(Randomness(), 0, device):
-            gradients.trace(*self._made_up(module, facts, device, _MADE_UP, copies))
+        rows, targets = self._made_up(module, facts, device, _MADE_UP, copies)
+        self.functions_take_rows_apart(module, rows[:, 0], targets)
+        with descent.public_numbers(Randomness(), device):
+            gradients.trace(rows, targets)
         return flat, gradients
+
+    def functions_take_rows_apart(self, module: nn.Module, rows: Tensor, targets: Tensor) -> None:
+        """Refuse a loss or an augmentation of one's own that mixes rows, by these made-up ones."""
+        with descent.own_numbers(rows.device):
+            if self._augment is not None:
+                own_functions.augment_takes_rows_apart(self._augment, rows)
+            if self.loss not in NAMES:
+                with torch.no_grad(), computing(self.compute, rows.device):
+                    outputs = outputs_of(module(rows)).float()
+                own_functions.loss_takes_rows_apart(row_loss(self.loss), outputs, targets)
 
     def _made_up(
         self, module: nn.Module, facts: DataFacts, device: torch.device, rows: int, copies: int
@@ -260,7 +272,8 @@ class TorchModule(Engine[ModuleModel]):
         """Rows that are nobody's."""
         features = made_up(module, (copies, *facts.shape), rows, ids=self.ids)
         classes = facts.loss == "softmax" or self._width > 1
-        targets = torch.zeros(rows, dtype=torch.int64 if classes else torch.float32)
+        # Of all classes: a loss that counts them would not show with one.
+        targets = torch.arange(rows) % self._width if classes else torch.linspace(0, 1, rows)
         return features.to(device), targets.to(device)
 
     def _physical(

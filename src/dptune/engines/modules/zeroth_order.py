@@ -105,6 +105,7 @@ class ZerothOrder(TorchModule):
             )
         with torch.no_grad():
             row_loss(self.loss)(outputs_of(module.eval()(rows[:, 0])), targets)
+        self.functions_take_rows_apart(module, rows[:, 0], targets)
 
     def in_words(self, facts: DataFacts) -> tuple[str, ...]:
         return ("no gradients: losses are compared along random directions, which are public",)
@@ -125,10 +126,10 @@ class ZerothOrder(TorchModule):
         rows_at_once = self.rows_at_once or self._found_by_trying(flat.module, plan, rows)
         dtype, augment = torch.int64 if self.ids else torch.float32, self._augment
 
-        def losses(step: int, chosen: Tensor | None) -> Tensor:
+        def losses(passing: int, chosen: Tensor | None) -> Tensor:
             found = [torch.empty(0, dtype=torch.float64, device=rows.device)]
             # Every pass of a step sees rows in the same copies.
-            with descent.public_numbers(randomness, step, rows.device):
+            with descent.own_numbers(rows.device, passing):
                 for chunk in descent.read_rows(rows, chosen):
                     for part in descent.pieces(chunk, rows_at_once):
                         copies = descent.with_copies(part.features, plan.augmentations, augment)
@@ -136,17 +137,16 @@ class ZerothOrder(TorchModule):
             return torch.cat(found)
 
         done = 0
-        if keep is not None and (kept := keep.load()) is not None:
+        progress = None if keep is None else descent.KeptWeights(keep, flat)
+        if progress is not None and (kept := progress.load()) is not None:
             tensors, done = kept
             flat.vector.copy_(tensors["weights"])
         for step in range(done, plan.steps):
             chosen = descent.drawn_rows(plan, rows, randomness, step)
-            of_rows = partial(losses, step, chosen)
+            of_rows = partial(losses, randomness.passing(step), chosen)
             take_step(plan, flat.vector, randomness, step, self.scale, of_rows)
-            if keep is not None:
-                keep.tell(step + 1)
-                if keep.due() or step + 1 == plan.steps:
-                    keep.save({"weights": flat.vector}, step + 1)
+            if progress is not None:
+                progress.after(step + 1, plan, lambda: {"weights": flat.vector})
         return ModuleModel(flat.release(flat.vector), self.ids, self.compute)
 
     def _losses(self, module: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
