@@ -35,8 +35,9 @@ def matches(shown: str, printed: str) -> bool:
 def test_everything_the_readme_shows_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     exit_code, commands = 0, 0
-    readme = ModuleType("readme")  # where its functions are found by name, as those of a script
-    monkeypatch.setitem(sys.modules, "readme", readme)
+    # A script, whose functions are found by name; under another name it would be nobody's.
+    readme = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", readme)
     for kind, text in BLOCK.findall(README.read_text()):
         if kind == "python":
             exec(compile(text, "README.md", "exec"), vars(readme))

@@ -5,6 +5,7 @@ in a notebook "__main__:make". In the process that was given the function itself
 for it; in any other it is imported.
 """
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -37,6 +38,14 @@ def reference(function: object, what: str) -> str:
     if isinstance(function, str):
         place, name = parts(function, what)
         return f"{Path(place).absolute() if _is_file(place) else place}:{name}"
+    if hasattr(function, "parameters") and not isinstance(function, type):
+        raise InvalidInput(
+            f"the {what} must be a function, and this is a module of torch, a {_called(function)}; "
+            f"give the function that makes it (def {what}(): return ...)."
+            if what == "factory"
+            else f"the {what} must be a function with a name, and this is a {_called(function)}; "
+            "call it in a function of your own (def NAME(outputs, targets): return ...)."
+        )
     if not callable(function):
         raise InvalidInput(
             f"the {what} must be a function, or its name, {_FORM}; got {type(function).__name__}."
@@ -145,6 +154,49 @@ def must_not_be_importing(doing: str) -> None:
             f"{place} calls {doing} at its top level, and is just being imported for a function "
             'that it holds; put the call under `if __name__ == "__main__":`.'
         )
+
+
+def must_be_found_again(named: str, what: str) -> None:
+    """Refuse a function of the script that is being run which another process could not import: to
+    load a model, or to go on with a run, is to import it."""
+    place, name = parts(named, what)
+    home = _running(Path(place)) if _is_file(place) else None
+    if home is None or home.__name__ != _NOTEBOOK:
+        return
+    body = ast.parse(Path(place).read_text(encoding="utf-8")).body
+    held = {name for statement in body for name in _names_of(statement)}
+    if name.partition(".")[0] not in held:
+        raise InvalidInput(
+            f"the {what} {name} must be at the top level of {place}, under no condition: whoever "
+            "loads the model imports it from there. Move it up. Nothing was paid."
+        )
+    if any(_tunes(statement) for statement in body):
+        raise InvalidInput(
+            f"{place} calls tune at its top level, and whoever loads the model or goes on with the "
+            f"run imports the {what} {name} from there, which would tune again. Put the call under "
+            '`if __name__ == "__main__":`, or the function into a file of its own. Nothing was '
+            "paid."
+        )
+
+
+def _names_of(statement: ast.stmt) -> Iterator[str]:
+    """What a statement at the top level of a file gives names to."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        yield statement.name
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name for alias in statement.names)
+    elif isinstance(statement, ast.Assign | ast.AnnAssign):
+        yield from (one.id for one in ast.walk(statement) if isinstance(one, ast.Name))
+
+
+def _tunes(statement: ast.stmt) -> bool:
+    """Whether it calls tune as soon as the file is imported."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return False
+    if isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test):
+        return False
+    called = (one.func for one in ast.walk(statement) if isinstance(one, ast.Call))
+    return any(getattr(one, "attr", getattr(one, "id", "")) == "tune" for one in called)
 
 
 def _is_file(place: str) -> bool:

@@ -39,7 +39,7 @@ class TrainPlan:
         rows: public row count; sums are divided by `rows * sampling_rate`.
         noise_multiplier: noise on the sum of clipped gradients, in clipping norms.
         clip_norm: bound on one row's gradient; None is plain training, without privacy.
-        sampling_rate: probability of each row in each step (Poisson); None is every row.
+        sampling_rate: probability of each row in each step (Poisson); None, or 1, is every row.
         optimizer: sgd (with momentum), adam, adamw (weights decay by themselves, not through the
             gradient), lamb, or wosm (Adam whose second moment is the known variance of the noise;
             Mohapatra et al. 2022).
@@ -106,6 +106,8 @@ class TrainPlan:
                 f"{self.noise_multiplier:g} needs a clip_norm; give one, or set the noise to 0 for "
                 "training without privacy."
             )
+        if self.sampling_rate == 1:  # files have no None
+            validate.store(self, sampling_rate=None)
         if self.sampling_rate is not None:
             # Uniform numbers have 53 bits: a rate far below would not be the one accounted for.
             rate = validate.strictly_between(0.99e-9, 1, sampling_rate=self.sampling_rate)

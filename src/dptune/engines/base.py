@@ -118,6 +118,9 @@ class Engine(ABC, Generic[M]):
         """How far logits of one row may differ, relative to the largest, by where they are made."""
         return 1e-3
 
+    def must_be_found_again(self) -> None:
+        """Refuse what another process could not build again, where results are kept."""
+
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse, by looking at made-up rows, what training on three of them does not show."""
 

@@ -41,7 +41,8 @@ def must_be_registered(engine: object) -> None:
     """Refuse an engine that a resume could not build again."""
     if not isinstance(engine, Engine):
         raise InvalidInput(
-            f"engine must be an engine, such as LinearEngine(bias=True); got {engine!r}."
+            "engine must be an engine, such as LinearEngine(bias=True), or TorchModule(factory) "
+            f"for a PyTorch module; got a {type(engine).__name__}."
         )
     if _ENGINES.get(engine.name) is not type(engine):
         raise InvalidInput(

@@ -111,12 +111,21 @@ def tune(
 
     """
     own_code.must_not_be_importing("tune")
-    if misplaced or not isinstance(data, Data):
+    if misplaced:
         raise InvalidInput(
             "tune takes the data, and everything else by name: tune(data, budget=..., engine=...)."
         )
+    if not isinstance(data, Data):
+        raise InvalidInput(
+            f"tune takes a dptune.Data, and got a {type(data).__name__}: make one with "
+            "dptune.Data(features, labels), or Data.from_batches(loader) from what gives batches."
+        )
+    if not isinstance(budget, Budget):
+        raise InvalidInput(f"budget must be a dptune.Budget(epsilon, delta); got {budget!r}.")
     engine = LinearEngine() if engine is None else engine
     must_be_registered(engine)
+    if out is not None:
+        engine.must_be_found_again()
     search = search or LinearScaling()
     asked = Config(
         study="",

@@ -10,7 +10,12 @@ from torch import Tensor, nn
 from dptune import validate
 from dptune.engines.modules import descent
 from dptune.engines.modules.adapters import adapter_names, add_adapters, digest_of_base
-from dptune.engines.modules.torch_module import ModuleModel, TorchModule
+from dptune.engines.modules.torch_module import (
+    SEEN_LOGITS,
+    SEEN_SHAPE,
+    ModuleModel,
+    TorchModule,
+)
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput, OwnCodeProblem
@@ -79,13 +84,14 @@ class LoRA(TorchModule):
     def pack(self, model: ModuleModel) -> dict[str, Tensor]:
         names = self.names(model.module)
         everything = super().pack(model)
-        packed = {name: everything[name] for name in names}
+        packed = {name: everything[name] for name in (*names, SEEN_SHAPE, SEEN_LOGITS)}
         return packed | {_BASE: digest_of_base(model.module, names)}
 
     def unpack(self, tensors: Mapping[str, Tensor]) -> ModuleModel:
         module = self.made()
         names = self.names(module)
-        if set(tensors) != {*names, _BASE}:
+        kept = (*names, SEEN_SHAPE, SEEN_LOGITS)
+        if set(tensors) != {*kept, _BASE}:
             raise OwnCodeProblem(
                 f"the layers that {self.factory} makes have other adapters than those that were "
                 "trained; put the code back as it was."
@@ -95,7 +101,7 @@ class LoRA(TorchModule):
                 f"the adapters were trained beside another base than {self.factory} makes now: its "
                 "weights differ. Make it from the same files, by the same code."
             )
-        return super().unpack({**module.state_dict(), **{name: tensors[name] for name in names}})
+        return super().unpack({**module.state_dict(), **{name: tensors[name] for name in kept}})
 
     @property
     def _besides(self) -> str:

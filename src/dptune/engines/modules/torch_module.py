@@ -26,14 +26,17 @@ from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput, OwnCodeProblem
-from dptune.own_code import made, reference, resolve
+from dptune.own_code import made, must_be_found_again, reference, resolve
 from dptune.plan import TrainPlan
 from dptune.prior import MODULE, Prior
 
+# What a model gives for made-up rows is stored with it: code that was changed since shows by that.
+SEEN_SHAPE, SEEN_LOGITS = "dptune.shape", "dptune.logits"
 COMPUTE = ("float32", "bfloat16")
 _EVALUATED_AT_ONCE = 256
 _MOST_ROWS_AT_ONCE = 4096
 _MADE_UP = 4  # rows
+_SEEN_ROWS = 2
 _FEW_LAYERS = 6  # that are named one by one
 _FOUND: dict[object, int] = {}  # rows at once, tried once a process
 _BATCH = 8.0  # times the square root of the rows: how many are expected in a sample
@@ -44,6 +47,7 @@ class ModuleModel:
     """A module that was trained. It is an ordinary one: `model.module` can be used without us."""
 
     module: nn.Module
+    shape: tuple[int, ...]  # of a row
     ids: bool = False
     compute: str = "float32"
 
@@ -153,9 +157,38 @@ class TorchModule(Engine[ModuleModel]):
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
         module = self.made()
+        self.must_be_repeated(module)
         rows, _ = self._made_up(module, facts, torch.device("cpu"), _MADE_UP, 1)
+        self._must_fit(module, rows[:, 0], facts)
         doctor.must_be_sound(module, self.names(module), rows[:, 0])
         self.traced(module, facts, device)
+
+    def must_be_repeated(self, module: nn.Module) -> None:
+        """Refuse a factory that makes another module each time: it is called again to resume."""
+        again = self.made().state_dict()
+        for name, tensor in module.state_dict().items():
+            if name not in again or not torch.equal(tensor, again[name]):
+                raise InvalidInput(
+                    f"{self.factory} must make the same module whenever it is called, and {name} "
+                    "is another each time. First weights come from torch's own generator, which "
+                    "is seeded for the factory; do not draw them from NumPy or the clock, and read "
+                    "pretrained ones from a file."
+                )
+
+    def _must_fit(self, module: nn.Module, rows: Tensor, facts: DataFacts) -> None:
+        outputs = outputs_of(ModuleModel(module, facts.shape, self.ids, self.compute).logits(rows))
+        if outputs.shape != (len(rows), self._width):
+            need = f"{self._width} numbers, one a class" if facts.has_classes else "one number"
+            raise InvalidInput(
+                f"for each row of these data a module gives {need}; {self.factory} makes one whose "
+                f"output for {len(rows)} rows has shape {tuple(outputs.shape)}. Change its last "
+                "layer. Nothing was paid."
+            )
+
+    def must_be_found_again(self) -> None:
+        for what in ("factory", "loss", "augment"):
+            if (named := getattr(self, what)) not in ("", *NAMES):
+                must_be_found_again(named, what)
 
     def in_words(self, facts: DataFacts) -> tuple[str, ...]:
         """How each layer's gradients are clipped."""
@@ -194,24 +227,44 @@ class TorchModule(Engine[ModuleModel]):
             augment=self._augment,
             keep=keep,
         )
-        return ModuleModel(flat.release(released), self.ids, self.compute)
+        return self.model(flat.release(released), rows.shape)
+
+    def model(self, module: nn.Module, shape: tuple[int, ...]) -> ModuleModel:
+        """A module that was trained on rows of such a shape."""
+        return ModuleModel(module, shape, self.ids, self.compute)
 
     def pack(self, model: ModuleModel) -> dict[str, Tensor]:
-        return {
+        packed = {
             name: tensor.detach().cpu().clone()
             for name, tensor in model.module.state_dict().items()
         }
+        shape = torch.tensor(model.shape)
+        return packed | {SEEN_SHAPE: shape, SEEN_LOGITS: self._seen(model)}
+
+    def _seen(self, model: ModuleModel) -> Tensor:
+        device = next(model.module.parameters()).device
+        rows = made_up(model.module, model.shape, _SEEN_ROWS, ids=self.ids)
+        return model.logits(rows.to(device)).cpu()
 
     def unpack(self, tensors: Mapping[str, Tensor]) -> ModuleModel:
+        kept = dict(tensors)
+        shape, seen = kept.pop(SEEN_SHAPE), kept.pop(SEEN_LOGITS)
         module = self.made()
         try:
-            module.load_state_dict(dict(tensors))
+            module.load_state_dict(kept)
         except RuntimeError as error:
             raise OwnCodeProblem(
                 f"the module that {self.factory} makes is another than the one that was trained: "
                 f"{' '.join(str(error).split())}. Put the code back as it was."
             ) from None
-        return ModuleModel(module.requires_grad_(False).eval(), self.ids, self.compute)
+        model = self.model(module.requires_grad_(False).eval(), tuple(shape.tolist()))
+        now, size = self._seen(model), float(seen.nan_to_num().abs().max())
+        if not torch.allclose(now, seen, rtol=0.01, atol=self.rounding * size, equal_nan=True):
+            raise OwnCodeProblem(
+                f"the module that {self.factory} makes takes the weights that were trained, and "
+                "does something else with them: its code was changed since. Put it back as it was."
+            )
+        return model
 
     def tally(
         self,
@@ -316,7 +369,9 @@ def computing(compute: str, device: torch.device) -> Iterator[None]:
 
 @lru_cache(maxsize=16)
 def _routes(engine: TorchModule, facts: DataFacts) -> Mapping[str, str]:
-    _, gradients = engine.traced(engine.made(), facts, torch.device("cpu"))
+    module, device = engine.made(), torch.device("cpu")
+    doctor.must_be_sound(module, engine.names(module))
+    _, gradients = engine.traced(module, facts, device)
     return gradients.routes
 
 

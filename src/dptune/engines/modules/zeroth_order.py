@@ -147,7 +147,7 @@ class ZerothOrder(TorchModule):
             take_step(plan, flat.vector, randomness, step, self.scale, of_rows)
             if progress is not None:
                 progress.after(step + 1, plan, lambda: {"weights": flat.vector})
-        return ModuleModel(flat.release(flat.vector), self.ids, self.compute)
+        return self.model(flat.release(flat.vector), rows.shape)
 
     def _losses(self, module: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
         """Of each row in features (rows, copies, ...), the mean over its copies, in float64."""
