@@ -301,10 +301,10 @@ def test_adapters_of_peft_are_clipped_as_autograd_has_them() -> None:
     assert all("lora" in name for name in gradients.routes)
 
 
-def tiny(kind: str) -> nn.Module:
+def tiny(kind: str, depth: int = 2) -> nn.Module:
     transformers = pytest.importorskip("transformers")
     common = {"num_labels": 3, "pad_token_id": 1, "vocab_size": 50, "max_position_embeddings": 12}
-    layers = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    layers = {"hidden_size": 16, "num_hidden_layers": depth, "num_attention_heads": 2}
     silent = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     if kind == "gpt2":
         config = transformers.GPT2Config(
@@ -508,15 +508,30 @@ def test_lengths_are_never_below_what_they_are(
     wide = b.double().mT @ a.double()
     lines = functional.one_hot(ids, 3).double().mT @ b[:, 0].double()
     kept = ghost.Kept(outer.as_rows())
-    for piece, exact in ((outer, wide), (lookup, lines), (kept, kept._gradients.double())):
-        lengths = piece.lengths()
+    for piece, exact in ((outer, wide), (lookup, lines), (kept, kept.gradients.double())):
+        lengths = ghost.lengths([piece])
         norms = exact.flatten(1).norm(dim=1)
         counted = torch.isfinite(lengths.squared) & torch.isfinite(norms)
         tiny = 1e-12  # what vanishes when squares do is nothing beside a clip norm
         assert bool((lengths.squared.sqrt() + tiny >= norms)[counted].all())
         assert bool((lengths.squared <= 4 * terms * lengths.uncancelled + tiny)[counted].all())
         if left == right == "ordinary" and piece is not lookup:
-            assert bool((lengths.squared.sqrt() <= norms * 1.003).all())
+            assert bool((lengths.squared.sqrt() <= norms * 1.004).all())
+    assert_rounding_is_foreseen(a, b, outer)
+
+
+def assert_rounding_is_foreseen(a: Tensor, b: Tensor, outer: ghost.Outer) -> None:
+    """Outputs are rounded once they are scaled; what that moves is part of what is measured."""
+    rounded = ghost.lengths([outer]).rounded
+    if b.dtype != torch.bfloat16:
+        assert bool((rounded[torch.isfinite(rounded)] == 0).all())
+        return
+    scale = torch.rand(len(b))
+    exact = b.double() * scale.double()[:, None, None, None]
+    off = (b * scale[:, None, None, None]).bfloat16().double() - exact
+    moved = (off.mT @ a.double()).flatten(1).norm(dim=1)
+    counted = torch.isfinite(rounded)
+    assert bool((moved <= scale * rounded.sqrt() + 1e-12)[counted].all())
 
 
 def test_a_row_whose_terms_cancel_is_bounded_by_what_is_rounded() -> None:
@@ -628,7 +643,8 @@ def test_what_is_too_large_to_be_kept_is_made_again(
     monkeypatch.setattr(ghost, "_LARGEST_PART", 40)
     for (rows, norm), known in zip(asked, wanted, strict=True):
         found = added(gradients, rows, targets, norm, weights)
-        assert torch.allclose(found, known, rtol=1e-4, atol=1e-8)
+        # Norms are raised by a little less where gradients do not share a table.
+        assert torch.allclose(found, known, rtol=1e-4, atol=1e-7)
     assert several
     assert max(several) < ROWS
 
@@ -636,11 +652,11 @@ def test_what_is_too_large_to_be_kept_is_made_again(
 def test_what_is_longer_the_second_time_is_shortened() -> None:
     sizes = iter([1.0, 1.5, 0.5])
     remade = ghost.Remade(lambda part: torch.full((2, 4), next(sizes)), 2, 4)
-    assert remade.lengths().squared.tolist() == pytest.approx([4.0, 4.0], rel=1e-5)
-    remade.multiply(torch.tensor([0.5, 0.25], dtype=torch.float64))
+    assert remade.measure().tolist() == pytest.approx([4.0, 4.0], rel=1e-5)
+    scale = torch.tensor([0.5, 0.25])
     for size in (1.0, 0.5):  # as measured, and shorter than that
         total = torch.zeros(4, dtype=torch.float64)
-        remade.add_to(total, 1)
+        remade.add_to(total, scale, 1)
         assert total.tolist() == pytest.approx([0.75 * size] * 4, rel=1e-5)
 
 
@@ -668,34 +684,54 @@ def test_a_wide_layer_takes_few_kernels_however_many_rows_there_are(dtype: torch
         total = torch.zeros(width * known, dtype=torch.float64)
         with Counting() as counting:
             outer = ghost.Outer([ghost.Factors(a, b)], rows, (1, known, width))
-            clip({"weight": outer}, 1.0, torch.ones(rows, dtype=torch.float64))
-            outer.add_to(total, outer.most_rows)
-        assert 0.9 < total.norm() / rows**0.5 < 1.0
+            scale = clip([outer], 1.0, torch.ones(rows, dtype=torch.float64))
+            outer.add_to(total, scale.float(), outer.most_rows)
+        assert 0.88 < total.norm() / rows**0.5 < 1.0
         times.append(counting.calls)
-    measured = 2 if dtype == torch.bfloat16 else 1
-    # Ten products of 512 columns for what came back and one for what went in, each time that they
-    # are measured; one for the sum.
-    assert times[0]["bmm"] == times[1]["bmm"] == 11 * measured + 1
-    assert times[1]["add_"] <= 13 * measured + 1
-    assert times[1]["mul"] + times[1]["mul_"] <= 16
-    # A sum over several blocks, in float64, is one kernel.
+    # Four products of 1536 columns for what came back, one for what went in, and one for the sum.
+    assert times[0]["bmm"] == times[1]["bmm"] == 6
+    assert times[1]["add_"] <= 4
+    assert times[1]["mul"] + times[1]["mul_"] <= 10
     assert sum(times[1].values()) <= sum(times[0].values()) + 2
 
 
-def test_lines_of_any_length_are_added_up_in_bfloat16() -> None:
+def kernels(compute: str, layers: int) -> int:
+    """Of one batch in a model of so many layers. What only looks at numbers in another way is none,
+    nor are conversions, which a GPU does not need where a CPU has no bfloat16 products."""
+    torch.manual_seed(2)
+    model = tiny("roberta", layers)
+    features, targets = torch.randint(3, 50, (ROWS, 1, 6)), torch.arange(ROWS) % 3
+    gradients = prepared(model, features, compute)
+    added(gradients, features, targets, 1e-3)
+    with Counting() as counting:
+        added(gradients, features, targets, 1e-3)
+    idle = ("_to_copy", "empty", "empty_like", "promote_types", "detach", "diagonal", "alias")
+    views = ("view", "_unsafe_view", "transpose", "unsqueeze", "slice", "select", "split")
+    others = ("t", "expand", "squeeze", "permute", "unbind", "_reshape_alias", "as_strided")
+    return sum(times for kind, times in counting.calls.items() if kind not in idle + views + others)
+
+
+@pytest.mark.parametrize("compute", ["float32", "bfloat16"])
+def test_a_trained_layer_takes_few_kernels(compute: str) -> None:
+    # The passes forward and back, biases and norms included; a block of the model has six linear
+    # layers and two norms.
+    for_a_block = (kernels(compute, 4) - kernels(compute, 2)) / 2
+    assert for_a_block / 6 <= 16
+
+
+@pytest.mark.parametrize(("terms", "columns"), [(2, 16), (67, 16), (3, 9)])
+def test_lines_of_any_length_are_added_up_in_bfloat16(terms: int, columns: int) -> None:
     torch.manual_seed(9)
-    a, b = torch.randn(5, 2, 16).bfloat16(), torch.randn(5, 2, 13).bfloat16()
-    outer = ghost.Outer([ghost.Factors(a, b)], 5, (1, 13, 16))
-    scale = torch.rand(5, dtype=torch.float64)
-    outer.multiply(scale)
-    scaled = (b * scale.float()[:, None, None]).bfloat16()
+    a, b = torch.randn(5, terms, columns).bfloat16(), torch.randn(5, terms, 13).bfloat16()
+    outer = ghost.Outer([ghost.Factors(a, b)], 5, (1, 13, columns))
+    norms = (b.double().mT @ a.double()).flatten(1).norm(dim=1)
+    assert ghost.lengths([outer]).squared.sqrt().tolist() == pytest.approx(norms.tolist(), rel=1e-2)
+    scale = torch.rand(5)
+    scaled = (b * scale[:, None, None]).bfloat16()
     exact = scaled.double().mT @ a.double()
-    norms = exact.flatten(1).norm(dim=1)
-    assert outer.lengths().squared.sqrt().tolist() == pytest.approx(norms.tolist(), rel=1e-4)
-    outer.multiply(torch.full((5,), 0.5, dtype=torch.float64))
-    total = torch.zeros(13 * 16, dtype=torch.float64)
-    outer.add_to(total, 2)
-    assert torch.allclose(total.view(13, 16), exact.sum(0) / 2, rtol=1e-5, atol=1e-6)
+    total = torch.zeros(13 * columns, dtype=torch.float64)
+    outer.add_to(total, scale, 2)
+    assert torch.allclose(total.view(13, columns), exact.sum(0), rtol=1e-5, atol=1e-5)
 
 
 def test_a_step_of_many_rows_is_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -722,9 +758,13 @@ def test_blocks_round_no_more_than_the_margin_has_room_for(terms: int) -> None:
     # Added one after another, term k of n passes n - k + 1 roundings of sums, and three of its own.
     passed = [rows * at_once - place + 4 for place in range(1, rows * at_once + 1)]
     off = (sum(number**2 for number in passed) * rows * parts) ** 0.5
-    assert 2 * off * 2.0**-24 * ghost.CANCELLING <= ghost.margin("float32")
-    assert ghost.margin("float32") < 0.011
-    assert ghost.margin("bfloat16") < 0.021
+    # So many blocks are then added in float32: each rounding is of at most all of their rows.
+    together = ghost._together(rows)
+    off = off * ghost.CANCELLING + (together - 1) * together * rows
+    assert together >= 4
+    assert 2 * off * 2.0**-24 <= ghost.margin("float32")
+    assert ghost.margin("float32") < 0.0115
+    assert ghost.margin("bfloat16") < 0.0215
 
 
 class Mixed(nn.Module):

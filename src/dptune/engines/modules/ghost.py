@@ -15,12 +15,13 @@ The margin by which clipping aims lower, and why it is enough, is in docs/module
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from dptune.engines import sums
 from dptune.errors import InvalidInput
@@ -29,18 +30,21 @@ HALF_ULP = 2.0**-24  # of float32, in which products are accumulated
 # A row's terms may cancel, and what cancels is rounded all the same. With Q the root of the sum of
 # its terms' squared norms, over all layers, Q is brought down to so many clip norms.
 CANCELLING = 4.0
-# By how much rounding one row to bfloat16 factors is expected to lengthen it, at most; a row that
-# gets longer is halved.
-ROUNDED_FACTORS = 2.0**-8
+# By how much of itself a number is off, at most, when it is rounded to bfloat16 (8 binary digits).
+_ROUNDED_FACTOR = 2.0**-8
 MOST_ROWS = 2**18  # of one total, and 64 times as many additions to any number of it
 _MOST_ROUNDINGS = 20_000.0  # of a block, in Q of one row: see `_roundings`
 _ROWS_OF_KEPT = 64  # that one product adds up
-_COLUMNS = 512  # of a Gram matrix's inner sums that one product adds up
+# Half units, in clip norms, by which adding blocks in float32 may be off.
+_BETWEEN_BLOCKS = 2**12
+_COLUMNS = 1536  # of a Gram matrix's inner sums that one product adds up
 _LARGEST_LINE = 4096  # numbers whose squares are added in float32
 _LARGEST_PART = 2**28  # numbers that are made at once beside what is stored
-_ALIGNED = (
-    8  # numbers; matrix products of bfloat16 lines of another length are several times slower
-)
+# Numbers; matrix products of bfloat16 lines of another length are several times slower.
+_ALIGNED = 8
+_MANY_TERMS = 64  # of which a few more are cheap
+_SMALL = 2**14  # numbers a row; such gradients are put side by side
+_LINE = 256  # of the table in which they are
 _SMALLEST_NORMAL = 2.0**-126
 # In one total, in the lines of an embedding for one batch, and in the sum of a step's totals.
 _IN_FLOAT64 = 2.0**-10 + 2.0**-12 + 2.0**-18
@@ -48,60 +52,125 @@ _IN_FLOAT64 = 2.0**-10 + 2.0**-12 + 2.0**-18
 
 def margin(compute: str) -> float:
     """By how many clip norms, beside its own, a row can move the sum: both sums are rounded."""
-    # Tensor cores may cut off instead of rounding to nearest. A hundredth more for rounding of what
-    # is rounded.
-    cut = 2 if compute == "bfloat16" else 1
-    return 2 * 1.01 * cut * CANCELLING * _MOST_ROUNDINGS * HALF_ULP + _IN_FLOAT64
+    # Tensor cores may cut off instead of rounding to nearest, and their factors were rounded. A
+    # hundredth more for rounding of what is rounded.
+    cut = 2 * (1 + _ROUNDED_FACTOR) if compute == "bfloat16" else 1
+    roundings = cut * CANCELLING * _MOST_ROUNDINGS + _BETWEEN_BLOCKS
+    return 2 * 1.01 * roundings * HALF_ULP + _IN_FLOAT64
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Of every row's part in one parameter, in float64: (rows,) each."""
+    """Of every row's gradient, in float64: (rows,) each."""
 
     squared: Tensor  # norm, squared, rounded up
     uncancelled: Tensor  # Q, squared: of its terms, as if none cancelled
+    rounded: Tensor  # by how much rounding scaled factors can lengthen it, squared
 
-    def __add__(self, other: "Lengths") -> "Lengths":
-        return Lengths(self.squared + other.squared, self.uncancelled + other.uncancelled)
 
-    def multiplied(self, scale: Tensor | None) -> "Lengths":
-        if scale is None:
-            return self
-        return Lengths(self.squared * scale.square(), self.uncancelled * scale.square())
+@dataclass(frozen=True)
+class Grams:
+    """What is left of two Gram matrices a row, of inputs and of outputs."""
+
+    sums: Tensor  # (3, rows, groups, terms): of lines of their product, and both diagonals
+    columns: int  # numbers of an inner sum; 0 where the left one is exact
+    outputs: int
+    cut_off: bool  # whether tensor cores may have cut off sums instead of rounding them
+    rounds: bool  # whether outputs will be rounded to bfloat16 once they are scaled
+
+    @property
+    def rounding(self) -> float:
+        """By how much the squared norm can be off, in squares of what there would be if nothing
+        cancelled."""
+        # An entry of a Gram matrix is off by a rounding (two, where tensor cores cut off) for every
+        # number in one product and every product; a product of two entries by one more, a sum of
+        # them by one for each.
+        sizes = (self.columns, self.outputs)
+        inner = sum(min(size, _COLUMNS) + size // _COLUMNS + 1 for size in sizes)
+        cut = 2 if self.cut_off else 1
+        return 1.05 * cut * (inner + self.sums.shape[-1] + 8) * HALF_ULP
+
+    @property
+    def vanished(self) -> float:
+        """What vanishes is less than the smallest normal number, times the factor beside it."""
+        terms = self.sums.shape[-1]
+        return 4 * terms * (self.columns + self.outputs + terms) * _SMALLEST_NORMAL
+
+
+def lengths(pieces: "Iterable[Piece]") -> Lengths:
+    """Of whole rows, whose pieces these are."""
+    norms: list[Tensor] = []
+    grams: dict[int, list[Grams]] = {}
+    for piece in pieces:
+        measured = piece.measure()
+        if isinstance(measured, Grams):
+            grams.setdefault(measured.sums.shape[-1], []).append(measured)
+        else:
+            norms.append(measured)
+    found = [_raised(several) for several in grams.values()]
+    if norms:
+        squared = torch.stack(norms).sum(0)
+        found.append(torch.stack([squared, squared, torch.zeros_like(squared)]))
+    return Lengths(*torch.stack(found).sum(0))
+
+
+def _raised(grams: list[Grams]) -> Tensor:
+    """What `Lengths` has, (3, rows), of layers with as many terms: all at once."""
+    wide = torch.cat([gram.sums for gram in grams], 2).double()
+    constants = [
+        [gram.rounding, gram.vanished, _ROUNDED_FACTOR**2 if gram.rounds else 0.0]
+        for gram in grams
+        for _ in range(gram.sums.shape[2])
+    ]
+    rounding, vanished, rounded = wide.new_tensor(constants).unbind(1)
+    squared, left, right = wide.sum(-1)
+    squares = wide[1] * wide[2]
+    uncancelled = squares.sum(-1)
+    floor = (left + 1) * (right + 1) * vanished
+    longest = (squares.sqrt_().sum(-1) + floor.sqrt()).square() * (1 + rounding)  # L, squared
+    return torch.stack(
+        [
+            squared.abs() + longest * rounding + floor,  # -inf is no small number
+            uncancelled * (1 + rounding) + floor,
+            longest * rounded,
+        ]
+    ).sum(-1)
 
 
 class Kept:
     """The gradients themselves: (rows, *shape of the parameter), at least float32."""
 
     def __init__(self, gradients: Tensor) -> None:
-        self._gradients = gradients
-        self._scale: Tensor | None = None
-        self._measured: Lengths | None = None
+        self.gradients = gradients
 
-    def lengths(self) -> Lengths:
-        if self._measured is None:
-            self._measured = self._measure()
-        return self._measured.multiplied(self._scale)
+    @property
+    def is_small(self) -> bool:
+        return self.gradients[0].numel() <= _SMALL
 
-    def multiply(self, scale: Tensor) -> None:
-        self._scale = scale if self._scale is None else self._scale * scale
-
-    def silence(self, kept: Tensor) -> None:
-        self._gradients, self._measured = _where(kept, self._gradients), None
-
-    def add_to(self, total: Tensor, block: int) -> None:
-        table = self._gradients.flatten(1)[:, None, None]
-        ones = torch.ones(len(table), dtype=table.dtype, device=table.device)
-        outputs = ones if self._scale is None else self._scale.to(table.dtype)
-        _add_blocks(total.view(1, 1, -1), table, outputs[:, None, None, None], _ROWS_OF_KEPT)
-
-    def _measure(self) -> Lengths:
-        table = self._gradients.reshape(len(self._gradients), -1, self._gradients.shape[-1])
+    def measure(self) -> Tensor:
+        """Squared norms, rounded up."""
+        table = self.gradients.reshape(len(self.gradients), -1, self.gradients.shape[-1])
         dtype = torch.float64 if table.shape[-1] > _LARGEST_LINE else None
         norms = torch.linalg.vector_norm(table, dim=-1, dtype=dtype).double()
         in_float32 = min(table.shape[-1], _LARGEST_LINE) + 8
-        squared = norms.square().sum(1) * (1 + 2 * in_float32 * HALF_ULP)
-        return Lengths(squared, squared)
+        return norms.square().sum(1) * (1 + 2 * in_float32 * HALF_ULP)
+
+    def silence(self, kept: Tensor) -> None:
+        self.gradients = _where(kept, self.gradients)
+
+    def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
+        table = self.gradients.flatten(1)[:, None, None]
+        outputs = scale.to(table.dtype)[:, None, None, None]
+        _add_blocks(total.view(1, 1, -1), table, outputs, _ROWS_OF_KEPT, together=1)
+
+
+def side_by_side(several: list[Kept]) -> Kept:
+    """One table of them all, with zeros after them: few kernels for many small gradients."""
+    tables = [kept.gradients.flatten(1) for kept in several]
+    dtype = reduce(torch.promote_types, (table.dtype for table in tables))
+    padding = -sum(table.shape[1] for table in tables) % _LINE
+    zeros = tables[0].new_zeros(len(tables[0]), padding)
+    return Kept(torch.cat([*tables, zeros], 1).to(dtype).unflatten(1, (-1, _LINE)))
 
 
 class Remade:
@@ -112,35 +181,24 @@ class Remade:
         """`make` gives what `Kept` takes; `numbers` is how many a row has."""
         self._make, self._rows = make, rows
         self._step = max(1, _LARGEST_PART // numbers)
-        self._scale: Tensor | None = None
         self._kept: Tensor | None = None
-        self._measured: Lengths | None = None
+        self._measured: Tensor | None = None
 
-    def lengths(self) -> Lengths:
-        if self._measured is None:
-            found = [self._made(part)._measure() for part in self._parts()]
-            self._measured = Lengths(
-                torch.cat([lengths.squared for lengths in found]),
-                torch.cat([lengths.uncancelled for lengths in found]),
-            )
-        return self._measured.multiplied(self._scale)
-
-    def multiply(self, scale: Tensor) -> None:
-        self._scale = scale if self._scale is None else self._scale * scale
+    def measure(self) -> Tensor:
+        self._measured = torch.cat([self._made(part).measure() for part in self._parts()])
+        return self._measured
 
     def silence(self, kept: Tensor) -> None:
-        self._kept, self._measured = kept, None
+        self._kept = kept
 
-    def add_to(self, total: Tensor, block: int) -> None:
+    def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
         for part in self._parts():
-            made = self._made(part)
-            if self._scale is not None:
-                made.multiply(self._scale[part])
+            made, scales = self._made(part), scale[part]
             if self._measured is not None:
                 # What a GPU makes a second time may be rounded differently.
-                longer = made._measure().squared / self._measured.squared[part]
-                made.multiply(longer.nan_to_num(nan=1.0).clamp(min=1.0).rsqrt())
-            made.add_to(total, block)
+                longer = made.measure() / self._measured[part]
+                scales = scales * longer.nan_to_num(nan=1.0).clamp(min=1.0).rsqrt()
+            made.add_to(total, scales, block)
 
     def _parts(self) -> Iterator[slice]:
         for start in range(0, self._rows, self._step):
@@ -211,25 +269,17 @@ class Outer:
             made.append(products(outputs.flatten(0, 1).mT, inputs.flatten(0, 1)))
         return (made[0] if len(made) == 1 else torch.cat(made)).view(-1, *self.shape)
 
-    def lengths(self) -> Lengths:
+    def measure(self) -> Grams:
+        self._align()
         groups, outputs, columns = self.shape
         found = []
-        made = self._copied + 2 * groups * self.terms**2
+        made = self._copied + 3 * groups * self.terms**2
         for part in self._parts(made, slice(0, self.rows)):
-            left, right = self._terms(part)
-            ours, theirs = _gram(left.flatten(0, 1)), _gram(right.flatten(0, 1))
-            found.append(_gram_lengths(ours, theirs, columns, outputs))
-        squared, uncancelled = (
-            torch.cat(kind).view(-1, groups).sum(1) for kind in zip(*found, strict=True)
-        )
-        return Lengths(squared, uncancelled)
-
-    def multiply(self, scale: Tensor) -> None:
-        """From then on the scaled outputs, rounded as they were, are what is measured and added."""
-        self._calls = [
-            Factors(call.inputs, self._multiplied(call, scale), call.as_terms)
-            for call in self._calls
-        ]
+            left, right = (_gram(side.flatten(0, 1)) for side in self._terms(part))
+            found.append(_gram_sums(left, right))
+        sums = found[0] if len(found) == 1 else torch.cat(found, 1)
+        rounds = self.is_bfloat16
+        return Grams(sums.unflatten(1, (self.rows, groups)), columns, outputs, rounds, rounds)
 
     def silence(self, kept: Tensor) -> None:
         self._calls = [
@@ -241,10 +291,35 @@ class Outer:
             for call in self._calls
         ]
 
-    def add_to(self, total: Tensor, block: int) -> None:
+    def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
+        self._calls = [
+            Factors(call.inputs, self._scaled(call.outputs, scale), call.as_terms)
+            for call in self._calls
+        ]
         view = total.view(self.shape)
         for part in self._parts(self._copied, slice(0, self.rows), block):
-            _add_blocks(view, *self._terms(part), block)
+            _add_blocks(view, *self._terms(part), block, _together(block))
+
+    def _scaled(self, outputs: Tensor, scale: Tensor) -> Tensor:
+        """Rounded as they were."""
+        lines = outputs.reshape(self.rows, -1, outputs.shape[-1])
+        made = torch.empty_like(lines)
+        return torch.mul(lines, scale[:, None, None], out=made).view(outputs.shape)
+
+    def _align(self) -> None:
+        """Columns, outputs and many terms, with zeros, which add nothing, so that products of
+        bfloat16 numbers are fast."""
+        call = self._calls[0]
+        if not self.is_bfloat16 or len(self._calls) > 1 or call.as_terms is not None:
+            return
+        after = -self.terms % _ALIGNED if self.terms >= _MANY_TERMS else 0
+        sizes = [side.shape[-1] for side in (call.inputs, call.outputs)]
+        if after or any(size % _ALIGNED for size in sizes):
+            inputs, outputs = (
+                functional.pad(side.reshape(self.rows, -1, size), (0, -size % _ALIGNED, 0, after))
+                for side, size in zip((call.inputs, call.outputs), sizes, strict=True)
+            )
+            self._calls = [Factors(inputs, outputs)]
 
     @property
     def _copied(self) -> int:
@@ -255,21 +330,11 @@ class Outer:
         return groups * self.terms * (outputs + columns)
 
     def _parts(self, numbers: int, rows: slice, block: int = 1) -> Iterator[slice]:
-        """Whole blocks of rows of which so many numbers each may be made at once."""
-        step = max(1, _LARGEST_PART // (max(1, numbers) * block)) * block
+        """Whole blocks of rows of which so many numbers each may be made at once: a power of two of
+        blocks, for `_together`."""
+        step = _power_of_two(_LARGEST_PART // (max(1, numbers) * block)) * block
         for start in range(rows.start, rows.stop, step):
             yield slice(start, min(rows.stop, start + step))
-
-    def _multiplied(self, call: Factors, scale: Tensor) -> Tensor:
-        outputs = call.outputs
-        size = outputs.shape[-1]
-        lines = outputs.reshape(self.rows, -1, size)
-        padding = -size % _ALIGNED if self.is_bfloat16 and call.as_terms is None else 0
-        made = lines.new_empty(*lines.shape[:2], size + padding)
-        made[..., size:] = 0  # a few columns that add nothing
-        wide = torch.promote_types(lines.dtype, torch.float32)
-        torch.mul(lines, scale.to(wide)[:, None, None], out=made[..., :size])
-        return made.view(*outputs.shape[:-1], size + padding)
 
     def _terms(self, part: slice) -> tuple[Tensor, Tensor]:
         """(rows, groups, terms, columns) and (rows, groups, terms, outputs) of some rows."""
@@ -290,50 +355,40 @@ class Lookup:
     def __init__(self, words: Tensor, outputs: Tensor) -> None:
         """(rows, terms) and (rows, terms, columns)."""
         self._words, self._outputs = words, outputs
-        self._scale: Tensor | None = None
-        self._measured: Lengths | None = None
 
-    def lengths(self) -> Lengths:
-        if self._measured is None:
-            self._measured = self._measure()
-        return self._measured.multiplied(self._scale)
-
-    def multiply(self, scale: Tensor) -> None:
-        self._scale = scale if self._scale is None else self._scale * scale
+    def measure(self) -> Grams:
+        rows, terms, columns = self._outputs.shape
+        step = max(1, _LARGEST_PART // (3 * terms**2))
+        found = []
+        for start in range(0, rows, step):
+            part = slice(start, start + step)
+            theirs = _gram(self._outputs[part])
+            same = self._words[part, :, None] == self._words[part, None, :]
+            found.append(_gram_sums(same.to(theirs.dtype), theirs))
+        sums = torch.cat(found, 1)[:, :, None]
+        cut_off = self._outputs.dtype == torch.bfloat16
+        return Grams(sums, 0, columns, cut_off, rounds=False)
 
     def silence(self, kept: Tensor) -> None:
-        self._outputs, self._measured = _where(kept, self._outputs), None
+        self._outputs = _where(kept, self._outputs)
 
-    def add_to(self, total: Tensor, block: int) -> None:
+    def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
         table = total.view(-1, self._outputs.shape[-1])
         rows, terms = self._words.shape
         step = max(1, int(2**19 / terms**0.75))  # rows, whose rounding is within the margin
         for start in range(0, rows, step):
-            self._add_lines(table, slice(start, min(rows, start + step)))
+            self._add_lines(table, scale, slice(start, min(rows, start + step)))
 
-    def _add_lines(self, table: Tensor, part: slice) -> None:
+    def _add_lines(self, table: Tensor, scale: Tensor, part: slice) -> None:
         # In float64: on a GPU the order in which lines are added is not the same every time. And on
         # its own first, so that `table` gets one addition, not one a word.
         words = self._words[part].flatten()
         at_once = max(1, _LARGEST_PART // max(len(table), len(words)))
         for start in range(0, table.shape[1], at_once):
             columns = slice(start, start + at_once)
-            scaled = self._outputs[part, :, columns].double()
-            if self._scale is not None:
-                scaled *= self._scale[part, None, None]
+            scaled = self._outputs[part, :, columns].double() * scale[part, None, None]
             lines = torch.zeros_like(table[:, columns])
             table[:, columns] += lines.index_add_(0, words, scaled.flatten(0, 1))
-
-    def _measure(self) -> Lengths:
-        rows, terms, columns = self._outputs.shape
-        step = max(1, _LARGEST_PART // (2 * terms**2))
-        found = []
-        for start in range(0, rows, step):
-            part = slice(start, start + step)
-            theirs = _gram(self._outputs[part])
-            same = self._words[part, :, None] == self._words[part, None, :]
-            found.append(_gram_lengths(same.to(theirs.dtype), theirs, 0, columns))
-        return Lengths(*(torch.cat(kind) for kind in zip(*found, strict=True)))
 
 
 Piece = Kept | Remade | Outer | Lookup
@@ -347,7 +402,7 @@ def _where(kept: Tensor, values: Tensor, rows: int | None = None) -> Tensor:
 
 def _gram(terms: Tensor) -> Tensor:
     """Products of a row's vectors with each other: (rows, terms, columns) to (rows, terms, terms).
-    Few numbers are added at once: see `_gram_lengths`."""
+    Few numbers are added at once: see `Grams.rounding`."""
     first, *others = torch.split(terms, _COLUMNS, -1)
     sums = products(first, first.mT)
     for part in others:
@@ -355,31 +410,10 @@ def _gram(terms: Tensor) -> Tensor:
     return sums
 
 
-def _gram_lengths(left: Tensor, right: Tensor, columns: int, outputs: int) -> tuple[Tensor, Tensor]:
-    """Squared norm, rounded up, and squared Q, from Gram matrices of two factors whose inner sums
-    had so many numbers; `columns` is 0 where the left one is exact. Overwrites `left`."""
-    terms, wide = left.shape[-1], torch.float64
-    lefts, rights = (gram.diagonal(dim1=1, dim2=2) for gram in (left, right))
-    squares = lefts * rights
-    if columns:
-        longest = squares.sqrt().sum(1, dtype=wide)  # as if nothing cancelled
-        longest *= longest
-    else:  # what stands in different lines does not meet
-        sizes = rights.sqrt()
-        longest = (torch.bmm(left, sizes[..., None])[..., 0] * sizes).sum(1, dtype=wide)
-    uncancelled = squares.sum(1, dtype=wide)
-    of_left, of_right = lefts.sum(1, dtype=wide) + 1, rights.sum(1, dtype=wide) + 1
-    squared = left.mul_(right).sum(-1).sum(-1, dtype=wide)
-    # An entry of a Gram matrix is off by a rounding (two, where tensor cores cut off) for every
-    # number in one product and every product; a product of two entries by one more, a sum of them
-    # by one for each. All of it is relative to what there would be if nothing cancelled.
-    inner = sum(min(size, _COLUMNS) + size // _COLUMNS + 1 for size in (columns, outputs))
-    rounding = 2.1 * (inner + terms + 8) * HALF_ULP
-    # What vanishes is less than the smallest normal number, times the largest factor beside it.
-    vanished = 4 * terms * (columns + outputs + terms) * _SMALLEST_NORMAL
-    floor = vanished * of_left * of_right
-    raised = squared.clamp_(min=0).add_(longest, alpha=rounding).add_(floor)
-    return raised, uncancelled.mul_(1 + rounding).add_(floor)
+def _gram_sums(left: Tensor, right: Tensor) -> Tensor:
+    """What `Grams` keeps of two of them: (3, rows, terms)."""
+    diagonals = (gram.diagonal(dim1=1, dim2=2) for gram in (left, right))
+    return torch.stack([(left * right).sum(-1), *diagonals])
 
 
 def _roundings(rows: int, terms: int) -> float:
@@ -408,29 +442,48 @@ def block_shape(terms: int) -> tuple[int, int]:
     return 1, -(-terms // parts)
 
 
-def _add_blocks(total: Tensor, inputs: Tensor, outputs: Tensor, block: int) -> None:
+def _power_of_two(most: int) -> int:
+    """The largest that is not above it, and 1 at least."""
+    return 1 << max(1, most).bit_length() - 1
+
+
+def _together(block: int) -> int:
+    """How many blocks of so many rows are added in float32: a power of two, so that sums of
+    different layers lie within each other."""
+    return _power_of_two(math.isqrt(_BETWEEN_BLOCKS // block))
+
+
+def _add_blocks(total: Tensor, inputs: Tensor, outputs: Tensor, block: int, together: int) -> None:
     """Add the sum over rows and terms of outputs (x) inputs to `total` (groups, outputs, columns),
-    in float64; products are over so many rows."""
+    in float64; products are over so many rows, and so many of them are added in float32."""
     terms = block_shape(inputs.shape[2])[1]
+    if terms < inputs.shape[2]:
+        together = 1  # parts of a row may be longer than the row
     whole = len(inputs) // block * block
-    at_once = max(1, _LARGEST_PART // total.numel()) * block
+    room = max(1, _LARGEST_PART // total.numel())
+    together = min(together, _power_of_two(room))
+    at_once = room // together * together * block
     sides = torch.split(inputs, terms, 2), torch.split(outputs, terms, 2)
     for left, right in zip(*sides, strict=True):
         for start in range(0, whole, at_once):
             part = slice(start, min(whole, start + at_once))
-            _add_products(total, left[part], right[part], block)
+            _add_products(total, left[part], right[part], block, together)
         if whole < len(left):
-            _add_products(total, left[whole:], right[whole:], len(left) - whole)
+            _add_products(total, left[whole:], right[whole:], len(left) - whole, 1)
 
 
-def _add_products(total: Tensor, inputs: Tensor, outputs: Tensor, block: int) -> None:
+def _add_products(
+    total: Tensor, inputs: Tensor, outputs: Tensor, block: int, together: int
+) -> None:
     left, right = (
         side.reshape(-1, block, *side.shape[1:]).transpose(1, 2).flatten(2, 3).flatten(0, 1)
         for side in (inputs, outputs)
     )
     made = products(right.mT, left)
-    made = made.view(-1, len(total), *made.shape[1:])[:, :, : total.shape[1]]  # without padding
-    total += made[0] if len(made) == 1 else made.sum(0, dtype=torch.float64)
+    made = made.view(-1, len(total), *made.shape[1:])[:, :, : total.shape[1], : total.shape[2]]
+    for several in torch.split(made, together):  # without what was padded
+        # Adding float32 numbers to float64 ones makes no copy of them; `sum` would.
+        total += several[0] if len(several) == 1 else several.sum(0)
 
 
 def products(left: Tensor, right: Tensor) -> Tensor:

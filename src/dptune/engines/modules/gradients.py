@@ -5,16 +5,15 @@ came back to it is all that its rows' gradients are made of, so norms and the cl
 the same stored numbers: what is added is what was measured, whatever the module does besides.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial, reduce
-from operator import add
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from dptune.engines import sums
 from dptune.engines.modules import checks, functions, ghost
-from dptune.engines.modules.ghost import Kept, Lengths, Lookup, Outer, Piece, Remade
+from dptune.engines.modules.ghost import Kept, Lookup, Outer, Piece, Remade
 from dptune.engines.modules.layout import Layer, Layout, find_layout, widening
 from dptune.engines.modules.recording import Call, Recording, recorded, replaced
 from dptune.errors import InvalidInput
@@ -44,6 +43,7 @@ class RowGradients:
             self._places[name] = slice(end, end + parameter.numel())
             end += parameter.numel()
         self._numbers = end
+        self._known_indices: dict[tuple[tuple[str, ...], torch.device], Tensor] = {}
         self._layout = Layout()
         self.routes: dict[str, str] = {}
 
@@ -88,19 +88,47 @@ class RowGradients:
         if not rows:
             return
         pieces = self._pieces(features, targets)
+        if not pieces:
+            return
         with torch.no_grad(), torch.autocast(features.device.type, enabled=False):
+            placed = self._placed(pieces, total.device)
+            del pieces
             share = torch.ones(rows, dtype=torch.float64, device=features.device)
             if weights is not None:
                 share = weights.to(share)
-            if clip_norm is not None and pieces:
-                clip(pieces, clip_norm, share)
-            elif weights is not None:
-                _multiply(pieces, share)
+            only = [piece for _, piece in placed]
+            scale = (share if clip_norm is None else clip(only, clip_norm, share)).float()
             # The same blocks in all layers: see docs/modules-bound.md.
-            factored = [piece for piece in pieces.values() if isinstance(piece, Outer)]
+            factored = [piece for piece in only if isinstance(piece, Outer)]
             block = min((piece.most_rows for piece in factored), default=1)
-            for name in list(pieces):
-                pieces.pop(name).add_to(total[self._places[name]], block)
+            del only, factored
+            while placed:
+                place, piece = placed.pop()
+                _add_at(total, place, piece, scale, block)
+
+    def _placed(
+        self, pieces: dict[str, Piece], device: torch.device
+    ) -> list[tuple[slice | Tensor, Piece]]:
+        """Where each has its place in a total; those that are small are put together."""
+        small = {
+            name: piece
+            for name, piece in pieces.items()
+            if isinstance(piece, Kept) and piece.is_small
+        }
+        placed: list[tuple[slice | Tensor, Piece]] = [
+            (self._places[name], piece) for name, piece in pieces.items() if name not in small
+        ]
+        for names in _by_size({name: piece.gradients.numel() for name, piece in small.items()}):
+            table = ghost.side_by_side([small[name] for name in names])
+            placed.append((self._indices(names, device), table))
+        return placed
+
+    def _indices(self, names: tuple[str, ...], device: torch.device) -> Tensor:
+        if (names, device) not in self._known_indices:
+            numbers = torch.arange(self._numbers, device=device)
+            found = torch.cat([numbers[self._places[name]] for name in names])
+            self._known_indices[names, device] = found
+        return self._known_indices[names, device]
 
     def _pieces(self, features: Tensor, targets: Tensor) -> dict[str, Piece]:
         """What every parameter's gradients are made of."""
@@ -240,35 +268,41 @@ def _one_a_piece(parameter: Tensor, pieces: int) -> Tensor:
     return parameter.detach().expand(pieces, *parameter.shape[1:]).requires_grad_()
 
 
-def clip(pieces: Mapping[str, Piece], clip_norm: float, share: Tensor) -> None:
-    """Multiply rows so that each is within its share of the clip norm; silence those that cannot
-    be."""
+def _by_size(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """In as few groups as can be kept."""
+    groups: list[list[str]] = []
+    size = 0
+    for name, own in sizes.items():
+        size += own
+        if not groups or not ghost.can_be_kept(size):
+            groups.append([])
+            size = own
+        groups[-1].append(name)
+    return [tuple(group) for group in groups]
+
+
+def _add_at(total: Tensor, place: slice | Tensor, piece: Piece, scale: Tensor, block: int) -> None:
+    if isinstance(place, slice):
+        piece.add_to(total[place], scale, block)
+        return
+    assert isinstance(piece, Kept)
+    table = total.new_zeros(piece.gradients[0].numel())
+    piece.add_to(table, scale, block)
+    total.index_add_(0, place, table[: len(place)])
+
+
+def clip(pieces: Sequence[Piece], clip_norm: float, share: Tensor) -> Tensor:
+    """What to multiply rows by so that each is within its share of the clip norm; those that cannot
+    be are silenced."""
     # Whatever `compute` says: layers may have been given bfloat16 weights.
-    rounded = any(isinstance(piece, Outer) and piece.is_bfloat16 for piece in pieces.values())
-    reach = clip_norm * (1 - ghost.margin("bfloat16" if rounded else "float32"))
-    aim = reach * (1 - ghost.ROUNDED_FACTORS) if rounded else reach
-    lengths = _lengths(pieces)
-    norms, uncancelled = lengths.squared.sqrt(), lengths.uncancelled.sqrt()
+    rounded = any(isinstance(piece, Outer) and piece.is_bfloat16 for piece in pieces)
+    aim = clip_norm * (1 - ghost.margin("bfloat16" if rounded else "float32"))
+    lengths = ghost.lengths(pieces)
+    norms = lengths.squared.sqrt() + lengths.rounded.sqrt()
+    uncancelled = lengths.uncancelled.sqrt()
     bound = torch.maximum(norms / aim, uncancelled / (ghost.CANCELLING * clip_norm))
     kept = torch.isfinite(bound)
-    scale = torch.where(kept, share / bound.clamp(min=1.0), 0.0)
-    if not bool(kept.all()):  # a GPU is waited for here, and below
-        for piece in pieces.values():
+    if not bool(kept.all()):  # a GPU is waited for here
+        for piece in pieces:
             piece.silence(kept)
-    _multiply(pieces, scale)
-    if rounded:
-        # Measured again as they are multiplied. Where rounding has made a row longer than it may
-        # be, a power of two, by which everything is multiplied exactly, shortens it.
-        over = _lengths(pieces).squared.sqrt() / (share * reach).clamp(min=1e-300)
-        halvings = torch.ceil(torch.log2(over.clamp(min=1.0)) - 1e-9)
-        if bool((halvings[scale > 0] > 0).any()):
-            _multiply(pieces, torch.exp2(-halvings))
-
-
-def _lengths(pieces: Mapping[str, Piece]) -> Lengths:
-    return reduce(add, (piece.lengths() for piece in pieces.values()))
-
-
-def _multiply(pieces: Mapping[str, Piece], scale: Tensor) -> None:
-    for piece in pieces.values():
-        piece.multiply(scale)
+    return torch.where(kept, share / bound.clamp(min=1.0), 0.0)
