@@ -1,5 +1,6 @@
 """Networks, losses and augmentations that tests train with, as a user has them in a file."""
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -109,3 +110,9 @@ def mixed_up(rows: Tensor) -> Tensor:
 
 def halved(rows: Tensor) -> Tensor:
     return rows[: len(rows) // 2]
+
+
+def another_each_time() -> nn.Module:
+    layer = nn.Linear(4, 3)
+    layer.weight.data = torch.from_numpy(np.random.default_rng().normal(size=(3, 4))).float()
+    return layer

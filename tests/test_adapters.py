@@ -16,6 +16,7 @@ from dptune.engines.modules.adapters import add_adapters
 from dptune.engines.modules.doctor import problems
 from dptune.engines.modules.lora import LoRA
 from dptune.engines.modules.problem import wanting_gradients
+from dptune.engines.modules.torch_module import SEEN_LOGITS, SEEN_SHAPE
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
@@ -195,7 +196,7 @@ def test_what_is_released_is_the_adapter_and_the_base_stays_as_it_was(
     kept = {value.dtype for value in base.values() if value.ndim > 1 and value.is_floating_point()}
     assert kept == {getattr(torch, compute)}
     packed = engine.pack(model)
-    assert set(packed) == {*names, "base.sha256"}
+    assert set(packed) == {*names, "base.sha256", SEEN_SHAPE, SEEN_LOGITS}
     assert all(packed[name].dtype == torch.float32 for name in names)
     assert any(packed[name].any() for name in names if "lora_B" in name)
     again = engine.unpack(packed)

@@ -161,7 +161,7 @@ def test_rates_stay_positive_and_never_rise(steps: int, schedule: str) -> None:
         ("clip_norm", math.inf),
         ("clip_norm", "1"),
         ("sampling_rate", 0.0),
-        ("sampling_rate", 1.0),
+        ("sampling_rate", 1.5),
         ("sampling_rate", math.nan),
         ("optimizer", "adagrad"),
         ("directions", 0),
@@ -206,3 +206,9 @@ def test_fields_cannot_be_changed_or_given_by_position() -> None:
         plan().rows = 5  # type: ignore[misc]
     with pytest.raises(TypeError):
         TrainPlan(1000, 10, 2.0, 5.0)  # type: ignore[call-arg]
+
+
+def test_every_row_may_be_said_by_a_rate_of_one() -> None:
+    """Files have no None."""
+    plan = TrainPlan(rows=9, steps=1, learning_rate=1.0, noise_multiplier=1.0, sampling_rate=1.0)
+    assert plan.sampling_rate is None and isinstance(plan.event, FullBatchRun)

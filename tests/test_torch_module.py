@@ -1,5 +1,7 @@
 """TorchModule keeps the promises of every engine, and those of its own."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -370,3 +372,80 @@ def test_the_plan_says_how_gradients_are_clipped_and_the_guarantee_what_is_publi
     assert said == "ghost: stem, blocks.0.0, blocks.1.0, blocks.2.0, head"
     result = tuned(some_data(), TorchModule(own_networks.Blocks))
     assert any("Blocks begins with" in fact for fact in result.guarantee.public_facts)
+
+
+# -- code of the user's own
+
+
+def test_code_that_was_changed_since_is_noticed(tmp_path: Path) -> None:
+    """With weights of the same shapes nothing else would."""
+    file, rows = tmp_path / "net.py", some_rows()
+    text = "from torch import nn\ndef make():\n    return nn.Sequential(nn.Linear(4, 3), nn.{}())\n"
+    file.write_text(text.format("Tanh"))
+    engine = TorchModule(f"{file}:make").for_data(FACTS)
+    (model,) = engine.fit_many([PLAIN], rows, [Randomness()])
+    packed = engine.pack(model)
+    again = engine.unpack(packed)
+    torch.testing.assert_close(again.logits(rows.features[:, 0]), model.logits(rows.features[:, 0]))
+    file.write_text(text.format("ReLU"))
+    with pytest.raises(InvalidInput, match="its code was changed since"):
+        engine.unpack(packed)
+
+
+def test_a_factory_that_makes_another_module_each_time_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"the same module whenever it is called, and weight is"):
+        tuned(some_data(), TorchModule(own_networks.another_each_time))
+
+
+def test_a_module_in_the_place_of_its_factory_is_told_from_it() -> None:
+    with pytest.raises(
+        InvalidInput, match="this is a module of torch, a Linear; give the function"
+    ):
+        TorchModule(nn.Linear(4, 3))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="the loss must be a function with a name"):
+        TorchModule(own_networks.small, nn.CrossEntropyLoss(reduction="none"))  # type: ignore[arg-type]
+
+
+SCRIPT = """
+import dptune, torch
+from torch import nn
+{before}
+data = dptune.Data(torch.randn(60, 4), torch.arange(60) % 3)
+{call}
+"""
+DEFINED = "def make():\n    return nn.Linear(4, 3)\n"
+CALL = (
+    'dptune.tune(data, budget=dptune.Budget(8.0, 1e-5), engine=dptune.TorchModule(make), out="run")'
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "call", "message"),
+    [
+        (DEFINED, CALL, "calls tune at its top level"),
+        (
+            f"if __name__ == '__main__':\n    {DEFINED.replace(chr(10), chr(10) + '    ')}",
+            CALL,
+            "top level of",
+        ),
+    ],
+    ids=("tunes when imported", "hidden from imports"),
+)
+def test_a_script_that_nobody_could_import_again_is_refused_unpaid(
+    before: str, call: str, message: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(before=before, call=call))
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode and message in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_no_data_or_no_budget_is_said() -> None:
+    loader = [(torch.zeros(2, 4), torch.zeros(2))]
+    with pytest.raises(InvalidInput, match=r"got a list: .*from_batches"):
+        dptune.tune(loader, budget=Budget(1.0, 1e-5))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"dptune\.Budget\(epsilon, delta\); got 3\.0"):
+        dptune.tune(some_data(), budget=3.0)  # type: ignore[arg-type]
