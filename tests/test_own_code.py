@@ -64,7 +64,7 @@ def test_a_function_has_a_name_that_stands_for_it(
         (lambda: None, "<lambda> has no name by which it could be found again"),
         (_nested(), r"inner has no name.*at the top level of a file"),
         (half, "partial has no name"),
-        (torch.nn.CrossEntropyLoss(), "CrossEntropyLoss has no name"),
+        (torch.nn.CrossEntropyLoss(), "a module of torch, a CrossEntropyLoss"),
         (3, "must be a function.*got int"),
         ("make", r"is named FILE.py:NAME or package.module:NAME; got 'make'"),
         ("nets.py:", "is named"),

@@ -151,7 +151,7 @@ class Kept:
         """Squared norms, rounded up."""
         table = self.gradients.reshape(len(self.gradients), -1, self.gradients.shape[-1])
         dtype = torch.float64 if table.shape[-1] > _LARGEST_LINE else None
-        norms = torch.linalg.vector_norm(table, dim=-1, dtype=dtype).double()
+        norms: Tensor = torch.linalg.vector_norm(table, dim=-1, dtype=dtype).double()
         in_float32 = min(table.shape[-1], _LARGEST_LINE) + 8
         return norms.square().sum(1) * (1 + 2 * in_float32 * HALF_ULP)
 
@@ -170,7 +170,7 @@ def side_by_side(several: list[Kept]) -> Kept:
     dtype = reduce(torch.promote_types, (table.dtype for table in tables))
     padding = -sum(table.shape[1] for table in tables) % _LINE
     zeros = tables[0].new_zeros(len(tables[0]), padding)
-    return Kept(torch.cat([*tables, zeros], 1).to(dtype).unflatten(1, (-1, _LINE)))
+    return Kept(torch.cat([*tables, zeros], 1).to(dtype).view(len(zeros), -1, _LINE))
 
 
 class Remade:
@@ -279,7 +279,8 @@ class Outer:
             found.append(_gram_sums(left, right))
         sums = found[0] if len(found) == 1 else torch.cat(found, 1)
         rounds = self.is_bfloat16
-        return Grams(sums.unflatten(1, (self.rows, groups)), columns, outputs, rounds, rounds)
+        by_row = sums.view(len(sums), self.rows, groups)
+        return Grams(by_row, columns, outputs, rounds, rounds)
 
     def silence(self, kept: Tensor) -> None:
         self._calls = [
