@@ -307,10 +307,10 @@ def _about_preparation(sentences: Sequence[str]) -> None:
         out.print(Text(f"Rows are {'; '.join(sentences)}."))
 
 
-def _about_training(ways: Sequence[str]) -> None:
-    """How gradients of single rows are clipped, layer by layer."""
-    if ways:
-        out.print(Text(f"Gradients of single rows are clipped by {'; '.join(ways)}."))
+def _about_training(sentences: Sequence[str]) -> None:
+    """What an engine has to say."""
+    for words in sentences:
+        out.print(Text(f"{words[0].upper()}{words[1:]}."))
 
 
 def _about_columns(planned: Outline, names: Sequence[str]) -> None:

@@ -195,7 +195,8 @@ class TorchModule(Engine[ModuleModel]):
         ways: dict[str, list[str]] = {}
         for layer, way in _routes(self, facts).items():
             ways.setdefault(way, []).append(layer)
-        return tuple(f"{way}: {_listed(layers)}" for way, layers in ways.items())
+        listed = "; ".join(f"{way} ({_listed(layers)})" for way, layers in ways.items())
+        return (f"gradients of single rows are clipped, by layer: {listed}",)
 
     @property
     def public_facts(self) -> tuple[str, ...]:
