@@ -279,7 +279,7 @@ class Outer:
             found.append(_gram_sums(left, right))
         sums = found[0] if len(found) == 1 else torch.cat(found, 1)
         rounds = self.is_bfloat16
-        by_row = sums.view(len(sums), self.rows, groups, self.terms)
+        by_row = sums.view(len(sums), self.rows, groups, -1)
         return Grams(by_row, columns, outputs, rounds, rounds)
 
     def silence(self, kept: Tensor) -> None:
