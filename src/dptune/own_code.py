@@ -39,12 +39,15 @@ def reference(function: object, what: str) -> str:
         place, name = parts(function, what)
         return f"{Path(place).absolute() if _is_file(place) else place}:{name}"
     if hasattr(function, "parameters") and not isinstance(function, type):
+        kind = _called(function)
+        if what != "factory":
+            raise InvalidInput(
+                f"the {what} must be a function with a name, and this is a {kind}; call it in a "
+                "function of your own (def NAME(outputs, targets): return ...)."
+            )
         raise InvalidInput(
-            f"the {what} must be a function, and this is a module of torch, a {_called(function)}; "
-            f"give the function that makes it (def {what}(): return ...)."
-            if what == "factory"
-            else f"the {what} must be a function with a name, and this is a {_called(function)}; "
-            "call it in a function of your own (def NAME(outputs, targets): return ...)."
+            f"the {what} must be a function, and this is a module of torch, a {kind}; give the "
+            f"function that makes it (def {what}(): return ...)."
         )
     if not callable(function):
         raise InvalidInput(

@@ -7,7 +7,7 @@ from dptune.bench.networks import row_losses
 from dptune.engines.modules.descent import Moves
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
-from dptune.engines.modules.torch_module import computing
+from dptune.engines.modules.precision import computing
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 

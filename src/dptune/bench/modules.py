@@ -20,7 +20,7 @@ from dptune.bench.speed import must_be_here
 from dptune.bench.timing import empty_gpu, gpu_is_used, median_seconds
 from dptune.data.rows import PRECISIONS
 from dptune.engines.modules.checks import FEWEST_ROWS
-from dptune.engines.modules.torch_module import computing
+from dptune.engines.modules.precision import computing
 
 Report = Callable[[str], None]
 

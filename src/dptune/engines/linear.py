@@ -221,12 +221,7 @@ class LinearEngine(Engine[LinearModel]):
     def _check(self, plans: Sequence[TrainPlan], rows: Rows) -> None:
         """Refuse what cannot be trained, before anything is read or spent."""
         self._check_rows(rows)
-        if not sums.products_are_exact():
-            raise InvalidInput(
-                "torch was told to round float32 products (TF32 or bfloat16), which would break "
-                "the bound on a row's contribution; restore the default, for example with "
-                "torch.set_float32_matmul_precision('highest')."
-            )
+        sums.must_be_exact()
         for plan in plans:
             self.check(plan)
             self.must_take(plan)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dptune.data.rows import Chunk, Rows
 from dptune.engines.optimizers import KINDS
-from dptune.engines.randomness import Randomness
+from dptune.engines.randomness import Randomness, Stream
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 
@@ -57,16 +57,25 @@ def batches(plan: TrainPlan, rows: Rows, randomness: Randomness) -> Callable[[],
     """What one step reads, in chunks: all rows, or a fresh Poisson sample of them."""
     if plan.sampling_rate is None:
         return rows.chunks
-    rate, stream = plan.sampling_rate, randomness.sampling(rows.device)
+    stream = randomness.sampling(rows.device)
+    return lambda: read_rows(rows, drawn_rows(plan, rows, stream))
 
-    def sample() -> Iterator[Chunk]:
-        # Double precision: the inclusion probability must be the one that is accounted for. Where
-        # nobody is chosen, the noisy step is taken all the same.
-        chosen = (stream.uniform(rows.count) < rate).nonzero().squeeze(1)
-        for start in range(0, len(chosen), _SAMPLED_ROWS_AT_ONCE):
-            yield rows.pick(chosen[start : start + _SAMPLED_ROWS_AT_ONCE])
 
-    return sample
+def drawn_rows(plan: TrainPlan, rows: Rows, stream: Stream) -> Tensor | None:
+    """The numbers of a fresh Poisson sample, perhaps of nobody; None for all rows."""
+    if plan.sampling_rate is None:
+        return None
+    # Double precision: the inclusion probability must be the one that is accounted for.
+    return (stream.uniform(rows.count) < plan.sampling_rate).nonzero().squeeze(1)
+
+
+def read_rows(rows: Rows, chosen: Tensor | None) -> Iterator[Chunk]:
+    """Those of these numbers, some at a time; all where that is None."""
+    if chosen is None:
+        yield from rows.chunks()
+        return
+    for start in range(0, len(chosen), _SAMPLED_ROWS_AT_ONCE):
+        yield rows.pick(chosen[start : start + _SAMPLED_ROWS_AT_ONCE])
 
 
 def descend(

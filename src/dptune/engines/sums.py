@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dptune.engines import fused_sums
+from dptune.errors import InvalidInput
 
 MOST_COPIES = 128  # of a row, which must lie in one block
 LARGEST_COUNT = 2**29  # rows, for which the float64 sums' part of the margin is computed
@@ -82,6 +83,16 @@ def totals(left: Tensor) -> Iterator[Tensor]:
     """The same for the column of ones that a bias sees: parts of the sums of each line."""
     for part in torch.split(left, _IN_ANY_ORDER, 1):
         yield part.sum(1, keepdim=True, dtype=torch.float64)
+
+
+def must_be_exact() -> None:
+    """Refuse products that round their operands, for which no bound was proven."""
+    if not products_are_exact():
+        raise InvalidInput(
+            "torch was told to round float32 products (TF32 or bfloat16), which would break the "
+            "bound on a row's contribution; restore the default, for example with "
+            "torch.set_float32_matmul_precision('highest')."
+        )
 
 
 def products_are_exact() -> bool:

@@ -81,6 +81,11 @@ class Outline:
         return replace(self.config.plan(self.data.count), **self.config.search.fixes)
 
     @cached_property
+    def parameters(self) -> int:
+        """How many numbers are trained; asked once: an engine may have to make a model to know."""
+        return self.engine.parameters(self.data)
+
+    @cached_property
     def facts(self) -> Facts:
         """What the search may know."""
         preparation, prior = self.config.preparation, self.engine.prior
@@ -92,7 +97,7 @@ class Outline:
             self.data.has_classes,
             prior,
             self.data.count,
-            self.engine.parameters(self.data),
+            self.parameters,
             self.engine.linear_in_rows,
         )
 

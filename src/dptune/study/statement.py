@@ -23,7 +23,7 @@ _RUNNING_TIME = (
 
 def noise_notes(planned: Outline) -> tuple[str, ...]:
     """A note where the noise of the final run drowns whatever all rows could add up to."""
-    weights = planned.engine.parameters(planned.data)
+    weights = planned.parameters
     if planned.schedule.final.mu * planned.data.count >= max(3.0, 0.5 * math.sqrt(weights)):
         return ()
     return (

@@ -363,7 +363,7 @@ def _check(planned: Outline, census: Census | None, correct: float | None) -> Fi
     if event is None or census is None or correct is None:
         return None
     weighing = planned.weighing(census)
-    rows, parameters = planned.data.count, planned.engine.parameters(planned.data)
+    rows, parameters = planned.data.count, planned.parameters
     return final_check(
         correct, event.noise, census, weighing, rows, parameters=parameters, mu=planned.price.mu
     )

@@ -4,16 +4,14 @@ Of models of the package transformers the package peft puts them in; of all othe
 the same for plain linear layers. Both keep A and B as linear layers called lora_A and lora_B.
 """
 
-import hashlib
 import math
-from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from dptune.engines.modules.patterns import fits, patterns_in
 from dptune.errors import InvalidInput, MissingExtra
 
 _PARTS = ("lora_A", "lora_B")
@@ -85,7 +83,7 @@ def adapter_names(module: nn.Module, trained: str = "") -> list[str]:
     """The names of what is trained of a module with adapters."""
     besides = _besides(module, trained)
     names = [name for name, _ in module.named_parameters()]
-    if trained and not any(_fits(_as_before(name), _patterns(trained)) for name in names):
+    if trained and not any(fits(_as_before(name), patterns_in(trained)) for name in names):
         raise InvalidInput(
             f"trained={trained!r} fits none of the module's parameters ("
             f"{', '.join(map(_as_before, names[:6]))}, ...); give patterns of names such as "
@@ -94,26 +92,14 @@ def adapter_names(module: nn.Module, trained: str = "") -> list[str]:
     return [
         name
         for name in names
-        if not set(_PARTS).isdisjoint(name.split(".")) or _fits(_as_before(name), besides)
+        if not set(_PARTS).isdisjoint(name.split(".")) or fits(_as_before(name), besides)
     ]
-
-
-def digest_of_base(module: nn.Module, trained: Iterable[str]) -> Tensor:
-    """SHA-256 over all that is frozen, with its names, as 32 numbers."""
-    digest, apart = hashlib.sha256(), set(trained)
-    for name, tensor in sorted(module.state_dict().items()):
-        if name in apart:
-            continue
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        plain = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(plain.view(torch.uint8).numpy().data)
-    return torch.tensor(list(digest.digest()), dtype=torch.uint8)
 
 
 def _besides(module: nn.Module, trained: str) -> list[str]:
     """Patterns of what is trained beside adapters."""
     heads = [f"{head}.*" for head in _HEADS] if _is_of_transformers(module) else []
-    return _patterns(trained) + heads
+    return patterns_in(trained) + heads
 
 
 def _as_before(name: str) -> str:
@@ -138,9 +124,9 @@ def _wanted(
     linear = [
         name
         for name, one in module.named_modules()
-        if name and type(one) in kinds and not _fits(f"{name}.weight", besides)
+        if name and type(one) in kinds and not fits(f"{name}.weight", besides)
     ]
-    found = [name for name in linear if not layers or _fits(name, _patterns(layers))]
+    found = [name for name in linear if not layers or fits(name, patterns_in(layers))]
     if not found:
         there = f"it has {', '.join(linear[:8])}" if linear else "it has none inside it"
         raise InvalidInput(
@@ -198,11 +184,3 @@ def _keep_in(dtype: torch.dtype, module: nn.Module) -> None:
             for parameter in layer.parameters(recurse=False):
                 if not parameter.requires_grad:
                     parameter.data = parameter.data.to(dtype)
-
-
-def _patterns(text: str) -> list[str]:
-    return [pattern.strip() for pattern in text.split(",") if pattern.strip()]
-
-
-def _fits(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -5,7 +5,7 @@ adds noise in float64; divides by the plan's public number; and only then rounds
 of nobody takes its noisy step all the same.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -18,13 +18,13 @@ from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.step_total import StepTotal
 from dptune.engines.optimizers import KINDS, Optimizer
+from dptune.engines.per_row import drawn_rows, read_rows
 from dptune.engines.randomness import Randomness, Stream
-from dptune.errors import InvalidInput, OwnCodeProblem
+from dptune.errors import OwnCodeProblem
 from dptune.plan import TrainPlan
 
 Augment = Callable[[Tensor], Tensor]
 _PIECE = 2**24  # weights that are moved at once: what noise and updates need beside the weights
-_SAMPLED_ROWS_AT_ONCE = 8192
 _MODULE = "module.sha256"  # in a checkpoint, beside the weights
 
 
@@ -32,8 +32,6 @@ class Moves:
     """The update rule of a plan over a flat vector, piece by piece; `lamb` scales by layer."""
 
     def __init__(self, plan: TrainPlan, flat: FlatWeights) -> None:
-        if plan.free_steps:
-            raise InvalidInput("modules release their last weights; leave free_steps out.")
         sizes = flat.sizes
         if plan.optimizer != "lamb":
             whole, rest = divmod(len(flat.vector), _PIECE)
@@ -62,27 +60,25 @@ class Moves:
 
     def tensors(self) -> dict[str, Tensor]:
         """All that going on needs."""
-        kept = {"weights": self._vector} | self._of_rules()
+        kept = {"weights": self._vector}
+        for name in self._state:
+            kept[name] = torch.cat([getattr(rule, name).flatten() for rule in self._rules])
         return kept if self._average is None else kept | {"average": self._average}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """The reverse."""
-        parts = self._of_rules()
-        for name, tensor in tensors.items():
-            if name == "weights":
-                self._vector.copy_(tensor)
-            elif name == "average" and self._average is not None:
-                self._average.copy_(tensor)
-            elif name in parts:
-                for rule, part in zip(self._rules, torch.split(tensor, self._sizes), strict=True):
-                    getattr(rule, name).copy_(part[None, None])
+        self._vector.copy_(tensors["weights"])
+        if self._average is not None:
+            self._average.copy_(tensors["average"])
+        for name in self._state:
+            parts = torch.split(tensors[name], self._sizes)
+            for rule, part in zip(self._rules, parts, strict=True):
+                getattr(rule, name).copy_(part[None, None])
 
-    def _of_rules(self) -> dict[str, Tensor]:
-        names = [name for name in ("first", "second") if hasattr(self._rules[0], name)]
-        return {
-            name: torch.cat([getattr(rule, name).flatten() for rule in self._rules])
-            for name in names
-        }
+    @property
+    def _state(self) -> list[str]:
+        """What rules remember, by name."""
+        return [name for name in ("first", "second") if hasattr(self._rules[0], name)]
 
 
 def train(
@@ -114,7 +110,8 @@ def train(
             torch.manual_seed(randomness.passing(step))
             flat.module.train()
             total.begin()
-            for chunk in step_rows(plan, rows, randomness, step):
+            chosen = drawn_rows(plan, rows, randomness.sampling(rows.device, step))
+            for chunk in read_rows(rows, chosen):
                 for part in pieces(chunk, at_once):
                     weights = None if of_classes is None else of_classes[part.targets.long()]
                     copies = with_copies(part.features, plan.augmentations, augment)
@@ -152,29 +149,6 @@ class KeptWeights:
         self._keep.tell(steps)
         if self._keep.due() or steps == plan.steps:
             self._keep.save(tensors() | {_MODULE: self._mark}, steps)
-
-
-def step_rows(plan: TrainPlan, rows: Rows, randomness: Randomness, step: int) -> Iterable[Chunk]:
-    """What a step reads: all rows, or a fresh Poisson sample of them."""
-    return read_rows(rows, drawn_rows(plan, rows, randomness, step))
-
-
-def drawn_rows(plan: TrainPlan, rows: Rows, randomness: Randomness, step: int) -> Tensor | None:
-    """The numbers of a fresh Poisson sample; None for all rows."""
-    if plan.sampling_rate is None:
-        return None
-    # Double precision: the inclusion probability must be the one that is accounted for.
-    drawn = randomness.sampling(rows.device, step).uniform(rows.count)
-    return (drawn < plan.sampling_rate).nonzero().squeeze(1)
-
-
-def read_rows(rows: Rows, chosen: Tensor | None) -> Iterator[Chunk]:
-    """Those of these numbers, some at a time; all where that is None."""
-    if chosen is None:
-        yield from rows.chunks()
-        return
-    for start in range(0, len(chosen), _SAMPLED_ROWS_AT_ONCE):
-        yield rows.pick(chosen[start : start + _SAMPLED_ROWS_AT_ONCE])
 
 
 def pieces(chunk: Chunk, size: int) -> Iterator[Chunk]:

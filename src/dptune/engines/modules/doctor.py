@@ -23,7 +23,7 @@ from dptune.engines.modules.problem import (
     Names,
     Problem,
     listed,
-    together,
+    must_be_none,
     wanting_gradients,
 )
 from dptune.engines.modules.rows_apart import as_it_was, made_up, problems_on_rows
@@ -67,12 +67,7 @@ def must_be_sound(module: nn.Module, trained: Names, rows: Tensor | None = None)
     found = problems(module, trained)
     if rows is not None and not found:
         found = problems_on_rows(module, rows, trained)
-    if found:
-        said = " ".join(f"{each}." for each in together(found))
-        raise InvalidInput(
-            f"this module cannot be trained privately, so nothing was paid. {said} (dptune doctor "
-            "shows its layers.)"
-        )
+    must_be_none(found, " (dptune doctor shows its layers.)")
 
 
 def examine(

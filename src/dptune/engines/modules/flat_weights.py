@@ -7,8 +7,19 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from dptune.engines.modules.adapters import digest_of_base
 from dptune.errors import InvalidInput
+
+
+def digest_of_frozen(module: nn.Module, trained: Iterable[str]) -> Tensor:
+    """SHA-256 over all that is frozen, with its names, as 32 numbers."""
+    digest, apart = hashlib.sha256(), set(trained)
+    for name, tensor in sorted(module.state_dict().items()):
+        if name in apart:
+            continue
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(plain.view(torch.uint8).numpy().data)
+    return torch.tensor(list(digest.digest()), dtype=torch.uint8)
 
 
 class FlatWeights:
@@ -36,7 +47,7 @@ class FlatWeights:
     def mark(self) -> Tensor:
         """Of the module without the vector: what is frozen, and which parameters are trained, as 32
         numbers. A vector is worth something beside that module alone."""
-        digest = hashlib.sha256(bytes(digest_of_base(self.module, self.trained).tolist()))
+        digest = hashlib.sha256(bytes(digest_of_frozen(self.module, self.trained).tolist()))
         for name, parameter in self.trained.items():
             digest.update(f"{name} {tuple(parameter.shape)}".encode())
         return torch.tensor(list(digest.digest()), dtype=torch.uint8)

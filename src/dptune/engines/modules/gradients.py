@@ -5,20 +5,20 @@ came back to it is all that its rows' gradients are made of, so norms and the cl
 the same stored numbers: what is added is what was measured, whatever the module does besides.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from dptune.engines import sums
+from dptune.engines.evaluation import RowLoss
 from dptune.engines.modules import checks, functions, ghost
 from dptune.engines.modules.ghost import Kept, Lookup, Outer, Piece, Remade
 from dptune.engines.modules.layout import Layer, Layout, find_layout, widening
+from dptune.engines.modules.precision import computing
 from dptune.engines.modules.recording import Call, Recording, recorded, replaced
 from dptune.errors import InvalidInput
-
-RowLoss = Callable[[Tensor, Tensor], Tensor]
 
 
 class RowGradients:
@@ -78,12 +78,7 @@ class RowGradients:
     ) -> None:
         """Add the clipped sum over one physical batch to `total`, flat and float64, which is for
         ghost.MOST_ROWS rows in all: `StepTotal` is for more."""
-        if not sums.products_are_exact():
-            raise InvalidInput(
-                "torch was told to round float32 products (TF32 or bfloat16), which would break "
-                "the bound on a row's contribution; restore the default, for example with "
-                "torch.set_float32_matmul_precision('highest')."
-            )
+        sums.must_be_exact()
         rows = len(features)
         if not rows:
             return
@@ -133,13 +128,10 @@ class RowGradients:
     def _pieces(self, features: Tensor, targets: Tensor) -> dict[str, Piece]:
         """What every parameter's gradients are made of."""
         rows, copies = features.shape[:2]
-        expanded = {
-            name: _one_a_piece(self._trained[name], rows * copies) for name in self._layout.expanded
-        }
-        recording, found = self._pass(features, targets, expanded)
+        recording, expanded = self._pass(features, targets)
         pieces: dict[str, Piece] = {}
         with torch.no_grad():
-            for name, gradient in zip(expanded, found, strict=True):
+            for name, gradient in expanded.items():
                 if gradient is not None:
                     pieces[name] = Kept(
                         gradient.float().view(rows, copies, *gradient.shape[1:]).sum(1)
@@ -158,7 +150,7 @@ class RowGradients:
         def make(names: list[str], some: slice) -> dict[str, Tensor]:
             found: dict[str, Tensor] = {}
             for call, by_row in zip(calls, layer.by_row, strict=True):
-                with self._precision(call.input.device):
+                with computing(self._compute, call.input.device):
                     made = functions.row_gradients(
                         layer.module, names, call, by_row, rows, layer.looped, some
                     )
@@ -175,10 +167,12 @@ class RowGradients:
         return {own: Remade(partial(make_one, own), rows, size) for own, size in sizes.items()}
 
     def _pass(
-        self, features: Tensor, targets: Tensor, expanded: Mapping[str, Tensor]
-    ) -> tuple[Recording, list[Tensor | None]]:
-        """Forward and back, once."""
+        self, features: Tensor, targets: Tensor
+    ) -> tuple[Recording, dict[str, Tensor | None]]:
+        """Forward and back, once: what was recorded, and gradients of what is expanded."""
         pieces = features.shape[0] * features.shape[1]
+        names = self._layout.expanded
+        expanded = {name: _one_a_piece(self._trained[name], pieces) for name in names}
         known = {key: layer.module for key, layer in self._layout.layers.items()}
         widened = dict.fromkeys(self._layout.widened, widening(pieces))
         with (
@@ -188,13 +182,13 @@ class RowGradients:
             objective = self._objective(features, targets)
             recording.on = False
             gradients = recording.differentiate(objective, list(expanded.values()))
-        return recording, gradients
+        return recording, dict(zip(expanded, gradients, strict=True))
 
     def _objective(self, features: Tensor, targets: Tensor) -> Tensor:
         """The sum over rows of the mean loss of a row's copies."""
         rows, copies = features.shape[:2]
         aims = targets.repeat_interleave(copies, 0) if copies > 1 else targets
-        with torch.enable_grad(), self._precision(features.device):
+        with torch.enable_grad(), computing(self._compute, features.device):
             losses = self._loss(self._module(features.flatten(0, 1)), aims)
         if losses.shape != (rows * copies,):
             raise InvalidInput(
@@ -202,9 +196,6 @@ class RowGradients:
                 f"{tuple(losses.shape)}; for losses of torch say reduction='none'."
             )
         return losses.sum() / copies
-
-    def _precision(self, device: torch.device) -> torch.autocast:
-        return torch.autocast(device.type, torch.bfloat16, enabled=self._compute == "bfloat16")
 
     def _lay_out(
         self, features: Tensor, targets: Tensor, wanted: Mapping[str, Tensor], expand: bool
@@ -229,12 +220,8 @@ class RowGradients:
         again = {key: layer for key, layer in self._layout.layers.items() if layer.rule is None}
         if not again:
             return
-        expanded = {
-            name: _one_a_piece(self._trained[name], features.shape[0] * features.shape[1])
-            for name in self._layout.expanded
-        }
-        recording, _ = self._pass(features, targets, expanded)
-        with self._precision(features.device):
+        recording, _ = self._pass(features, targets)
+        with computing(self._compute, features.device):
             for key, layer in again.items():
                 call, by_row = recording.calls[key][0], layer.by_row[0]
                 layer.looped = functions.must_be_looped(

@@ -1,6 +1,6 @@
 """Low-rank adapters beside a frozen module: what is trained, noised and released is small."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from dptune import validate
 from dptune.engines.modules import descent
-from dptune.engines.modules.adapters import adapter_names, add_adapters, digest_of_base
+from dptune.engines.modules.adapters import adapter_names, add_adapters
+from dptune.engines.modules.flat_weights import digest_of_frozen
 from dptune.engines.modules.torch_module import (
     SEEN_LOGITS,
     SEEN_SHAPE,
@@ -82,10 +83,11 @@ class LoRA(TorchModule):
         return adapter_names(module, self._besides)
 
     def pack(self, model: ModuleModel) -> dict[str, Tensor]:
-        names = self.names(model.module)
-        everything = super().pack(model)
-        packed = {name: everything[name] for name in (*names, SEEN_SHAPE, SEEN_LOGITS)}
-        return packed | {_BASE: digest_of_base(model.module, names)}
+        base = digest_of_frozen(model.module, self.names(model.module))
+        return super().pack(model) | {_BASE: base}
+
+    def released(self, module: nn.Module) -> Iterable[str]:
+        return self.names(module)
 
     def unpack(self, tensors: Mapping[str, Tensor]) -> ModuleModel:
         module = self.made()
@@ -96,12 +98,12 @@ class LoRA(TorchModule):
                 f"the layers that {self.factory} makes have other adapters than those that were "
                 "trained; put the code back as it was."
             )
-        if not torch.equal(tensors[_BASE], digest_of_base(module, names)):
+        if not torch.equal(tensors[_BASE], digest_of_frozen(module, names)):
             raise OwnCodeProblem(
                 f"the adapters were trained beside another base than {self.factory} makes now: its "
                 "weights differ. Make it from the same files, by the same code."
             )
-        return super().unpack({**module.state_dict(), **{name: tensors[name] for name in kept}})
+        return self.filled(module, module.state_dict() | {name: tensors[name] for name in kept})
 
     @property
     def _besides(self) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from dptune.errors import InvalidInput
+
 WHOLE = "the module"
 Names = Collection[str]
 _OF_ONE = ("lazy", "precision", "shared")  # which are about parameters
@@ -31,6 +33,14 @@ def together(found: Iterable[Problem]) -> list[Problem]:
     for each in found:
         layers[each.kind, each.what, each.advice].append(each.layer)
     return [Problem(listed(names), *same) for same, names in layers.items()]
+
+
+def must_be_none(found: Iterable[Problem], hint: str = "") -> None:
+    """Refuse a module with problems, all of them named."""
+    if said := " ".join(f"{each}." for each in together(found)):
+        raise InvalidInput(
+            f"this module cannot be trained privately, so nothing was paid. {said}{hint}"
+        )
 
 
 def listed(names: Sequence[str]) -> str:

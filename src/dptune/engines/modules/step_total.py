@@ -20,20 +20,20 @@ class StepTotal:
         """A new step, of no rows."""
         self._part.zero_()
         self._rows = 0
-        self._full = sums.Total(len(self._part), device=self._part.device)
-        self._has_full = False
+        self._full: sums.Total | None = None  # of the parts that were
 
     def part(self, rows: int) -> Tensor:
         """To which a batch of so many rows is to be added next."""
         if self._rows + rows > ghost.MOST_ROWS:
+            self._full = self._full or sums.Total(len(self._part), device=self._part.device)
             self._full.add(self._part)
-            self._part, self._rows, self._has_full = torch.zeros_like(self._part), 0, True
+            self._part, self._rows = torch.zeros_like(self._part), 0
         self._rows += rows
         return self._part
 
     def value(self) -> Tensor:
         """The sum of this step, whose memory the next one uses again."""
-        if not self._has_full:
+        if self._full is None:
             return self._part
         self._full.add(self._part)
         return self._full.value()

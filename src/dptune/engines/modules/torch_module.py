@@ -1,10 +1,8 @@
 """Any PyTorch module, trained by DP-SGD on clipped gradients of single rows."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -21,6 +19,8 @@ from dptune.engines.modules import descent, doctor, memory, own_functions
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
+from dptune.engines.modules.patterns import fits, patterns_in
+from dptune.engines.modules.precision import COMPUTE, computing
 from dptune.engines.modules.rows_apart import made_up
 from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
@@ -32,7 +32,6 @@ from dptune.prior import MODULE, Prior
 
 # What a model gives for made-up rows is stored with it: code that was changed since shows by that.
 SEEN_SHAPE, SEEN_LOGITS = "dptune.shape", "dptune.logits"
-COMPUTE = ("float32", "bfloat16")
 _EVALUATED_AT_ONCE = 256
 _MOST_ROWS_AT_ONCE = 4096
 _MADE_UP = 4  # rows
@@ -176,7 +175,7 @@ class TorchModule(Engine[ModuleModel]):
                 )
 
     def _must_fit(self, module: nn.Module, rows: Tensor, facts: DataFacts) -> None:
-        outputs = outputs_of(ModuleModel(module, facts.shape, self.ids, self.compute).logits(rows))
+        outputs = self.model(module, facts.shape).logits(rows)
         if outputs.shape != (len(rows), self._width):
             need = f"{self._width} numbers, one a class" if facts.has_classes else "one number"
             raise InvalidInput(
@@ -215,32 +214,61 @@ class TorchModule(Engine[ModuleModel]):
         keep: Checkpoint | None = None,
     ) -> ModuleModel:
         module = self.made(randomness)
-        facts = DataFacts(rows.count, rows.shape, rows.copies, self._width, self.loss)
+        facts = self.facts_of(rows)
         flat, gradients = self.traced(module, facts, rows.device, plan.augmentations)
+
+        def attempt(count: int) -> None:
+            made_up = self._made_up(module, facts, rows.device, count, plan.augmentations)
+            scratch = torch.zeros(len(flat.vector), dtype=torch.float64, device=rows.device)
+            gradients.add(scratch, *made_up, plan.clip_norm)
+
         released = descent.train(
             plan,
             rows,
             randomness,
             flat,
             gradients,
-            rows_at_once=self._physical(gradients, flat, facts, plan),
-            dtype=torch.int64 if self.ids else torch.float32,
+            rows_at_once=self.physical(attempt, rows, plan, _MOST_ROWS_AT_ONCE),
+            dtype=self.taken,
             augment=self._augment,
             keep=keep,
         )
         return self.model(flat.release(released), rows.shape)
+
+    def facts_of(self, rows: Rows) -> DataFacts:
+        return DataFacts(rows.count, rows.shape, rows.copies, self._width, self.loss)
+
+    @property
+    def taken(self) -> torch.dtype:
+        """What the module takes."""
+        return torch.int64 if self.ids else torch.float32
+
+    def physical(
+        self, attempt: Callable[[int], None], rows: Rows, plan: TrainPlan, most: int
+    ) -> int:
+        """How many rows are taken at once; `attempt(n)` passes n that are made up."""
+        if self.rows_at_once is not None:
+            return self.rows_at_once
+        most = min(most, max(1, math.ceil(plan.divisor)))
+        case = (self, rows.shape, rows.device, plan.augmentations, most)
+        if case not in _FOUND:
+            _FOUND[case] = memory.rows_at_once(attempt, rows.device, most)
+        return _FOUND[case]
 
     def model(self, module: nn.Module, shape: tuple[int, ...]) -> ModuleModel:
         """A module that was trained on rows of such a shape."""
         return ModuleModel(module, shape, self.ids, self.compute)
 
     def pack(self, model: ModuleModel) -> dict[str, Tensor]:
-        packed = {
-            name: tensor.detach().cpu().clone()
-            for name, tensor in model.module.state_dict().items()
-        }
+        state = model.module.state_dict()
+        released = self.released(model.module)
+        packed = {name: state[name].detach().cpu().clone() for name in released}
         shape = torch.tensor(model.shape)
         return packed | {SEEN_SHAPE: shape, SEEN_LOGITS: self._seen(model)}
+
+    def released(self, module: nn.Module) -> Iterable[str]:
+        """The names of what is stored of it."""
+        return module.state_dict()
 
     def _seen(self, model: ModuleModel) -> Tensor:
         device = next(model.module.parameters()).device
@@ -248,9 +276,12 @@ class TorchModule(Engine[ModuleModel]):
         return model.logits(rows.to(device)).cpu()
 
     def unpack(self, tensors: Mapping[str, Tensor]) -> ModuleModel:
+        return self.filled(self.made(), tensors)
+
+    def filled(self, module: nn.Module, tensors: Mapping[str, Tensor]) -> ModuleModel:
+        """A module that was just made, with all its weights."""
         kept = dict(tensors)
         shape, seen = kept.pop(SEEN_SHAPE), kept.pop(SEEN_LOGITS)
-        module = self.made()
         try:
             module.load_state_dict(kept)
         except RuntimeError as error:
@@ -330,26 +361,6 @@ class TorchModule(Engine[ModuleModel]):
         targets = torch.arange(rows) % self._width if classes else torch.linspace(0, 1, rows)
         return features.to(device), targets.to(device)
 
-    def _physical(
-        self, gradients: RowGradients, flat: FlatWeights, facts: DataFacts, plan: TrainPlan
-    ) -> int:
-        """How many rows are taken at once."""
-        if self.rows_at_once is not None:
-            return self.rows_at_once
-        device = flat.vector.device
-        most = min(_MOST_ROWS_AT_ONCE, max(1, math.ceil(plan.divisor)))
-        case = (self, facts.shape, device, plan.augmentations, most)
-        if case in _FOUND:
-            return _FOUND[case]
-        scratch = torch.zeros(len(flat.vector), dtype=torch.float64, device=device)
-
-        def attempt(rows: int) -> None:
-            made_up = self._made_up(flat.module, facts, device, rows, plan.augmentations)
-            gradients.add(scratch, *made_up, plan.clip_norm)
-
-        _FOUND[case] = memory.rows_at_once(attempt, device, most)
-        return _FOUND[case]
-
     @property
     def _augment(self) -> Callable[[Tensor], Tensor] | None:
         return resolve(self.augment, "augment") if self.augment else None
@@ -359,13 +370,6 @@ class TorchModule(Engine[ModuleModel]):
         if self.outputs is None:
             raise InvalidInput("give the engine its number of outputs, or make it with for_data().")
         return self.outputs
-
-
-@contextmanager
-def computing(compute: str, device: torch.device) -> Iterator[None]:
-    """Products of matrices in this precision."""
-    with torch.autocast(device.type, torch.bfloat16, enabled=compute == "bfloat16"):
-        yield
 
 
 @lru_cache(maxsize=16)
@@ -387,12 +391,8 @@ def _compute_again(module: nn.Module, patterns: str) -> None:
     """Make the layers that `patterns` mean forget what is inside them until it is needed."""
     if not patterns:
         return
-    wanted = [pattern.strip() for pattern in patterns.split(",")]
-    found = [
-        layer
-        for name, layer in module.named_modules()
-        if name and any(fnmatchcase(name, pattern) for pattern in wanted)
-    ]
+    wanted = patterns_in(patterns)
+    found = [layer for name, layer in module.named_modules() if name and fits(name, wanted)]
     if not found:
         raise InvalidInput(
             f"checkpointed={patterns!r} fits no layer of the module; see the names with dptune "

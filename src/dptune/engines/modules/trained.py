@@ -1,9 +1,8 @@
 """Which parameters of a module are trained: by a word, or by patterns of their names."""
 
-from fnmatch import fnmatchcase
-
 from torch import nn
 
+from dptune.engines.modules.patterns import fits, patterns_in
 from dptune.errors import InvalidInput
 
 WORDS = ("all", "biases", "last block", "first and last block")
@@ -20,8 +19,7 @@ def trained_names(module: nn.Module, asked: str) -> list[str]:
     elif asked in WORDS:
         found = _of_blocks(module, names, first=asked.startswith("first"))
     else:
-        patterns = [pattern.strip() for pattern in asked.split(",")]
-        found = [name for name in names if any(fnmatchcase(name, p) for p in patterns)]
+        found = [name for name in names if fits(name, patterns_in(asked))]
     if not found:
         raise InvalidInput(
             f"nothing would be trained: {asked!r} fits none of the module's {len(names)} "

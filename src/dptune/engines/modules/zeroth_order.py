@@ -7,7 +7,6 @@ taken, and directions are drawn again from their numbers and never stored, so me
 using the module.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,17 +18,14 @@ from torch import Tensor, nn
 from dptune import validate
 from dptune.data.rows import DataFacts, Rows
 from dptune.engines.checkpoint import Checkpoint
-from dptune.engines.modules import descent, memory
+from dptune.engines.modules import descent
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.losses import outputs_of, row_loss
-from dptune.engines.modules.problem import together
+from dptune.engines.modules.precision import computing
+from dptune.engines.modules.problem import must_be_none
 from dptune.engines.modules.rows_apart import problems_without_gradients
-from dptune.engines.modules.torch_module import (
-    ModuleModel,
-    TorchModule,
-    computing,
-)
-from dptune.engines.per_row import ClippedSum
+from dptune.engines.modules.torch_module import ModuleModel, TorchModule
+from dptune.engines.per_row import ClippedSum, drawn_rows, read_rows
 from dptune.engines.randomness import Randomness, Stream
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput
@@ -98,11 +94,7 @@ class ZerothOrder(TorchModule):
         module = self.made()
         FlatWeights(module, self.names(module), torch.device("cpu"))
         rows, targets = self._made_up(module, facts, torch.device("cpu"), _MADE_UP, 1)
-        if found := problems_without_gradients(module, rows[:, 0]):
-            said = " ".join(f"{each}." for each in together(found))
-            raise InvalidInput(
-                f"this module cannot be trained privately, so nothing was paid. {said}"
-            )
+        must_be_none(problems_without_gradients(module, rows[:, 0]))
         with torch.no_grad():
             row_loss(self.loss)(outputs_of(module.eval()(rows[:, 0])), targets)
         self.functions_take_rows_apart(module, rows[:, 0], targets)
@@ -123,17 +115,22 @@ class ZerothOrder(TorchModule):
         flat = FlatWeights(module, self.names(module), rows.device)
         # Nothing is recorded, and no weight in another precision outlives a move of the weights.
         flat.module.requires_grad_(False).eval()
-        rows_at_once = self.rows_at_once or self._found_by_trying(flat.module, plan, rows)
-        dtype, augment = torch.int64 if self.ids else torch.float32, self._augment
+        augment, facts = self._augment, self.facts_of(rows)
+
+        def attempt(count: int) -> None:
+            made_up = self._made_up(module, facts, rows.device, count, plan.augmentations)
+            self._losses(flat.module, *made_up)
+
+        rows_at_once = self.physical(attempt, rows, plan, _MOST_ROWS_AT_ONCE)
 
         def losses(passing: int, chosen: Tensor | None) -> Tensor:
             found = [torch.empty(0, dtype=torch.float64, device=rows.device)]
             # Every pass of a step sees rows in the same copies.
             with descent.own_numbers(rows.device, passing):
-                for chunk in descent.read_rows(rows, chosen):
+                for chunk in read_rows(rows, chosen):
                     for part in descent.pieces(chunk, rows_at_once):
                         copies = descent.with_copies(part.features, plan.augmentations, augment)
-                        found.append(self._losses(flat.module, copies.to(dtype), part.targets))
+                        found.append(self._losses(flat.module, copies.to(self.taken), part.targets))
             return torch.cat(found)
 
         done = 0
@@ -142,7 +139,7 @@ class ZerothOrder(TorchModule):
             tensors, done = kept
             flat.vector.copy_(tensors["weights"])
         for step in range(done, plan.steps):
-            chosen = descent.drawn_rows(plan, rows, randomness, step)
+            chosen = drawn_rows(plan, rows, randomness.sampling(rows.device, step))
             of_rows = partial(losses, randomness.passing(step), chosen)
             take_step(plan, flat.vector, randomness, step, self.scale, of_rows)
             if progress is not None:
@@ -156,18 +153,6 @@ class ZerothOrder(TorchModule):
             outputs = outputs_of(module(features.flatten(0, 1)))
             losses = row_loss(self.loss)(outputs.float(), targets.repeat_interleave(copies, 0))
         return losses.double().view(-1, copies).mean(1)
-
-    def _found_by_trying(self, module: nn.Module, plan: TrainPlan, rows: Rows) -> int:
-        """How many rows are taken at once."""
-        facts = DataFacts(rows.count, rows.shape, rows.copies, self._width, self.loss)
-
-        def attempt(count: int) -> None:
-            self._losses(
-                module, *self._made_up(module, facts, rows.device, count, plan.augmentations)
-            )
-
-        most = min(_MOST_ROWS_AT_ONCE, max(1, math.ceil(plan.divisor)))
-        return memory.rows_at_once(attempt, rows.device, most)
 
 
 def take_step(
