@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dptune.engines.modules import ghost
 from dptune.engines.modules.gradients import RowGradients, clip
+from dptune.engines.modules.recording import recorded
 from dptune.engines.modules.standardized import StandardizedConv2d
 from dptune.engines.modules.step_total import StepTotal
 from dptune.errors import InvalidInput
@@ -726,12 +727,38 @@ def test_lines_of_any_length_are_added_up_in_bfloat16(terms: int, columns: int) 
     outer = ghost.Outer([ghost.Factors(a, b)], 5, (1, 13, columns))
     norms = (b.double().mT @ a.double()).flatten(1).norm(dim=1)
     assert ghost.lengths([outer]).squared.sqrt().tolist() == pytest.approx(norms.tolist(), rel=1e-2)
-    scale = torch.rand(5)
+    scale = ghost.cut(torch.rand(5))
     scaled = (b * scale[:, None, None]).bfloat16()
     exact = scaled.double().mT @ a.double()
     total = torch.zeros(13 * columns, dtype=torch.float64)
     outer.add_to(total, scale, 2)
     assert torch.allclose(total.view(13, columns), exact.sum(0), rtol=1e-5, atol=1e-5)
+
+
+def test_scales_are_cut_to_numbers_of_bfloat16_and_never_grow() -> None:
+    torch.manual_seed(3)
+    scale = torch.cat([torch.rand(10_000), torch.tensor([0.0, 1.0, 2.0**-130, 2.0**-149])])
+    made = ghost.cut(scale)
+    assert bool((made <= scale).all()) and bool((made >= scale * (1 - 2.0**-7) - 2.0**-126).all())
+    assert made.bfloat16().float().equal(made)
+    assert made[-3] == 1.0
+
+
+def test_layers_that_take_in_the_same_store_one_copy() -> None:
+    layers = nn.ModuleDict({name: nn.Linear(4, 4) for name in "qkv"})
+    features, other = torch.randn(3, 4), torch.randn(3, 4)
+    with recorded(dict(layers), {}, "qkv") as recording:
+        with torch.autocast("cpu", torch.bfloat16):
+            layers["q"](features)
+            layers["k"](features)
+            features += 1  # another input, in the same place
+            layers["v"](features)
+            layers["q"](other)
+    first, again = recording.calls["q"][0].input, recording.calls["k"][0].input
+    assert first is again and first.dtype == torch.bfloat16
+    changed = recording.calls["v"][0].input
+    assert changed.equal(features.bfloat16()) and not changed.equal(first)
+    assert recording.calls["q"][1].input.equal(other.bfloat16())
 
 
 def test_a_step_of_many_rows_is_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

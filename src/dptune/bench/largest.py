@@ -31,9 +31,9 @@ class Ladder:
 
 
 LADDERS = (
-    Ladder("all weights", "sgd", False, 4_096, (16, 24, 28, 32, 36, 40, 44)),
-    Ladder("all weights", "adam", False, 4_096, (16, 20, 24, 28, 32, 36, 40)),
-    Ladder("adapters", "adam", True, 8_192, (32, 48, 56, 64, 72, 80, 88)),
+    Ladder("all weights", "sgd", False, 4_096, (20, 24, 28, 32, 36)),
+    Ladder("all weights", "adam", False, 4_096, (16, 20, 24, 28, 32)),
+    Ladder("adapters", "adam", True, 8_192, (24, 32, 40, 48, 56, 64, 72)),
 )
 
 

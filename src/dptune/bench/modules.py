@@ -27,8 +27,8 @@ Report = Callable[[str], None]
 GPU_NETWORKS = (
     Network("GPT-2 small", "gpt2", Sizes(12, 768, words=50_257, length=1_024), rows=32),
     Network("GPT-2 small", "gpt2", Sizes(12, 768, words=50_257, length=128), rows=256),
-    Network("RoBERTa base", "roberta", Sizes(12, 768, 50_265, length=128, classes=2), rows=256),
-    Network("ViT-B/16", "vit", Sizes(12, 768, pixels=224, patch=16, classes=1_000), rows=128),
+    Network("RoBERTa base", "roberta", Sizes(12, 768, 50_265, length=128, classes=2), rows=512),
+    Network("ViT-B/16", "vit", Sizes(12, 768, pixels=224, patch=16, classes=1_000), rows=256),
 )
 CPU_NETWORKS = (
     Network("tiny GPT-2", "gpt2", Sizes(2, 64, words=200, length=32), rows=16),

@@ -75,7 +75,7 @@ def disagreeing(
     found: Tensor, wanted: Mapping[str, Tensor], places: Mapping[str, slice], compute: str
 ) -> list[str]:
     """Parameters whose sum over rows is not what autograd has."""
-    whole = torch.cat([gradient.flatten().double() for gradient in wanted.values()]).norm()
+    whole = torch.stack([gradient.double().norm() for gradient in wanted.values()]).norm()
     wrong = []
     for name, gradient in wanted.items():
         apart = (found[places[name]] - gradient.flatten().double()).norm()

@@ -76,7 +76,7 @@ class Grams:
     columns: int  # numbers of an inner sum; 0 where the left one is exact
     outputs: int
     cut_off: bool  # whether tensor cores may have cut off sums instead of rounding them
-    rounds: bool  # whether outputs will be rounded to bfloat16 once they are scaled
+    rounds: bool  # whether a factor will be rounded to bfloat16 once it is scaled
 
     @property
     def rounding(self) -> float:
@@ -293,19 +293,22 @@ class Outer:
         ]
 
     def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
-        self._calls = [
-            Factors(call.inputs, self._scaled(call.outputs, scale), call.as_terms)
-            for call in self._calls
-        ]
+        self._calls = [self._scaled(call, scale) for call in self._calls]
         view = total.view(self.shape)
         for part in self._parts(self._copied, slice(0, self.rows), block):
             _add_blocks(view, *self._terms(part), block, _together(block))
 
-    def _scaled(self, outputs: Tensor, scale: Tensor) -> Tensor:
-        """Rounded as they were."""
-        lines = outputs.reshape(self.rows, -1, outputs.shape[-1])
-        made = torch.empty_like(lines)
-        return torch.mul(lines, scale[:, None, None], out=made).view(outputs.shape)
+    def _scaled(self, call: Factors, scale: Tensor) -> Factors:
+        """The shorter side of the two, rounded as it was; `scale` holds numbers that it could hold,
+        see `cut`."""
+        inputs, outputs = call.inputs, call.outputs
+        if call.as_terms is None and inputs.shape[-1] < outputs.shape[-1]:
+            return Factors(self._multiplied(inputs, scale), outputs)
+        return Factors(inputs, self._multiplied(outputs, scale), call.as_terms)
+
+    def _multiplied(self, side: Tensor, scale: Tensor) -> Tensor:
+        lines = side.reshape(self.rows, -1, side.shape[-1])
+        return (lines * scale.to(lines.dtype)[:, None, None]).view(side.shape)
 
     def _align(self) -> None:
         """Columns, outputs and many terms, with zeros, which add nothing, so that products of
@@ -316,11 +319,17 @@ class Outer:
         after = -self.terms % _ALIGNED if self.terms >= _MANY_TERMS else 0
         sizes = [side.shape[-1] for side in (call.inputs, call.outputs)]
         if after or any(size % _ALIGNED for size in sizes):
-            inputs, outputs = (
-                functional.pad(side.reshape(self.rows, -1, size), (0, -size % _ALIGNED, 0, after))
-                for side, size in zip((call.inputs, call.outputs), sizes, strict=True)
-            )
+            inputs, outputs = (self._padded(side, after) for side in (call.inputs, call.outputs))
             self._calls = [Factors(inputs, outputs)]
+
+    def _padded(self, side: Tensor, after: int) -> Tensor:
+        size = side.shape[-1]
+        lines = side.reshape(self.rows, -1, size)
+        if size % _ALIGNED:
+            lines = functional.pad(lines, (0, -size % _ALIGNED))
+        if after:  # faster than `pad`
+            lines = torch.cat([lines, lines.new_zeros(self.rows, after, lines.shape[-1])], 1)
+        return lines
 
     @property
     def _copied(self) -> int:
@@ -395,6 +404,11 @@ class Lookup:
 Piece = Kept | Remade | Outer | Lookup
 
 
+def are_rounded(pieces: "Iterable[Piece]") -> bool:
+    """Whatever a module is told to compute in: layers may have been given bfloat16 weights."""
+    return any(isinstance(piece, Outer) and piece.is_bfloat16 for piece in pieces)
+
+
 def _where(kept: Tensor, values: Tensor, rows: int | None = None) -> Tensor:
     """Zero where a row stays out, whatever was there."""
     by_row = values.reshape(rows or len(values), -1)
@@ -441,6 +455,12 @@ def block_shape(terms: int) -> tuple[int, int]:
     while _roundings(1, -(-terms // parts)) * math.sqrt(parts) > _MOST_ROUNDINGS:
         parts += 1
     return 1, -(-terms // parts)
+
+
+def cut(scale: Tensor) -> Tensor:
+    """Float32 numbers made smaller, to ones that bfloat16 has: products of two numbers of the same
+    kind are several times faster on a GPU."""
+    return scale.view(torch.int32).bitwise_and(-(2**16)).view(torch.float32)
 
 
 def _power_of_two(most: int) -> int:

@@ -64,6 +64,7 @@ class RowGradients:
                 # Some parameter cannot be given a copy a row: its layer is run again instead.
                 wrong = self._lay_out(features, targets, wanted, expand=False)
             checks.agrees(wrong)
+            del wanted  # as large as the module
             checks.rows_are_alone(
                 self._repeated_sum, features, targets, self._places, self._compute
             )
@@ -93,6 +94,8 @@ class RowGradients:
                 share = weights.to(share)
             only = [piece for _, piece in placed]
             scale = (share if clip_norm is None else clip(only, clip_norm, share)).float()
+            if ghost.are_rounded(only):
+                scale = ghost.cut(scale)
             # The same blocks in all layers: see docs/modules-bound.md.
             factored = [piece for piece in only if isinstance(piece, Outer)]
             block = min((piece.most_rows for piece in factored), default=1)
@@ -281,9 +284,7 @@ def _add_at(total: Tensor, place: slice | Tensor, piece: Piece, scale: Tensor, b
 def clip(pieces: Sequence[Piece], clip_norm: float, share: Tensor) -> Tensor:
     """What to multiply rows by so that each is within its share of the clip norm; those that cannot
     be are silenced."""
-    # Whatever `compute` says: layers may have been given bfloat16 weights.
-    rounded = any(isinstance(piece, Outer) and piece.is_bfloat16 for piece in pieces)
-    aim = clip_norm * (1 - ghost.margin("bfloat16" if rounded else "float32"))
+    aim = clip_norm * (1 - ghost.margin("bfloat16" if ghost.are_rounded(pieces) else "float32"))
     lengths = ghost.lengths(pieces)
     norms = lengths.squared.sqrt() + lengths.rounded.sqrt()
     uncancelled = lengths.uncancelled.sqrt()

@@ -94,13 +94,14 @@ def find_layout(
     expand: bool,
 ) -> Layout:
     """`objective(count)` runs the module on so many made-up rows and gives what it learns from."""
-    modules = dict(module.named_modules())
+    around = {place for name in trained for place in _upwards(name.rpartition(".")[0])}
+    modules = {name: one for name, one in module.named_modules() if name in around}
     seen = []
     for count in (rows, rows - 1):
         with recorded(modules, {}) as recording:
             of_rows = objective(count)
         recording.differentiate(of_rows, [])
-        seen.append(recording.calls)
+        seen.append(_shapes(recording.calls))
     known = _Seen(rows, *seen)
     layout = Layout()
     others = []
@@ -130,6 +131,21 @@ def find_layout(
         layer = layout.layers.setdefault(key, Layer(modules[place], {}, None, sides))
         layer.own[name.removeprefix(f"{place}.")] = name
     return layout
+
+
+def _shapes(calls: Mapping[str, list[Call]]) -> dict[str, list[Call]]:
+    """The same without any number: those of all layers at once are many."""
+
+    def bare(value: Any) -> Any:
+        return value.to("meta") if isinstance(value, Tensor) else value
+
+    return {
+        name: [
+            Call([*map(bare, call.arguments)], call.structure, [], [*map(bare, call.gradients)])
+            for call in several
+        ]
+        for name, several in calls.items()
+    }
 
 
 def _nearest(known: _Seen, owner: str) -> tuple[str, list[tuple[bool, ...]]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +38,31 @@ class Call:
         return gradient
 
 
+@dataclass(frozen=True)
+class _Narrowed:
+    """A copy of a tensor in another precision, which does not keep the tensor alive."""
+
+    original: ref[Tensor] | None = None
+    version: int = 0
+    copy: Tensor | None = None
+
+    def is_of(self, tensor: Tensor, dtype: torch.dtype) -> bool:
+        return (
+            self.original is not None
+            and self.original() is tensor
+            and self.version == tensor._version
+            and self.copy is not None
+            and self.copy.dtype == dtype
+        )
+
+
 class Recording:
     """All calls of some layers while it is on."""
 
     def __init__(self) -> None:
         self.calls: dict[str, list[Call]] = {}
         self.on = True
+        self._last = _Narrowed()
 
     def hook(self, name: str, narrow: bool) -> Callable[..., None]:
         def record(
@@ -54,7 +74,7 @@ class Recording:
             outputs = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
             stored = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in arguments]
             if narrow:
-                stored = [leaf.to(outputs[0].dtype) for leaf in stored]
+                stored = [self._narrowed(leaf, outputs[0].dtype) for leaf in arguments]
             call = Call(
                 stored,
                 structure,
@@ -63,6 +83,13 @@ class Recording:
             self.calls.setdefault(name, []).append(call)
 
         return record
+
+    def _narrowed(self, input: Tensor, dtype: torch.dtype) -> Tensor:
+        """Queries, keys and values are made of the same input: one copy serves them all."""
+        if not self._last.is_of(input, dtype):
+            self._last = _Narrowed(ref(input), input._version, input.detach().to(dtype))
+        assert self._last.copy is not None
+        return self._last.copy
 
     def differentiate(self, objective: Tensor, leaves: Sequence[Tensor]) -> list[Tensor | None]:
         """Fill in the gradients of all outputs; returns those of `leaves`."""
