@@ -747,13 +747,12 @@ def test_scales_are_cut_to_numbers_of_bfloat16_and_never_grow() -> None:
 def test_layers_that_take_in_the_same_store_one_copy() -> None:
     layers = nn.ModuleDict({name: nn.Linear(4, 4) for name in "qkv"})
     features, other = torch.randn(3, 4), torch.randn(3, 4)
-    with recorded(dict(layers), {}, "qkv") as recording:
-        with torch.autocast("cpu", torch.bfloat16):
-            layers["q"](features)
-            layers["k"](features)
-            features += 1  # another input, in the same place
-            layers["v"](features)
-            layers["q"](other)
+    with recorded(dict(layers), {}, "qkv") as recording, torch.autocast("cpu", torch.bfloat16):
+        layers["q"](features)
+        layers["k"](features)
+        features += 1  # another input, in the same place
+        layers["v"](features)
+        layers["q"](other)
     first, again = recording.calls["q"][0].input, recording.calls["k"][0].input
     assert first is again and first.dtype == torch.bfloat16
     changed = recording.calls["v"][0].input
