@@ -1,5 +1,6 @@
 """Low-rank adapters: what they compute, what they leave alone, and what is released of them."""
 
+import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from dptune.engines import fix_module
 from dptune.engines.modules.adapters import add_adapters
 from dptune.engines.modules.doctor import problems
 from dptune.engines.modules.lora import LoRA
+from dptune.engines.modules.losses import outputs_of
+from dptune.engines.modules.precision import all_in_float32
 from dptune.engines.modules.problem import wanting_gradients
 from dptune.engines.modules.torch_module import SEEN_LOGITS, SEEN_SHAPE
 from dptune.engines.randomness import Randomness
@@ -105,6 +108,20 @@ def test_large_frozen_weights_are_kept_in_bfloat16_and_norms_are_not() -> None:
     kept = {name: value.dtype for name, value in module.named_parameters()}
     half = {name for name, dtype in kept.items() if dtype == torch.bfloat16}
     assert half == {"0.base_layer.weight", "0.base_layer.bias", "3.base_layer.weight"}
+
+
+@pytest.mark.parametrize("make", [plain, bert, gpt2])
+def test_what_is_kept_in_bfloat16_can_be_computed_with_in_float32(make: Any) -> None:
+    torch.manual_seed(0)
+    module = adapted(make(), base_dtype=torch.bfloat16).eval()
+    wide = copy.deepcopy(module).float()
+    rows = torch.randn(3, 4) if make is plain else torch.randint(3, 20, (3, 6))
+    kept = {name: one.dtype for name, one in module.state_dict().items()}
+    assert torch.bfloat16 in kept.values()
+    with torch.no_grad(), all_in_float32(module):
+        found = outputs_of(module(rows))
+    assert torch.allclose(found, outputs_of(wide(rows)), rtol=1e-5, atol=1e-6)
+    assert {name: one.dtype for name, one in module.state_dict().items()} == kept
 
 
 @pytest.mark.parametrize(("make", "head"), [(bert, "classifier"), (gpt2, "score")])

@@ -53,7 +53,7 @@ def _rehearse(planned: Outline, executor: Executor) -> None:
             f"shape {(len(features), facts.outputs)}. Nothing was paid."
         )
     again = stored_and_loaded(engine, model)
-    _must_agree(engine, logits, again.logits(features.cpu()))
+    _must_agree(engine, logits, again.logits(features))
     if planned.continues:
         gone_on = [_fitted(planned, executor, rows, start) for start in (model, again)]
         _must_agree(engine, *(one.logits(features) for one in gone_on))

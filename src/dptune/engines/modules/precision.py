@@ -1,6 +1,11 @@
 """What products of matrices are computed in."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
 import torch
+from torch import nn
 
 COMPUTE = ("float32", "bfloat16")
 
@@ -8,3 +13,28 @@ COMPUTE = ("float32", "bfloat16")
 def computing(compute: str, device: torch.device) -> torch.autocast:
     """Products of matrices in this precision."""
     return torch.autocast(device.type, torch.bfloat16, enabled=compute == "bfloat16")
+
+
+@contextmanager
+def all_in_float32(module: nn.Module) -> Iterator[None]:
+    """The numbers that layers kept in bfloat16 have, computed with in float32: widened one layer at
+    a time, while it runs. Machines then agree on what a module gives."""
+    with ExitStack() as stack:
+        for layer in module.modules():
+            coarse = [p for p in layer.parameters(recurse=False) if p.dtype == torch.bfloat16]
+            if coarse:
+                before = layer.register_forward_pre_hook(_changed_to(torch.float32, coarse))
+                after = layer.register_forward_hook(
+                    _changed_to(torch.bfloat16, coarse), always_call=True
+                )
+                stack.callback(before.remove)
+                stack.callback(after.remove)
+        yield
+
+
+def _changed_to(dtype: torch.dtype, parameters: list[nn.Parameter]) -> Any:
+    def hook(*_: Any) -> None:
+        for parameter in parameters:
+            parameter.data = parameter.data.to(dtype)
+
+    return hook

@@ -20,7 +20,7 @@ from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
 from dptune.engines.modules.patterns import fits, patterns_in
-from dptune.engines.modules.precision import COMPUTE, computing
+from dptune.engines.modules.precision import COMPUTE, all_in_float32, computing
 from dptune.engines.modules.rows_apart import made_up
 from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
@@ -273,7 +273,8 @@ class TorchModule(Engine[ModuleModel]):
     def _seen(self, model: ModuleModel) -> Tensor:
         device = next(model.module.parameters()).device
         rows = made_up(model.module, model.shape, _SEEN_ROWS, ids=self.ids)
-        return model.logits(rows.to(device)).cpu()
+        with all_in_float32(model.module):  # bfloat16 is rounded otherwise on every machine
+            return replace(model, compute="float32").logits(rows.to(device)).cpu()
 
     def unpack(self, tensors: Mapping[str, Tensor]) -> ModuleModel:
         return self.filled(self.made(), tensors)
