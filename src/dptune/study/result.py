@@ -52,8 +52,9 @@ class StudyResult:
             "test_accuracy": self.test_accuracy,
             "test_rows": self.test_rows,
             "test_figures": {
-                name: value if math.isfinite(value) else None  # JSON has no infinity
+                name: value
                 for name, value in self.test_figures.items()
+                if math.isfinite(value)  # JSON has no infinity
             },
             "shifts": [shift.to_dict() for shift in self.shifts],
             "check": self.check and self.check.to_dict(),
