@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.tiny_models import WORDS, tiny_tokenizer
 
 from dptune.data import Data, Preprocessing, load_data
 from dptune.data.rows import IDS, DataFacts
 from dptune.errors import InvalidInput
 from dptune.texts import Encoder
+from support.tiny_models import WORDS, tiny_tokenizer
 
 PLAIN = Preprocessing(unit_rows=False)
 SECRET = "moon star river"
@@ -256,9 +256,7 @@ def test_rows_that_hold_what_is_asked_are_checked() -> None:
 def test_rows_beside_must_hold_what_is_asked_too() -> None:
     other = _inside()[:, 0]
     other[:, 0] += 1000
-    made = Data(
-        _inside(), task="inside", classes=["no", "yes"], augmented=True, test=(other, None)
-    )
+    made = Data(_inside(), task="inside", classes=["no", "yes"], augmented=True, test=(other, None))
     assert features(made, "test")[1].tolist() == [0, 1] * 3
     with pytest.raises(InvalidInput, match="the test labels does not go with"):
         Data(_inside(), task="words", augmented=True, test=(other, [0] * 6))

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.tiny_models import LENGTH, WORDS, tiny_tokenizer
 
 from dptune.errors import InvalidInput
 from dptune.texts import Encoder, Texts
+from support.tiny_models import LENGTH, WORDS, tiny_tokenizer
 
 LONG = " ".join(WORDS[:40])
 

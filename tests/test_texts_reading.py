@@ -65,7 +65,9 @@ def _mapping(folder: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "write", [_csv, _csv_gz, _jsonl, _jsonl_gz, _parquet, _saved, _mapping], ids=lambda f: f.__name__
+    "write",
+    [_csv, _csv_gz, _jsonl, _jsonl_gz, _parquet, _saved, _mapping],
+    ids=lambda f: f.__name__,
 )
 def test_every_kind_of_source_gives_the_same_texts(
     write: Callable[[Path], Any], tmp_path: Path
@@ -121,7 +123,11 @@ def test_the_hub_is_asked_for_a_configuration_at_a_revision(
 def test_answers_are_texts_or_as_squad_has_them() -> None:
     given = {
         "context": ["a cat", "a dog", "a bird"],
-        "answers": [{"text": ["cat"], "answer_start": [2]}, {"text": [], "answer_start": []}, "bird"],
+        "answers": [
+            {"text": ["cat"], "answer_start": [2]},
+            {"text": [], "answer_start": []},
+            "bird",
+        ],
     }
     texts = read(given, ["context", "answers"], answers=True)
     assert list(texts.columns["answers"]) == ["cat", "", "bird"]
