@@ -1,0 +1,38 @@
+"""Tokenizers: from a folder, or by name from the hub, never with code of their own."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from dptune.hub import ModelPlace, quiet, transformers_package
+
+# Public words that two tokenizers must cut alike to be one.
+_PROBE = ("The quick brown Fox, 1234 x!", "a second text")
+
+
+def load_tokenizer(where: str) -> Any:
+    """That of a FOLDER, or NAME[@REVISION] on the hub."""
+    # Keyed by what a folder holds, too: one that is written again is read again.
+    folder = Path(where)
+    files = sorted(folder.glob("*token*")) if folder.is_dir() else []
+    return _loaded(where, tuple((file.name, file.stat().st_mtime_ns) for file in files))
+
+
+@lru_cache(maxsize=4)
+def _loaded(where: str, files: tuple[tuple[str, int], ...]) -> Any:
+    place, transformers = ModelPlace.of(where), transformers_package("text")
+    try:
+        with quiet(transformers):
+            return transformers.AutoTokenizer.from_pretrained(place.where, **place.options)
+    except Exception as problem:  # tokenizers fail in more ways than can be listed
+        raise place.unreachable(problem, "tokenizer.json and tokenizer_config.json") from None
+
+
+def digest_of(tokenizer: Any) -> str:
+    """Of its words and of how it cuts public ones, by which the same one is known again."""
+    words = sorted(tokenizer.get_vocab().items())
+    cut: Sequence[int] = tokenizer(*_PROBE).input_ids
+    return hashlib.sha256(json.dumps([words, list(cut)]).encode()).hexdigest()
