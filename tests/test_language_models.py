@@ -31,7 +31,7 @@ CASES = [
     if task != "words" or kind not in ("bert", "roberta")
 ]
 CPU = torch.device("cpu")
-ROWS, WORDS, CLIP = 5, 9, 0.05
+ROWS, WORDS, CLIP = 5, 9, 0.02
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +139,9 @@ def test_what_a_row_gives_is_its_own_bit_by_bit(
     _, module = made(folder(kind), task)
     stirred(module)
     rows = rows_of(module, task)
-    full = rows[:1].expand_as(rows).clone()
-    full[-1] = rows[-1]
-    assert bool((rows[-1].reshape(-1, WORDS)[0] == -1).any())
-    torch.testing.assert_close(module(full)[-1], module(rows)[-1], rtol=0, atol=0)
+    full = rows[:1].expand_as(rows)
+    assert not bool((full == -1).any()) and bool((rows == -1).any())
+    torch.testing.assert_close(module(full)[0], module(rows)[0], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("task", ["words", "spans", "inside"])
@@ -229,7 +228,7 @@ def test_words_give_the_mean_loss_of_what_is_asked_and_how_much_that_is(
     _, module = made(folder("gpt2"), "words")
     rows = rows_of(module, "words")
     words, answers = rows[1]
-    alone = module.model.eval()(words[words >= 0][None]).logits[0].log_softmax(1)
+    alone = module.model.eval()(words[words >= 0][None]).logits[0].log_softmax(1).detach()
     places = [place for place in range(1, WORDS) if answers[place] >= 0]
     wanted = -sum(float(alone[place - 1, answers[place]]) for place in places) / len(places)
     loss, asked = module(rows)[1].tolist()
@@ -253,9 +252,10 @@ def test_spans_cost_the_mean_of_both_ends(folder: Callable[[str], str]) -> None:
     row = rows_of(module, "spans")[1]
     known = int((row[0] >= 0).sum())
     found = module.model.eval()(row[0, :known][None])
-    both = torch.stack([found.start_logits[0], found.end_logits[0]]).log_softmax(1)
+    both = torch.stack([found.start_logits[0], found.end_logits[0]]).log_softmax(1).detach()
     wanted = -(both[0, row[1, 0]] + both[1, row[1, 1]]) / 2
-    assert float(module(row[None])[0, 0]) == pytest.approx(float(wanted), rel=1e-4)
+    loss = module(row[None])[0, 0].detach()
+    assert float(loss) == pytest.approx(float(wanted), rel=1e-4)
 
 
 # -- where models come from
