@@ -153,6 +153,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _must_be_built_again(self.engine)
+        _must_hold_no_rows(self.source)
         validate.one_of(BALANCES, balance=self.balance)
         _must_be_shared(self.recipe)
         _must_know(self.recipe, RECIPE, "the recipe")
@@ -285,6 +286,14 @@ def usual_preparation(facts: DataFacts, engine: Engine[Any]) -> Preparation:
     return Preparation(unit_rows=scaled)
 
 
+def usual_measure(facts: DataFacts) -> dict[str, Any]:
+    """How trials are compared where nobody says: by what is right, or else by their losses. Words
+    may cost more than values: one that is guessed blindly among 22,000 costs 10."""
+    if facts.has_classes or facts.loss == "inside":
+        return {"measure": "correct"}
+    return {"measure": "loss"} | ({"loss_bound": 10.0} if facts.asks_inside else {})
+
+
 def usual_space(search: SearchMethod, engine: Engine[Any]) -> Space:
     """Where a search looks unless told."""
     own = engine.usual_space
@@ -379,6 +388,15 @@ def _must_be_built_again(engine: Engine[Any]) -> None:
         raise InvalidInput(
             f"{engine!r} cannot be written down: its options must be plain numbers, texts, "
             "booleans or lists, and one that is None must be so by default."
+        )
+
+
+def _must_hold_no_rows(source: Mapping[str, Any]) -> None:
+    """Refuse what would write private texts into a run's folder."""
+    if any(isinstance(source.get(name), Mapping) for name in ("source", "test", "public")):
+        raise InvalidInput(
+            "source says where rows lie, and these are in memory; leave it out, and give the data "
+            "again to resume: dptune.resume(folder, data)."
         )
 
 

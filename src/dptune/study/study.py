@@ -38,9 +38,11 @@ from dptune.study.check import NO_BETTER, FinalCheck, final_check
 from dptune.study.config import (
     Config,
     Preparation,
+    usual_measure,
     usual_preparation,
     usual_space,
 )
+from dptune.study.figures import ACCURACY, on_test_rows
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, must_fit, outline, read_config
@@ -132,7 +134,7 @@ def tune(
         facts=data.public_facts,
         budget=budget,
         search=search,
-        score=score or NoisyScore(measure="correct" if data.classes else "loss"),
+        score=score or NoisyScore(**usual_measure(data.facts)),
         space=space or usual_space(search, engine),
         recipe=dict(recipe or {}),
         preparation=preparation or usual_preparation(data.facts, engine),
@@ -305,6 +307,7 @@ def _run(
         model=stored_and_loaded(planned.engine, fitted),
         shape=data.shape,
         preprocessing=preprocessing,
+        loss=data.loss,
         classes=data.classes,
         target_range=data.target_range,
         guarantee=guarantee_for(
@@ -326,10 +329,10 @@ def _run(
         made_by=data.made_by,
     )
     precision = IDS if planned.engine.takes_ids else "float32"
-    test = data.test_rows(preprocessing, precision=precision)
-    accuracy = None
-    if test is not None and data.classes:
-        accuracy = planned.engine.evaluate_many([model.model], test)[0].correct / test.count
+    # Rows of words pass through large models, so they go where these were trained.
+    device = config.device if planned.engine.takes_ids else "cpu"
+    test = data.test_rows(preprocessing, device, precision)
+    figures = on_test_rows(planned.engine, model.model, test, data)
     shifts = tuple(
         on_shift(name, model, data.shifted_rows(name, preprocessing, precision=precision))
         for name in data.shifts
@@ -341,8 +344,9 @@ def _run(
         census=census,
         dataset=data.name,
         rows=data.count,
-        test_accuracy=accuracy,
+        test_accuracy=figures.pop(ACCURACY, None),
         test_rows=0 if test is None else test.count,
+        test_figures=figures,
         shifts=shifts,
         check=check,
         notes=notes,

@@ -39,6 +39,7 @@ class TrainedModel:
     model: Model
     shape: tuple[int, ...]  # of one row's features
     preprocessing: Preprocessing
+    loss: str  # how what the model gives is meant, as in DataFacts
     classes: tuple[Any, ...]
     target_range: tuple[float, float] | None
     guarantee: Guarantee
@@ -54,12 +55,16 @@ class TrainedModel:
     def facts(self, rows: int) -> DataFacts:
         """What was public about the `rows` rows it was trained on; how many copies they had is not
         known any more."""
-        loss = "softmax" if self.classes else "squared"
-        return DataFacts(rows, self.shape, 1, len(self.classes) or 1, loss)
+        return DataFacts(rows, self.shape, 1, len(self.classes) or 1, self.loss)
 
     def predict(self, features: Any) -> NDArray[Any]:
-        """A label, or a value, for every row."""
-        logits = self._logits(features)
+        """A label, or a value, for every row; for words the mean loss of those that are asked, for
+        spans the first and the last word of the answer."""
+        logits = self.decision_function(features)
+        if self.loss == "words":
+            return logits[:, 0]
+        if self.loss == "spans":
+            return logits.astype(np.int64)
         if self.target_range is not None:
             low, high = self.target_range
             values: NDArray[Any] = low + (logits[:, 0].astype(np.float64) + 1) / 2 * (high - low)
@@ -69,15 +74,16 @@ class TrainedModel:
 
     def predict_proba(self, features: Any) -> NDArray[np.float64]:
         """The probability of every class, in the order of `classes`."""
-        if self.target_range is not None:
-            raise InvalidInput("a model of values has no probabilities; use predict.")
-        logits = torch.from_numpy(self._logits(features)).double()
+        if not self.classes:
+            raise InvalidInput("a model without classes has no probabilities; use predict.")
+        logits = torch.from_numpy(self.decision_function(features)).double()
         probabilities: NDArray[np.float64] = torch.softmax(logits, 1).numpy()
         return probabilities
 
     def decision_function(self, features: Any) -> NDArray[np.float32]:
-        """The logit of every class."""
-        return self._logits(features)
+        """The logit of every class; what the model gives beside the loss, where it gives that."""
+        logits = self._logits(features)
+        return logits[:, 1:] if self.loss in ("spans", "inside") else logits
 
     def _logits(self, features: Any) -> NDArray[np.float32]:
         table, names = np.asarray(features), names_of(features)
@@ -89,8 +95,7 @@ class TrainedModel:
                 takes = f"shape {self.shape}"
             raise InvalidInput(f"this model takes rows of {takes}; got shape {table.shape}.")
         if not len(table):
-            outputs = len(self.classes) or 1
-            return np.empty((0, outputs), dtype=np.float32)
+            return np.empty((0, self.facts(0).width), dtype=np.float32)
         with torch.no_grad():
             parts = [
                 self.model.logits(self._prepared(table[start : start + _AT_ONCE])).float().numpy()
@@ -114,6 +119,7 @@ class TrainedModel:
             "engine": {"name": self.engine.name, **self.engine.options()},
             "shape": self.shape,
             **self.preprocessing.facts(),
+            "loss": self.loss,
             "classes": self.classes,
             "target_range": self.target_range,
             "column_names": self.column_names,
@@ -155,6 +161,8 @@ def load(path: str | Path) -> TrainedModel:
             ),
             shape=tuple(shape),
             preprocessing=Preprocessing.from_arrays(prepare, facts),
+            # Models that older versions made know classes and values only.
+            loss=facts.get("loss") or ("softmax" if facts["classes"] else "squared"),
             classes=tuple(facts["classes"]),
             target_range=None if span is None else (span[0], span[1]),
             guarantee=guarantee,
