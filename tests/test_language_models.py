@@ -139,6 +139,8 @@ def test_what_a_row_gives_is_its_own_bit_by_bit(
 ) -> None:
     """Also beside rows that are full, of which kernels without a mask could be chosen."""
     _, module = made(folder(kind), task)
+    assert module.traits.causal == (kind not in ("bert", "roberta"))
+    assert module.traits.causal or module.traits.whole_masks
     stirred(module)
     rows = rows_of(module, task)
     full = rows[:1].expand_as(rows)
