@@ -136,6 +136,8 @@ def test_public_facts_say_unit_length_and_tokenizer_and_not_how_many_were_cut(
     assert "the number of people that the column who tells apart (5)" in person
     assert "of every person the first 3 texts enter" in person
     del options["label"]
+    asked = load_data(**options | {"task": "spans", "text": ["body", "question", "answer"]})
+    assert "questions to half of it before their contexts" in " ".join(asked.public_facts)
     packed = load_data(
         **options | {"task": "words", "unit": "who", "tokenizer": str(tokenizers / "gpt2")}
     )

@@ -231,5 +231,5 @@ def test_what_cannot_be_encoded_is_refused(
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="could not be had: .*tokenizer.json"):
+    with pytest.raises(InvalidInput, match=r"could not be had: .*tokenizer\.json"):
         Encoder(tokenizer=str(tmp_path)).words  # noqa: B018

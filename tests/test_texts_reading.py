@@ -1,4 +1,4 @@
-"""Texts of files, folders and programs: what is read, and what is refused without showing a text."""
+"""Texts of files, folders and programs: what is read, and what is refused without showing any."""
 
 import gzip
 import json
@@ -208,7 +208,7 @@ def test_a_file_that_cannot_be_read_says_why_and_shows_nothing(
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(InvalidInput, match="no file or folder 'nowhere.csv'"):
+    with pytest.raises(InvalidInput, match=r"no file or folder 'nowhere\.csv'"):
         read("nowhere.csv", "body")
 
 
