@@ -4,12 +4,12 @@ loss needs. No code of a repository is run, and weights are read from safetensor
 import inspect
 import json
 import re
-from functools import lru_cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dptune.engines.language.reader import (
     Classifier,
@@ -25,6 +25,7 @@ from dptune.engines.modules.mending import untie
 from dptune.errors import InvalidInput
 from dptune.hub import ModelPlace, quiet, transformers_package
 from dptune.own_code import pretrained_name
+from dptune.texts.tokenizer import load_tokenizer
 
 EXTRA = "text"
 _FILES = "config.json, model.safetensors and its tokenizer"
@@ -38,15 +39,15 @@ def make(factory: str, *, loss: str, outputs: int | None, untied: bool = False) 
     Dropout is left out, new heads begin at zero, and whatever else is new begins as transformers
     has it, drawn from torch's own generator. `untied`: no weight is used in two places.
     """
-    place = _place(factory)
-    config = _config(place)
+    place = place_of(factory)
+    config = config_of(place)
     if getattr(config, "is_encoder_decoder", False):
         raise InvalidInput(
             f"{place.where} reads one text to write another ({config.model_type}); take a model "
             "that only reads (BERT, RoBERTa) or only goes on (GPT-2, OPT, Llama)."
         )
-    _leave_out_dropout(config)
-    config.use_cache = False
+    for name, value in for_training(config).items():
+        setattr(config, name, value)
     if loss == "words":
         return Words(*_for_words(place, config, untied))
     if loss == "spans":
@@ -66,18 +67,21 @@ def make(factory: str, *, loss: str, outputs: int | None, untied: bool = False) 
 
 def pinned(factory: str) -> str:
     """The same with the commit that a name on the hub stands for now."""
-    place = _place(factory)
+    place = place_of(factory)
     if place.is_folder or re.fullmatch("[0-9a-f]{40}", place.revision):
         return factory
-    commit = getattr(_config(place), "_commit_hash", None)
-    return f"hf:{place.where}@{commit}" if commit else factory
+    stored = _file(place, "config.json")
+    # What is had from the hub is kept in .../snapshots/COMMIT/.
+    commit = None if stored is None else re.search(r"/snapshots/([0-9a-f]{40})/", stored.as_posix())
+    return factory if commit is None else f"hf:{replace(place, revision=commit[1])}"
 
 
-def _place(factory: str) -> ModelPlace:
+def place_of(factory: str) -> ModelPlace:
     return ModelPlace.of(pretrained_name(factory))
 
 
-def _config(place: ModelPlace) -> Any:
+def config_of(place: ModelPlace) -> Any:
+    """As it is stored."""
     transformers = transformers_package(EXTRA)
     try:
         with quiet(transformers):
@@ -106,13 +110,15 @@ def _with_head(place: ModelPlace, config: Any, kind: str, untied: bool) -> tuple
     lacks = _of_the_base(model, new)
     if lacks and model.base_model is not model:
         # Some models have another name for their base where questions are answered.
+        new = sorted({*new} - {*lacks})
         base, lacks = _loaded(place, "AutoModel", config)
         setattr(model, model.base_model_prefix, base)
+        new += [f"{model.base_model_prefix}.{name}" for name in lacks]
     _must_be_complete(place, [name for name in lacks if "pooler" not in name])
     _begin_at_zero(model, new)
     if untied:
         untie(model)
-    return model, _traits(place, model)
+    return model, replace(_traits(place, model), new=tuple(new))
 
 
 def _must_be_complete(place: ModelPlace, lacks: list[str]) -> None:
@@ -123,11 +129,15 @@ def _must_be_complete(place: ModelPlace, lacks: list[str]) -> None:
         )
 
 
-def _leave_out_dropout(config: Any) -> None:
-    """A pass in train() is then the same as one in eval()."""
-    for name, value in config.to_dict().items():
-        if "drop" in name and isinstance(value, float):
-            setattr(config, name, 0.0)
+def for_training(config: Any) -> dict[str, Any]:
+    """What is changed of a configuration: without dropout, a pass in train() is the same as one in
+    eval(), and nothing is kept for the next word."""
+    drops = [name for name, value in config.to_dict().items() if _is_dropout(name, value)]
+    return {"use_cache": False} | dict.fromkeys(drops, 0.0)
+
+
+def _is_dropout(name: str, value: Any) -> bool:
+    return "drop" in name and isinstance(value, float)
 
 
 def _loaded(place: ModelPlace, kind: str, config: Any) -> tuple[Any, list[str]]:
@@ -158,19 +168,22 @@ def _of_the_base(model: Any, names: list[str]) -> list[str]:
 
 def _takes_means(place: ModelPlace) -> bool:
     """Whether sentence-transformers takes the mean over a text's words with this model."""
+    found = _file(place, "1_Pooling/config.json")
+    if found is None:
+        return False
+    told = json.loads(found.read_text(encoding="utf-8"))
+    return bool(told.get("pooling_mode_mean_tokens", told.get("pooling_mode") == "mean"))
+
+
+def _file(place: ModelPlace, name: str) -> Path | None:
+    """One of a model's files; None where it has no such."""
     try:
         found = transformers_package(EXTRA).utils.cached_file(
-            place.where,
-            "1_Pooling/config.json",
-            **place.options,
-            _raise_exceptions_for_missing_entries=False,
+            place.where, name, **place.options, _raise_exceptions_for_missing_entries=False
         )
     except (OSError, ValueError) as problem:
         raise place.unreachable(problem, _FILES) from problem
-    if found is None:
-        return False
-    told = json.loads(Path(found).read_text(encoding="utf-8"))
-    return bool(told.get("pooling_mode_mean_tokens", told.get("pooling_mode") == "mean"))
+    return None if found is None else Path(found)
 
 
 def _begin_at_zero(model: Any, new: list[str]) -> None:
@@ -192,32 +205,59 @@ def _traits(place: ModelPlace, model: Any) -> Traits:
         padding=known[0] if known else 0,
         separator=_separator(place) if marks_pairs else None,
         causal=_is_causal(model),
+        whole_masks=_takes_whole_masks(model),
         longest=_longest(model),
     )
 
 
-@lru_cache(maxsize=16)
 def _separator(place: ModelPlace) -> int | None:
     """What stands between two texts; None where the model has no tokenizer beside it."""
-    transformers = transformers_package(EXTRA)
     try:
-        with quiet(transformers):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(place.where, **place.options)
-    except _UNREADABLE:
+        number: int | None = load_tokenizer(str(place)).sep_token_id
+    except InvalidInput:
         return None
-    number: int | None = tokenizer.sep_token_id
     return number
 
 
 def _is_causal(model: Any) -> bool:
     """Whether earlier words stay as they are when a later one is another."""
+    words = _some_words(model)
+    words[1, -1] = words[1, 0]
+    one, two = _states(model, words)[:, :-1]
+    return _same(one, two)
+
+
+def _takes_whole_masks(model: Any) -> bool:
+    """Whether a mask (rows, 1, words, words) does what a plain one does, which models of their own
+    kind of attention do not promise."""
+    config = model.config
+    looks_near = any(getattr(config, name, None) for name in ("sliding_window", "local_attention"))
+    if looks_near or config._attn_implementation != "sdpa":
+        return False
+    words, known = _some_words(model), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    plain = _states(model, words, attention_mask=known)
+    try:
+        whole = known.bool()[:, None, None].expand(-1, 1, 4, -1)
+        return _same(plain[1, :2], _states(model, words, attention_mask=whole)[1, :2])
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return False
+
+
+def _some_words(model: Any) -> Tensor:
     words = torch.arange(4) + model.get_input_embeddings().num_embeddings // 2
-    other = torch.cat([words[:-1], words[:1]])
+    return torch.stack([words, words])
+
+
+def _states(model: Any, words: Tensor, **more: Tensor) -> Tensor:
     training = model.training
     with torch.no_grad():
-        found = model.eval().base_model(torch.stack([words, other]), return_dict=True)
+        found = model.eval().base_model(words, return_dict=True, **more)
     model.train(training)
-    one, two = found.last_hidden_state[:, :-1]
+    states: Tensor = found.last_hidden_state
+    return states
+
+
+def _same(one: Tensor, two: Tensor) -> bool:
     return float((one - two).abs().max()) <= _ROUNDING * float(one.abs().max())
 
 

@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from dptune.engines.language.word_losses import word_losses
 from dptune.errors import InvalidInput
+from dptune.texts.cutting import NOT_ASKED
 
-NOT_ASKED = -100  # in a line of answers
 _EVALUATED_AT_ONCE = 2**28  # numbers that a model gives
 
 
@@ -22,13 +22,17 @@ class Traits:
 
     `padding` is the word that stands where there is none, `separator` the one after which the
     second text of a pair begins, if the model marks it; `causal`: words see those before them only;
-    `longest`: the most words it takes, if there is such a number.
+    `whole_masks`: it takes masks that say for each word which others it sees;
+    `longest`: the most words it takes, if there is such a number; `new`: the names of weights that
+    it was not pretrained with.
     """
 
     padding: int
     separator: int | None
     causal: bool
+    whole_masks: bool
     longest: int | None
+    new: tuple[str, ...] = ()
 
 
 class Reader(nn.Module):
@@ -40,7 +44,6 @@ class Reader(nn.Module):
         super().__init__()
         self.model = model
         self.traits = traits
-        self._masks_itself = model.config._attn_implementation == "sdpa"
 
     def parts(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Words and answers; without answers, words twice."""
@@ -57,7 +60,7 @@ class Reader(nn.Module):
             )
         return (rows[:, 0], rows[:, 1]) if self.holds_answers else (rows, rows)
 
-    def read(self, words: Tensor, model: Any = None) -> Any:
+    def read(self, words: Tensor) -> Any:
         """What the model gives for words (rows, words).
 
         What is computed of a row, and by which kernel, never depends on how long others are.
@@ -71,18 +74,19 @@ class Reader(nn.Module):
             known = seen(known)
             whole = known[:, None, None, :].expand(-1, 1, words.shape[1], -1)
             # Of a plain mask transformers asks whether all rows are full, and computes otherwise.
-            given["attention_mask"] = whole if self._masks_itself else known.long()
+            given["attention_mask"] = whole if self.traits.whole_masks else known.long()
         if self.traits.separator is not None:
             ends = (words == self.traits.separator).long()
             given["token_type_ids"] = ((ends.cumsum(1) - ends) > 0).long() * (words >= 0)
-        return (self.model if model is None else model)(**given, return_dict=True)
+        return self.model(**given, return_dict=True)
 
     @property
     def heads(self) -> list[str]:
         """The names of parameters that belong to the task, not to the language."""
         base = {id(parameter) for parameter in self.model.base_model.parameters()}
+        new = {f"model.{name}" for name in self.traits.new}
         named = self.named_parameters()
-        return [name for name, parameter in named if id(parameter) not in base]
+        return [name for name, one in named if id(one) not in base or name in new]
 
     @property
     def vocabulary(self) -> int:

@@ -5,7 +5,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
-from dptune.engines.evaluation import ASKED_IN_ROWS, RowLoss
+from dptune.data.rows import ASKED_IN_ROWS
+from dptune.engines.evaluation import RowLoss
 from dptune.errors import InvalidInput
 from dptune.own_code import resolve
 
