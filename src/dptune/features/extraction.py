@@ -36,7 +36,7 @@ from dptune.data.chunk_records import (
 from dptune.data.disk import INDEX, StoredChunk, chunk_file, save_array, write_chunk, write_index
 from dptune.data.extracted import Extracted, ExtractedPart, holds_features
 from dptune.errors import InvalidInput
-from dptune.features.loading import Batch, batches, digests_of
+from dptune.features.loading import Batch, digests_of
 from dptune.features.network import Networks
 from dptune.lock import FileLock
 from dptune.pictures.pictures import Pictures, Remark
@@ -202,7 +202,7 @@ class _Work:
         if missing:
             (folder / INDEX).unlink(missing_ok=True)
             spans = [_spans(chunks[number], self.networks.batch) for number in missing]
-            ready = batches(pictures, self.networks.transforms, chain(*spans), self.networks.device)
+            ready = self.networks.batches(pictures, chain(*spans))
             # Files are written by a thread, so that networks need not wait for them.
             with ThreadPoolExecutor(1) as writer:
                 waiting: deque[tuple[int, Future[ChunkRecord]]] = deque()

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
 from dptune.features.extraction import Progress, Watch
-from dptune.features.loading import batches
 from dptune.features.network import Networks
 from dptune.pictures.pictures import Pictures, Remark
 
@@ -27,17 +26,18 @@ def features_of(
     networks: Networks,
     numbers: Sequence[int] | None = None,
     *,
-    part: str = "pictures",
+    part: str | None = None,
     watch: Watch | None = None,
 ) -> Features:
     """Of all pictures, or of those that are numbered."""
+    part = part or networks.things
     wanted = range(len(pictures)) if numbers is None else numbers
     spans = [wanted[at : at + networks.batch] for at in range(0, len(wanted), networks.batch)]
     blocks: list[NDArray[np.float32]] = []
     kept: list[int] = []
     remarks = list(pictures.remarks)
     done = 0
-    for batch in batches(pictures, networks.transforms, spans, networks.device):
+    for batch in networks.batches(pictures, spans):
         if batch.kept:
             blocks.append(networks.features(batch).cpu().numpy())
         kept += batch.kept

@@ -1,9 +1,9 @@
 """Backbones on a device, their features side by side."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,9 @@ from dptune.data.rows import find_device
 from dptune.errors import DptuneError, InvalidInput
 from dptune.features.backbone import Backbone
 from dptune.features.find import find_backbone
-from dptune.features.loading import Alike, Batch
+from dptune.features.loading import Alike, Batch, batches
+from dptune.features.transform import Transform
+from dptune.pictures.pictures import Pictures
 
 _PRECISIONS = {
     "float32": torch.float32,
@@ -44,6 +46,15 @@ class Networks:
             for backbone in backbones
         ]
         self.transforms = list(dict.fromkeys(backbone.transform for backbone in backbones))
+
+    def batches(self, items: Pictures, spans: Iterable[Sequence[int]]) -> Iterator[Batch]:
+        """The pictures of each span, in order, loaded for these networks."""
+        return batches(items, cast(list[Transform], self.transforms), spans, self.device)
+
+    @property
+    def things(self) -> str:
+        """What features are made of."""
+        return self.transforms[0].things
 
     @property
     def made_by(self) -> Mapping[str, Any]:
@@ -90,7 +101,7 @@ class Networks:
         """`count` pictures on the device, as each of the backbones takes them."""
         of_transform = dict(zip(self.transforms, batch.views, strict=True))
         return [
-            self._pictures(backbone, of_transform[backbone.transform], count)
+            self._made_ready(backbone, of_transform[backbone.transform], count)
             for backbone in self._backbones
         ]
 
@@ -109,12 +120,12 @@ class Networks:
             if block.shape != (count, backbone.columns):
                 raise InvalidInput(
                     f"the backbone {backbone.name} gives features of shape {tuple(block.shape)} "
-                    f"for {count} pictures, and promised {backbone.columns} columns."
+                    f"for {count} {self.things}, and promised {backbone.columns} columns."
                 )
             blocks.append(block)
         return blocks
 
-    def _pictures(self, backbone: Backbone, view: Sequence[Alike], count: int) -> Tensor:
+    def _made_ready(self, backbone: Backbone, view: Sequence[Alike], count: int) -> Tensor:
         """As the backbone takes them; those of one size are prepared at once."""
         ready = [
             backbone.transform.normalised(
@@ -124,15 +135,10 @@ class Networks:
         ]
         if len(ready) == 1 and len(ready[0]) == count:
             return ready[0]
-        size = backbone.transform.size
-        pictures = torch.zeros(
-            (count, 3, size, size),
-            dtype=self._dtype,
-            device=self._device,
-        ).contiguous(memory_format=torch.channels_last)
+        filled = backbone.transform.blank(count, self._dtype, self._device)
         for alike, pixels in zip(view, ready, strict=True):
-            pictures[alike.places.to(self._device)] = pixels
-        return pictures
+            filled[alike.places.to(self._device)] = pixels
+        return filled
 
 
 def _run(backbone: Backbone, module: nn.Module, pictures: Tensor) -> Tensor:
@@ -144,7 +150,7 @@ def _run(backbone: Backbone, module: nn.Module, pictures: Tensor) -> Tensor:
     except Exception as problem:  # no memory left, or whatever code of the user's own raises
         what = str(problem).split("\n")[0]
         raise InvalidInput(
-            f"the backbone {backbone.name} failed on {len(pictures)} pictures: "
+            f"the backbone {backbone.name} failed on {len(pictures)} {backbone.transform.things}: "
             f"{type(problem).__name__}: {what}"
         ) from problem
 
