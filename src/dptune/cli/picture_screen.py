@@ -106,7 +106,7 @@ class _Lines:
         if progress.part == self._part and not ended and now - self._told < _OFTEN:
             return
         self._part, self._told = progress.part, now
-        far = f"{progress.part}: {progress.done:,} of {progress.total:,} pictures"
+        far = f"{progress.part}: {progress.done:,} of {progress.total:,} {progress.things}"
         paragraph(Text(", ".join(filter(None, (far, left)))), self._console)
 
 

@@ -1,4 +1,4 @@
-"""Folders of features that a backbone made of pictures: what is in them, and how they are read.
+"""Folders of features that a backbone made of pictures, or of texts: what is in them, and how they are read.
 
     features.json      what made the features, and the parts; a part is listed when it is finished
     train/, test/ ...  chunks of rows as `DiskRows` reads them, and beside each chunk its groups and
@@ -29,6 +29,7 @@ from dptune.data.chunk_records import (
     read_records,
 )
 from dptune.data.disk import INDEX, DiskRows, chunk_file, save_text
+from dptune.data.made_by import things_of
 from dptune.data.readers import Part, Source
 from dptune.errors import InvalidInput
 
@@ -173,11 +174,11 @@ def _records(folder: Path, name: str, inside: Extracted) -> list[ChunkRecord]:
     if any(record.made_by != maker for record in records):
         raise _not_as_told(folder, name, "another backbone made them")
     if fingerprint_of(records) != about.fingerprint:
-        raise _not_as_told(folder, name, "they are of other pictures")
+        raise _not_as_told(folder, name, f"they are of other {things_of(inside.made_by)}")
     if sum(chunk.count for chunk in stored) != about.rows or about.pictures != sum(
         record.count for record in records
     ):
-        raise _not_as_told(folder, name, "they are of other numbers of pictures")
+        raise _not_as_told(folder, name, f"they are of other numbers of {things_of(inside.made_by)}")
     if _indexed(folder / name) != [(chunk.number, chunk.count) for chunk in stored]:
         raise _not_as_told(folder, name, f"{INDEX} lists other chunks")
     return records

@@ -1,4 +1,4 @@
-"""Features of a few pictures, for predictions and comparisons: nothing is stored."""
+"""Features of a few pictures or texts, for predictions and comparisons: nothing is stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def features_of(
         remarks += batch.remarks
         done += len(batch.digests)
         if watch is not None:
-            watch(Progress(part, done, 0, len(wanted)))
+            watch(Progress(part, done, 0, len(wanted), networks.things))
     if not blocks:
         first = f" The first, {remarks[0].picture}: {remarks[0].what}." if remarks else ""
         raise InvalidInput(f"none of the {part} can be read.{first}")
