@@ -13,6 +13,7 @@ import typer
 from dptune.cli import screen
 from dptune.cli.parameters import (
     FLAG,
+    TEXTS,
     AsJson,
     Balance,
     Device,
@@ -23,6 +24,8 @@ from dptune.cli.parameters import (
     PictureRoot,
     PictureSize,
     StudyScore,
+    TextColumns,
+    TextTask,
     in_words,
 )
 from dptune.errors import DptuneError, InvalidInput
@@ -58,6 +61,66 @@ def tune(
     features: FeatureKind = Kind.pooled,
     size: PictureSize = None,
     root: PictureRoot = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXTS",
+            help="Private texts in the place of rows: a .csv, .jsonl, .jsonl.gz or .parquet file, a "
+            "folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    column: TextColumns = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="The pretrained language model to train: a folder, or NAME@REVISION on the "
+            "Hugging Face hub.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    lora: Annotated[
+        int | None,
+        typer.Option(
+            metavar="RANK",
+            help="Train adapters of this rank beside the model. Not given: the model itself, all "
+            "but its tables of words.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    task: Annotated[
+        TextTask | None,
+        typer.Option(
+            metavar="TASK",
+            help="What to learn: the label of a text (classes), the next word (words), or where "
+            "the answer stands (spans). Not given: classes.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens of a text: longer ones are cut, shorter ones padded. Not given: 128.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column that says whose a text is: all texts of a person are protected "
+            "together. Not given: every row by itself.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    texts_per_unit: Annotated[
+        int | None,
+        typer.Option(
+            help="With --unit: how many texts of a person enter, the first ones. Not given: 8.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -179,18 +242,41 @@ def tune(
 ) -> None:
     """Search for hyperparameters and train, all inside one budget.
 
-    Example: dptune tune --data patients.csv --label ill --epsilon 1
+    Examples: dptune tune --data patients.csv --label ill --epsilon 1
+
+    dptune tune --text mails.csv --column body --label topic --model FOLDER --lora 8
     """
     if images is not None:
         screen.say_listing()
+    if text is not None:
+        screen.say_reading()
     from dptune.cli import study_screen
     from dptune.cli.options import declared_of_pictures, engine_options, read_options, share
+    from dptune.cli.text_rows import TextOptions
     from dptune.study import planning, study
     from dptune.study.run_folder import RunFolder
 
     if out is not None and not dry_run:
         RunFolder(out).must_be_new()
     rows = {"source": data, "label": label, "test": test, "public": public, "shifts": shift}
+    trained = engine_options(engine)
+    texts = TextOptions(
+        text=text,
+        column=column,
+        model=model,
+        lora=lora,
+        task=task and task.value,
+        length=length,
+        unit=unit,
+        texts_per_unit=texts_per_unit,
+    )
+    if texts.given:
+        of_texts, trained = texts.sections(
+            config,
+            others={"--data": data, "--images": images, "--engine": engine},
+            on_cpu=device is not Device.cuda,
+        )
+        rows |= of_texts
     pictures = None
     if images is not None:
         from dptune.cli.picture_rows import find_rows
@@ -212,7 +298,7 @@ def tune(
         )
     options: dict[str, dict[str, Any]] = {
         "data": rows,
-        "engine": engine_options(engine),
+        "engine": trained,
         "budget": {"epsilon": epsilon, "delta": delta},
         "search": {"method": method and method.value},
         "score": {"kind": score and score.value},
