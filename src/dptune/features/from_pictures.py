@@ -86,10 +86,10 @@ def gather(
             pictures = found.part(wanted if own or wanted in found.parts else "train")
             parts[name] = matched(pictures, found.name, classes)
     for shift in map(str, shifts):
-        part = f"{SHIFT}{_short(shift)}"
+        part = f"{SHIFT}{short_name_of_shift(shift)}"
         if part in parts:
             raise InvalidInput(
-                f"two shifts are called {_short(shift)}; rename one of them, or leave it out."
+                f"two shifts are called {short_name_of_shift(shift)}; rename one of them, or leave it out."
             )
         parts[part] = find_shift(shift, trained, root)
     return parts
@@ -118,7 +118,7 @@ def place_of(images: str | Path) -> str:
     return str(Path(images).absolute()) if os.path.exists(images) else str(images)
 
 
-def _short(shift: str) -> str:
+def short_name_of_shift(shift: str) -> str:
     """What a part of these pictures is called: a name, or the last of a path."""
     path = Path(shift)
     if os.path.exists(path):

@@ -35,7 +35,7 @@ class Networks:
     ) -> None:
         if not backbones:
             raise InvalidInput("features need a backbone; name one with --backbone.")
-        self._backbones, self._device = backbones, find_device(device)
+        self.backbones, self._device = backbones, find_device(device)
         self.device = self._device.type
         self.batch = _BATCH[self.device]
         precision = precision or _USUAL[self.device]
@@ -72,9 +72,9 @@ class Networks:
                     for name, value in asdict(backbone.transform).items()
                 },
             }
-            for backbone in self._backbones
+            for backbone in self.backbones
         ]
-        name = " and ".join(short_name(backbone.name) for backbone in self._backbones)
+        name = " and ".join(short_name(backbone.name) for backbone in self.backbones)
         return {"name": name, "backbones": backbones, "precision": self.precision}
 
     @torch.inference_mode()
@@ -102,7 +102,7 @@ class Networks:
         of_transform = dict(zip(self.transforms, batch.views, strict=True))
         return [
             self._made_ready(backbone, of_transform[backbone.transform], count)
-            for backbone in self._backbones
+            for backbone in self.backbones
         ]
 
     @torch.inference_mode()
@@ -110,7 +110,7 @@ class Networks:
         """What each backbone makes of its pictures."""
         blocks = []
         for backbone, module, pictures in zip(
-            self._backbones, self._modules, prepared, strict=True
+            self.backbones, self._modules, prepared, strict=True
         ):
             with torch.autocast(
                 self._device.type, self._dtype, enabled=self._dtype != torch.float32
@@ -163,17 +163,23 @@ def short_name(backbone: str) -> str:
 def found_again(
     made_by: Mapping[str, Any], *, device: str = "cpu", precision: str | None = None
 ) -> Networks:
-    """The networks that made the features which a model was trained on; they must not have
-    changed."""
+    """The networks that made the features of pictures which a model was trained on; they must not
+    have changed."""
     backbones = [
         find_backbone(wanted["name"], features=wanted["kind"], size=wanted["transform"]["size"])
         for wanted in made_by["backbones"]
     ]
+    must_not_have_changed(backbones, made_by)
+    return Networks(backbones, device=device, precision=precision)
+
+
+def must_not_have_changed(backbones: Sequence[Backbone], made_by: Mapping[str, Any]) -> None:
+    """Since they made features that `made_by` tells of."""
     for backbone, wanted in zip(backbones, made_by["backbones"], strict=True):
         if backbone.digest != wanted["digest"]:
             raise InvalidInput(
                 f"the backbone {backbone.name} is not the one that made the features which the "
-                "model was trained on: its weights or its preparation of pictures have changed. "
-                "Install the version of then, or train again."
+                f"model was trained on: its weights or its preparation of "
+                f"{backbone.transform.things} have changed. Install the version of then, or train "
+                "again."
             )
-    return Networks(backbones, device=device, precision=precision)
