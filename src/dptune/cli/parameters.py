@@ -86,6 +86,7 @@ class Kind(StrEnum):
     class_token = "class-token"
     blocks = "blocks"
     grid4 = "grid4"
+    mean = "mean"
 
 
 class TextTask(StrEnum):
@@ -100,29 +101,24 @@ class Precision(StrEnum):
     float16 = "float16"
 
 
-_IMAGES = (
+IMAGES = (
     "a folder with a folder of pictures for each class (or train and test folders of such), an "
     ".npz file, hub:NAME, or the name of a known set such as cifar10"
 )
-Images = Annotated[
-    str, typer.Option("--images", metavar="PICTURES", help=f"The private pictures: {_IMAGES}.")
-]
-Backbones = Annotated[
-    list[str],
-    typer.Option(
-        "--backbone",
-        metavar="NAME",
-        help="The public network that makes features: lite0, timm:NAME, hf:NAME, "
-        "module:FILE.py:FACTORY and others (dptune backbones). Several stand side by side.",
-    ),
-]
+BACKBONE = typer.Option(
+    "--backbone",
+    metavar="NAME",
+    help="The public network that makes features: lite0, timm:NAME, hf:NAME, "
+    "module:FILE.py:FACTORY and others (dptune backbones). Several stand side by side.",
+)
 FeatureKind = Annotated[
-    Kind,
+    Kind | None,
     typer.Option(
         "--features",
         metavar="KIND",
-        help="What to take of the network: its own pooling (pooled), the class token "
-        "(class-token), all blocks side by side (blocks), or its last map in 4 x 4 parts (grid4).",
+        help="What to take of the network. Of pictures: its own pooling (pooled), the class token "
+        "(class-token), all blocks side by side (blocks), or its last map in 4 x 4 parts (grid4); "
+        "not given: pooled. Of texts: the mean over their words (mean), or the class token.",
     ),
 ]
 PictureSize = Annotated[

@@ -58,7 +58,7 @@ def tune(
             metavar="NAME", help="With --images: the public network that makes their features."
         ),
     ] = None,
-    features: FeatureKind = Kind.pooled,
+    features: FeatureKind = None,
     size: PictureSize = None,
     root: PictureRoot = None,
     text: Annotated[
@@ -270,32 +270,46 @@ def tune(
         unit=unit,
         texts_per_unit=texts_per_unit,
     )
-    if texts.given:
+    of_features = text is not None and features is not None
+    if texts.given and not of_features:
         of_texts, trained = texts.sections(
             config,
             others={"--data": data, "--images": images, "--engine": engine},
             on_cpu=device is not Device.cuda,
         )
         rows |= of_texts
-    pictures = None
-    if images is not None:
+    made = None
+    if of_features:
+        from dptune.cli.text_features import find_text_rows
+
+        made = find_text_rows(
+            rows,
+            texts,
+            name=declared_of_pictures(config).get("name"),
+            features=features.value,
+            others={"--images": images, "--backbone": backbone, "--size": size, "--root": root},
+            device=(device or Device.cpu).value,
+        )
+    elif images is not None:
         from dptune.cli.picture_rows import find_rows
 
-        pictures = find_rows(
+        made = find_rows(
             rows,
             images=images,
             name=declared_of_pictures(config).get("name"),
             backbone=backbone,
-            features=features.value,
+            features=(features or Kind.pooled).value,
             size=size,
             root=root,
             device=(device or Device.cpu).value,
         )
-        rows = pictures.source
-    elif backbone or size is not None or root is not None or features is not Kind.pooled:
+    elif backbone or size is not None or root is not None or features is not None:
         raise InvalidInput(
-            "--backbone, --features, --size and --root are about pictures; give them with --images."
+            "--backbone, --size and --root are about pictures, give them with --images; --features "
+            "is about pictures or texts, give it with --images or --text."
         )
+    if made is not None:
+        rows = made.source
     options: dict[str, dict[str, Any]] = {
         "data": rows,
         "engine": trained,
@@ -314,17 +328,17 @@ def tune(
             "reuse": reuse,
         },
     }
-    if pictures is None:
+    if made is None:
         asked = read_options(config, options)
         if asked.data.unused_test_rows:
             study_screen.mention_unused_test("rows", asked.settings["source"]["source"])
     else:
-        asked = read_options(config, options, pictures.stand_in)
-        if pictures.unused_test_pictures:
-            study_screen.mention_unused_test("pictures", pictures.images)
+        asked = read_options(config, options, made.stand_in)
+        if made.unused_test:
+            study_screen.mention_unused_test(made.networks.things, made.given)
     if dry_run:
-        if pictures is not None and asked.config.ledger:
-            asked.data.fingerprint = pictures.fingerprint()
+        if made is not None and asked.config.ledger:
+            asked.data.fingerprint = made.fingerprint()
         planned, guarantee = planning.foresee(asked.data, asked.config)
         plain = study_screen.plan_as_dict(planned, guarantee)
         plain["delta_chosen"] = asked.delta_chosen
@@ -339,8 +353,8 @@ def tune(
     folder = out
     if folder is None:
         folder = _free_folder(asked.data.name, asked.settings["source"]["source"])
-    if pictures is not None:
-        asked = read_options(config, options | {"data": pictures.make()})
+    if made is not None:
+        asked = read_options(config, options | {"data": made.make()})
     with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
         result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)
     _show_study(result, as_json, asked.delta_chosen)

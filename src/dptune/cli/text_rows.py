@@ -31,6 +31,17 @@ class TextOptions:
             f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value is not None
         ]
 
+    @property
+    def of_training(self) -> dict[str, object]:
+        """The options that say how the language model is trained, and on whose texts."""
+        task = None if self.task == "classes" else self.task
+        return {
+            "--lora": self.lora,
+            "--task": task,
+            "--unit": self.unit,
+            "--texts-per-unit": self.texts_per_unit,
+        }
+
     def sections(
         self, file: str | None, *, others: Mapping[str, object], on_cpu: bool
     ) -> tuple[Section, Section]:

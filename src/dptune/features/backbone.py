@@ -43,8 +43,8 @@ class Preparation(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """A frozen public network: pictures (batch, 3, size, size) or words of texts (batch, length), as
-    `transform` makes them, to features (batch, columns)."""
+    """A frozen public network: pictures (batch, 3, size, size), or words of texts (batch, length),
+    as `transform` makes them, to features (batch, columns)."""
 
     name: str  # what finds it again, together with kind and size
     module: nn.Module  # in evaluation mode; its output are the features

@@ -69,6 +69,7 @@ class Extraction:
     parts: Mapping[str, ExtractedPart]
     remarks: Sequence[tuple[str, Remark]]  # each with its part
     made: int  # pictures whose features were made now; the others were there
+    things: str = "pictures"  # or texts
 
 
 Watch = Callable[[Progress], None]
@@ -123,7 +124,7 @@ def _write(
             write_index(folder / name, stored, precision="float32")
     remarks = list(_remarks(folder, found, parts))
     _write_remarks(folder, remarks)
-    return Extraction(folder, found, remarks, made)
+    return Extraction(folder, found, remarks, made, networks.things)
 
 
 def fingerprint_of_pictures(pictures: Pictures) -> str:

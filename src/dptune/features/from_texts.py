@@ -23,6 +23,7 @@ from dptune.pictures.pictures import Content, Pictures
 from dptune.pictures.stored import Listed
 from dptune.texts import Encoder, Texts, read
 from dptune.texts.encoder import DEFAULT_LENGTH
+from dptune.texts.sources import open_splits, place_and_split
 from dptune.validate import one_of
 
 _ON_THE_HUB = "hf:"  # how names of models begin
@@ -56,7 +57,9 @@ class LanguageNetworks(Networks):
     ) -> None:
         self._encoder = encoder
         network = open_language_model(model, encoder)
-        backbone = frozen(f"{_ON_THE_HUB}{model}", network, one_of(KINDS_OF_TEXTS, features=features))
+        backbone = frozen(
+            f"{_ON_THE_HUB}{model}", network, one_of(KINDS_OF_TEXTS, features=features)
+        )
         super().__init__([backbone], device=device, precision=precision)
 
     def batches(self, items: Pictures, spans: Iterable[Sequence[int]]) -> Iterator[Batch]:
@@ -151,6 +154,11 @@ def gather_texts(
         found = read(other, columns, label, splits=splits)
         parts[name] = _listed(found, classes, f"the {name} labels")
     return parts
+
+
+def has_test_texts(source: str | Path) -> bool:
+    """Whether its split test could be asked for."""
+    return not place_and_split(source)[1] and "test" in open_splits(source, ()).tables
 
 
 def find_language_networks(

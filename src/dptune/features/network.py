@@ -109,9 +109,7 @@ class Networks:
     def forward(self, prepared: Sequence[Tensor]) -> list[Tensor]:
         """What each backbone makes of its pictures."""
         blocks = []
-        for backbone, module, pictures in zip(
-            self.backbones, self._modules, prepared, strict=True
-        ):
+        for backbone, module, pictures in zip(self.backbones, self._modules, prepared, strict=True):
             with torch.autocast(
                 self._device.type, self._dtype, enabled=self._dtype != torch.float32
             ):
