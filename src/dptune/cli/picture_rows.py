@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
 from dptune.cli.feature_rows import FeatureRows, feature_rows
-from dptune.data.made_by import things_of
+from dptune.data.made_by import rows_in_words
 from dptune.errors import InvalidInput
 from dptune.features.from_pictures import find_networks, gather, has_test_pictures
 from dptune.features.in_memory import features_of
@@ -89,7 +89,7 @@ def features_of_new_pictures(
     images: str, made_by: Mapping[str, Any] | None, model: str, device: str
 ) -> tuple[list[str], NDArray[np.float32]]:
     """Names and features of pictures that a model of pictures is to predict."""
-    if made_by is None or things_of(made_by) != "pictures":
+    if made_by is None or rows_in_words(made_by) != "pictures":
         was, option = ("rows", "--data") if made_by is None else ("texts", "--text")
         raise InvalidInput(
             f"the model in {model} was trained on {was}, not on pictures; give new {was} with "

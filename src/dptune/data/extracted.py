@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune.data.arrays import listed
 from dptune.data.chunk_records import (
     GROUPS,
     NUMBERS,
@@ -30,9 +29,10 @@ from dptune.data.chunk_records import (
     read_records,
 )
 from dptune.data.disk import INDEX, DiskRows, chunk_file, save_text
-from dptune.data.made_by import things_of
+from dptune.data.made_by import rows_in_words
 from dptune.data.readers import Part, Source
 from dptune.errors import InvalidInput
+from dptune.table_files import listed
 
 CONTENTS = "features.json"
 SHIFT = "shift-"  # what the name of a part of shifted pictures starts with
@@ -99,7 +99,7 @@ def origins_of_features(
 ) -> dict[str, str]:
     """Where facts about pictures or texts come from, as far as nobody declared them."""
     of_rows = of_classes = "taken from the data"
-    if things_of(made_by) == "pictures":
+    if rows_in_words(made_by) == "pictures":
         of_rows = "those that cannot be read included"
         of_classes = "taken from the names of the pictures' folders, or from their file"
     found = {"rows": of_rows} if rows is None else {}
@@ -173,7 +173,7 @@ def _records(folder: Path, name: str, inside: Extracted) -> list[ChunkRecord]:
     that."""
     about, records = inside.parts[name], read_records(folder / name)
     stored = [record.chunk for record in records if record.chunk is not None]
-    maker, things = digest_of_maker(inside.made_by), things_of(inside.made_by)
+    maker, things = digest_of_maker(inside.made_by), rows_in_words(inside.made_by)
     if any(record.made_by != maker for record in records):
         raise _not_as_told(folder, name, "another backbone made them")
     if fingerprint_of(records) != about.fingerprint:

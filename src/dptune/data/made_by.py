@@ -1,18 +1,14 @@
-"""What made the features of pictures or texts, in words."""
+"""What made features of pictures or texts, or the rows of texts, in words."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
-
-def things_of(made_by: Mapping[str, Any]) -> str:
-    """What the features were made of: pictures, or texts."""
-    return "texts" if made_by.get("kind") == "text" else "pictures"
+from dptune.texts.encoder import KIND
 
 
 def made_by_in_words(made_by: Mapping[str, Any]) -> str:
     """Its name, and what is on record of each backbone behind it."""
-    things = things_of(made_by)
-    about = "; ".join(_about(backbone, things) for backbone in made_by.get("backbones", ()))
+    about = "; ".join(map(_about, made_by.get("backbones", ())))
     return f"{made_by['name']} ({about})" if about else str(made_by["name"])
 
 
@@ -21,10 +17,63 @@ def trained_on(backbone: Mapping[str, Any]) -> str:
     return backbone["trained_on"] or "data that are not on record"
 
 
-def _about(backbone: Mapping[str, Any], things: str) -> str:
+def _about(backbone: Mapping[str, Any]) -> str:
+    taken = f"{backbone['kind']} features of {size_in_words(backbone)}"
+    return f"{taken}, trained on {trained_on(backbone)}"
+
+
+def size_in_words(backbone: Mapping[str, Any]) -> str:
+    """Of what the backbone takes."""
     transform = backbone["transform"]
-    if things == "texts":
-        taken = f"texts of {transform['length']} words, longer ones cut and shorter ones padded"
+    if "length" in transform:
+        return f"texts of {transform['length']:,} words and marks"
+    return f"pictures of {transform['size']} x {transform['size']} pixels"
+
+
+def is_of_texts(made_by: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
+    """Whether rows were made of texts: by a tokenizer, and perhaps by a language model."""
+    return made_by is not None and made_by.get("kind") == KIND
+
+
+def has_features(made_by: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a public network made features, of pictures or of texts."""
+    return made_by is not None and (not is_of_texts(made_by) or "backbones" in made_by)
+
+
+def has_units(made_by: Mapping[str, Any] | None) -> bool:
+    """Whether a row is everything that one person wrote."""
+    return is_of_texts(made_by) and made_by["unit"] is not None
+
+
+def rows_in_words(made_by: Mapping[str, Any] | None) -> str:
+    """What is counted."""
+    if not is_of_texts(made_by):
+        return "rows" if made_by is None else "pictures"
+    unit = made_by["unit"]
+    return "texts" if unit is None else f"people that the column {unit} tells apart"
+
+
+def texts_in_words(made_by: Mapping[str, Any]) -> list[str]:
+    """What becomes public of texts; how many were cut does not."""
+    length, name = made_by["length"], made_by["name"]
+    rows = made_by["texts_per_unit"]
+    facts = [
+        f"texts are cut to {length:,} words and marks of the tokenizer {name}, and shorter ones "
+        "padded to that; how many were cut is not released",
+        f"the tokenizer {name}: nothing is promised about texts that it was made from",
+    ]
+    if made_by["unit"] is None:
+        return facts
+    if made_by["task"] == "words" and len(made_by["columns"]) == 1:
+        facts[0] = (
+            f"the texts of a person are joined in the order of the file and cut into {rows:,} rows "
+            f"of {length:,} words and marks of the tokenizer {name}, never with those of another; "
+            "what is beyond them is left out, and what is missing is padded; how much is not "
+            "released"
+        )
     else:
-        taken = f"pictures of {transform['size']} x {transform['size']} pixels"
-    return f"{backbone['kind']} features of {taken}, trained on {trained_on(backbone)}"
+        facts.append(
+            f"of every person the first {rows:,} texts enter, in the order of the file; how many "
+            "were left out is not released"
+        )
+    return facts

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 
 from dptune.data.arrays import as_class_labels
-from dptune.data.extracted import SHIFT
 from dptune.errors import InvalidInput
 from dptune.features.backbone import KINDS_OF_TEXTS, frozen
 from dptune.features.extraction import Extraction, Watch, write_features
-from dptune.features.from_pictures import place_of, short_name_of_shift
+from dptune.features.from_pictures import part_of_shift, place_of
 from dptune.features.language_models import open_language_model
 from dptune.features.loading import Alike, Batch, digests_of
 from dptune.features.network import Networks, must_not_have_changed
@@ -56,10 +55,8 @@ class LanguageNetworks(Networks):
         precision: str | None = None,
     ) -> None:
         self._encoder = encoder
-        network = open_language_model(model, encoder)
-        backbone = frozen(
-            f"{_ON_THE_HUB}{model}", network, one_of(KINDS_OF_TEXTS, features=features)
-        )
+        one_of(KINDS_OF_TEXTS, features=features)
+        backbone = frozen(f"{_ON_THE_HUB}{model}", open_language_model(model, encoder), features)
         super().__init__([backbone], device=device, precision=precision)
 
     def batches(self, items: Pictures, spans: Iterable[Sequence[int]]) -> Iterator[Batch]:
@@ -141,13 +138,7 @@ def gather_texts(
         )
     others = {name: other for name, other in (("test", test), ("public", public)) if other}
     for shift in shifts:
-        part = f"{SHIFT}{short_name_of_shift(str(shift))}"
-        if part in others:
-            raise InvalidInput(
-                f"two shifts are called {part.removeprefix(SHIFT)}; rename one of them, or leave "
-                "it out."
-            )
-        others[part] = shift
+        others[part_of_shift(str(shift), others)] = shift
     for name, other in others.items():
         own = place_of(other) == place_of(source)
         splits = ("test",) if own else ("train",) if name == "public" else ("test", "train")
