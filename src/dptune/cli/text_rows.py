@@ -7,6 +7,9 @@ from typing import Any
 
 from dptune.cli.options import ON_THE_HUB, parsed
 from dptune.errors import InvalidInput
+from dptune.study.language import is_of_texts, new_texts
+from dptune.study.trained_model import TrainedModel
+from dptune.texts import Encoder, Texts
 
 Section = dict[str, Any]
 
@@ -32,9 +35,12 @@ class TextOptions:
         ]
 
     def sections(
-        self, file: str | None, *, others: Mapping[str, object], on_cpu: bool
+        self, file: str | None, others: Mapping[str, object], *, on_cpu: bool
     ) -> tuple[Section, Section]:
-        """[data] and [engine]. `others` are the options that name rows or an engine, too."""
+        """[data] and [engine]; nothing where nothing was asked. `others` are the options that name
+        rows or an engine, too."""
+        if not self.given:
+            return {}, {}
         for option, value in others.items():
             if value is not None:
                 raise InvalidInput(
@@ -76,6 +82,24 @@ class TextOptions:
         compute = in_file.get("compute", "float32" if on_cpu else None)
         made = {"name": "lora", "factory": factory, "ids": True, "rank": self.lora}
         return {**made, "compute": compute}
+
+
+def read_new_texts(source: str, model: TrainedModel, folder: str) -> Texts:
+    """Texts that a model of texts is to predict."""
+    if not is_of_texts(model.made_by):
+        raise InvalidInput(
+            f"the model in {folder} was not trained on texts; give new rows with --data, or "
+            "pictures with --images."
+        )
+    assert model.made_by is not None
+    return new_texts(Encoder.of(model.made_by), source)
+
+
+def must_take_rows(model: TrainedModel, folder: str) -> None:
+    if is_of_texts(model.made_by):
+        raise InvalidInput(
+            f"the model in {folder} was trained on texts; give new ones with --text."
+        )
 
 
 def _place(model: str) -> str:
