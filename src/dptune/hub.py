@@ -16,11 +16,14 @@ def datasets_package() -> Any:
     return datasets
 
 
-def load_from_hub(name: str, config: str | None = None) -> dict[str, Any]:
+def load_from_hub(
+    name: str, config: str | None = None, revision: str | None = None
+) -> dict[str, Any]:
     """The splits of a data set."""
     datasets = datasets_package()
+    pinned = {} if revision is None else {"revision": revision}
     try:
-        stored = datasets.load_dataset(name, config)
+        stored = datasets.load_dataset(name, config, **pinned)
     except Exception as error:  # the hub fails in more ways than can be listed
         reason = str(error).split("\n")[0].rstrip(".")
         raise InvalidInput(
