@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from dptune.cli.options import ON_THE_HUB, parsed
+from dptune.data.made_by import is_of_texts
 from dptune.errors import InvalidInput
-from dptune.study.language import is_of_texts, new_texts
+from dptune.study.language import new_texts
 from dptune.study.trained_model import TrainedModel
 from dptune.texts import Encoder, Texts
 
@@ -77,10 +78,10 @@ class TextOptions:
     def _engine(self, model: str | None, in_file: Section, on_cpu: bool) -> Section:
         factory = in_file.get("factory") if model is None else f"{ON_THE_HUB}{model}"
         if self.lora is None:
-            return {"name": in_file.get("name", "torch-module"), "factory": factory, "ids": True}
+            return {"name": in_file.get("name", "torch-module"), "factory": factory}
         # Which many processors are slow at.
         compute = in_file.get("compute", "float32" if on_cpu else None)
-        made = {"name": "lora", "factory": factory, "ids": True, "rank": self.lora}
+        made = {"name": "lora", "factory": factory, "rank": self.lora}
         return {**made, "compute": compute}
 
 
@@ -91,7 +92,6 @@ def read_new_texts(source: str, model: TrainedModel, folder: str) -> Texts:
             f"the model in {folder} was not trained on texts; give new rows with --data, or "
             "pictures with --images."
         )
-    assert model.made_by is not None
     return new_texts(Encoder.of(model.made_by), source)
 
 

@@ -12,18 +12,17 @@ from dptune.data.rows import Rows
 from dptune.engines.base import Model
 from dptune.errors import InvalidInput
 from dptune.texts import Encoder, Texts, metrics, read
-from dptune.texts.encoder import KIND, NOT_ASKED
-
-
-def is_of_texts(made_by: Mapping[str, Any] | None) -> bool:
-    """Whether a model's rows were texts."""
-    return made_by is not None and made_by.get("kind") == KIND
+from dptune.texts.cutting import NOT_ASKED
 
 
 def new_texts(encoder: Encoder, given: Any) -> Texts:
     """Texts to predict: a list of them, or of tuples where there are several columns; columns by
     name; or where they lie, as `read` takes it."""
     columns = encoder.columns[:-1] if encoder.task == "spans" else encoder.columns
+    if isinstance(given, Texts):
+        return given
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
     if isinstance(given, Sequence) and not isinstance(given, str):
         rows = [(row,) if isinstance(row, str) else tuple(row) for row in given]
         if any(len(row) != len(columns) for row in rows):
@@ -34,7 +33,8 @@ def new_texts(encoder: Encoder, given: Any) -> Texts:
         given = {name: [row[i] for row in rows] for i, name in enumerate(columns)}
     elif hasattr(given, "columns"):  # a frame
         given = {name: given[name] for name in given.columns}
-    return read(given, columns, splits=("test", "train"))
+    answers = encoder.task == "words" and encoder.has_answers
+    return read(given, columns, answers=answers, splits=("test", "train"))
 
 
 def figures(made_by: Mapping[str, Any], model: Model, rows: Rows) -> dict[str, float]:
