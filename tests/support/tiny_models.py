@@ -1,5 +1,5 @@
-"""Tiny language models with random weights, each in a folder as the hub has them: config, weights in
-safetensors, and a tokenizer that knows a few words."""
+"""Tiny language models with random weights, each in a folder as the hub has them: config, weights
+in safetensors, and a tokenizer that knows a few words."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-WORDS = (
-    "the a of to and in is it was for on with he she they we you not good bad great awful fine "
-    "film book play song story plot mail team game price market bank stock match goal player "
-    "red green blue dog cat bird house tree river road car train ship sun moon star day night "
-    "what who where when why how many one two three four five six seven eight nine ten yes no "
-    "never always very quite rather more less old new big small fast slow warm cold . , ? !"
-).split()
+from dptune.hub import quiet
+
+_WORDS = """
+the a of to and in is it was for on with he she they we you not good bad great awful fine
+film book play song story plot mail team game price market bank stock match goal player
+red green blue dog cat bird house tree river road car train ship sun moon star day night
+what who where when why how many one two three four five six seven eight nine ten yes no
+never always very quite rather more less old new big small fast slow warm cold . , ? !
+"""
+WORDS = tuple(_WORDS.split())
 LENGTH, WIDTH, LAYERS, HEADS = 64, 32, 2, 2
 KINDS = ("bert", "roberta", "gpt2", "opt", "llama")
 
@@ -46,7 +49,8 @@ def write_tiny_model(folder: Path, kind: str, *, seed: int = 0) -> Path:
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         model = _MODELS[kind](transformers, len(tokenizer), _numbers(tokenizer))
-    model.save_pretrained(folder)
+    with quiet(transformers):
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
