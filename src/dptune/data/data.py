@@ -27,13 +27,13 @@ from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
 from dptune.data.made_by import is_of_texts, made_by_in_words, rows_in_words, texts_in_words
 from dptune.data.preprocess import LARGEST, Preprocessing
 from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
-from dptune.data.rows import ASKED_INSIDE, IDS, DataFacts, Rows
+from dptune.data.rows import ASKED_IN_ROWS, IDS, DataFacts, Rows
 from dptune.data.shift import Shift, shifted
 from dptune.errors import InvalidInput
 from dptune.privacy import Receipt
 from dptune.texts.cutting import NOT_ASKED
 
-TASKS = {"classes": "softmax", "values": "squared"} | {task: task for task in ASKED_INSIDE}
+TASKS = {"classes": "softmax", "values": "squared"} | {task: task for task in ASKED_IN_ROWS}
 _OF_CLASSES = ("classes", "inside")
 _FEW_CLASSES = 20  # which may be found in any small data set
 _WITH_CLASSES = "with classes in [data] of a --config file (classes= in Python)"
@@ -126,7 +126,7 @@ class Data:
         augmented: bool,
     ) -> tuple[RowSource, tuple[str, ...], Callable[[], str]]:
         """The private rows, the names of their columns, and what computes their fingerprint."""
-        if task in ASKED_INSIDE:
+        if task in ASKED_IN_ROWS:
             _must_be_left_out("labels", labels, task)
             if task == "inside":
                 self.classes = list_of_classes(_declared(classes), np.empty(0))

@@ -27,7 +27,7 @@ IDS = "int64"  # for rows that are no measurements but numbers of words
 # Losses of rows (2, length) of words that hold what is asked of them, and how many numbers a model
 # gives for a row beside one for every class: its loss; how many words are foretold; the first and
 # the last word of an answer.
-ASKED_INSIDE = {"words": 2, "spans": 3, "inside": 1}
+ASKED_IN_ROWS = {"words": 2, "spans": 3, "inside": 1}
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class DataFacts:
     @property
     def asks_inside(self) -> bool:
         """Whether rows hold what is asked of them."""
-        return self.loss in ASKED_INSIDE
+        return self.loss in ASKED_IN_ROWS
 
     @property
     def width(self) -> int:
         """How many numbers a model gives for a row."""
         if not self.asks_inside:
             return self.outputs
-        return ASKED_INSIDE[self.loss] + (self.outputs if self.loss == "inside" else 0)
+        return ASKED_IN_ROWS[self.loss] + (self.outputs if self.loss == "inside" else 0)
 
     def not_held_out(self, every: int) -> int:
         """How many rows are left, publicly, where each `every`-th, the first included, is not."""
