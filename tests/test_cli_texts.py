@@ -235,7 +235,7 @@ def test_texts_are_predicted_by_models_of_texts_only(run: Run) -> None:
 def test_a_file_says_the_same_as_options(run: Run) -> None:
     Path("all.toml").write_text(
         f'{QUICK}[data]\nsource = "mails.csv"\ntext = ["body"]\nlabel = "topic"\nlength = 10\n'
-        f'[engine]\nname = "zeroth-order"\nfactory = "hf:{Path("bert").absolute()}"\nids = true\n'
+        f'[engine]\nname = "zeroth-order"\nfactory = "hf:{Path("bert").absolute()}"\n'
     )
     done = as_json(run("tune", "--config", "all.toml", "--out", "r", "--json"))
     assert done["guarantee"]["epsilon"] <= 1.0

@@ -29,7 +29,8 @@ DEFAULT_EPSILON = 1.0
 ON_THE_HUB = "hf:"  # how the factories begin that make a pretrained language model
 # What --engine calls engines that train a module which a function of the user's makes.
 ENGINES_OF_MODULES = {"module": "torch-module", "lora": "lora", "zeroth-order": "zeroth-order"}
-_OF_PICTURES = ("name", "rows", "classes")  # what a file may declare of them
+_OF_FEATURES = ("name", "rows", "classes")  # what a file may declare of pictures or texts
+_THINGS = {"--images": "pictures", "--text": "texts"}
 
 
 @dataclass(frozen=True)
@@ -92,14 +93,14 @@ def read_options(
     return TuneOptions(data, settings, delta_chosen)
 
 
-def declared_of_pictures(file: str | None) -> dict[str, Any]:
-    """What [data] of a TOML file says beside --images, which names the data."""
+def declared_of_features(file: str | None, option: str) -> dict[str, Any]:
+    """What [data] of a TOML file says beside --images or --text, which names the data."""
     declared: dict[str, Any] = parsed(file)["data"]
-    others = [key for key in declared if key not in _OF_PICTURES]
+    others = [key for key in declared if key not in _OF_FEATURES]
     if others:
         raise InvalidInput(
-            f"[data] in {file} says {', '.join(others)}, and --images takes its place; leave that "
-            "out (--test, --public and --shift name more pictures)."
+            f"[data] in {file} says {', '.join(others)}, and {option} takes its place; leave that "
+            f"out (--test, --public and --shift name more {_THINGS[option]})."
         )
     return declared
 

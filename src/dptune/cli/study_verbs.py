@@ -31,6 +31,8 @@ from dptune.cli.parameters import (
 from dptune.errors import DptuneError, InvalidInput
 
 if TYPE_CHECKING:
+    from dptune.cli.feature_rows import FeatureRows
+    from dptune.cli.text_rows import TextOptions
     from dptune.study.result import StudyResult
 
 
@@ -65,8 +67,8 @@ def tune(
         str | None,
         typer.Option(
             metavar="TEXTS",
-            help="Private texts in the place of rows: a .csv, .jsonl, .jsonl.gz or .parquet file, a "
-            "folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
+            help="Private texts in the place of rows: a .csv, .jsonl, .jsonl.gz or .parquet file, "
+            "a folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
             rich_help_panel=TEXTS,
         ),
     ] = None,
@@ -244,14 +246,11 @@ def tune(
 
     Examples: dptune tune --data patients.csv --label ill --epsilon 1
 
-    dptune tune --text mails.csv --column body --label topic --model FOLDER --lora 8
+    dptune tune --text mails.csv --column body --label topic --model FOLDER
     """
-    if images is not None:
-        screen.say_listing()
-    if text is not None:
-        screen.say_reading()
+    _say_what_takes_time(images, text)
     from dptune.cli import study_screen
-    from dptune.cli.options import declared_of_pictures, engine_options, read_options, share
+    from dptune.cli.options import engine_options, read_options, share
     from dptune.cli.text_rows import TextOptions
     from dptune.study import planning, study
     from dptune.study.run_folder import RunFolder
@@ -259,7 +258,6 @@ def tune(
     if out is not None and not dry_run:
         RunFolder(out).must_be_new()
     rows = {"source": data, "label": label, "test": test, "public": public, "shifts": shift}
-    trained = engine_options(engine)
     texts = TextOptions(
         text=text,
         column=column,
@@ -270,49 +268,19 @@ def tune(
         unit=unit,
         texts_per_unit=texts_per_unit,
     )
-    of_features = text is not None and features is not None
-    if texts.given and not of_features:
-        of_texts, trained = texts.sections(
-            config,
-            others={"--data": data, "--images": images, "--engine": engine},
-            on_cpu=device is not Device.cuda,
-        )
+    others = {"--data": data, "--images": images, "--engine": engine}
+    trained: dict[str, Any] = {}
+    if images is not None or text is None or features is None:
+        of_texts, trained = texts.sections(config, others, on_cpu=device is not Device.cuda)
         rows |= of_texts
-    made = None
-    if of_features:
-        from dptune.cli.text_features import find_text_rows
-
-        made = find_text_rows(
-            rows,
-            texts,
-            name=declared_of_pictures(config).get("name"),
-            features=features.value,
-            others={"--images": images, "--backbone": backbone, "--size": size, "--root": root},
-            device=(device or Device.cpu).value,
-        )
-    elif images is not None:
-        from dptune.cli.picture_rows import find_rows
-
-        made = find_rows(
-            rows,
-            images=images,
-            name=declared_of_pictures(config).get("name"),
-            backbone=backbone,
-            features=(features or Kind.pooled).value,
-            size=size,
-            root=root,
-            device=(device or Device.cpu).value,
-        )
-    elif backbone or size is not None or root is not None or features is not None:
-        raise InvalidInput(
-            "--backbone, --size and --root are about pictures, give them with --images; --features "
-            "is about pictures or texts, give it with --images or --text."
-        )
+    of_pictures = {"backbone": backbone, "size": size, "root": root}
+    kind, where = features and features.value, (device or Device.cpu).value
+    made = _find_features(rows, images, texts, config, kind, of_pictures, where)
     if made is not None:
         rows = made.source
     options: dict[str, dict[str, Any]] = {
         "data": rows,
-        "engine": trained,
+        "engine": trained or engine_options(engine),
         "budget": {"epsilon": epsilon, "delta": delta},
         "search": {"method": method and method.value},
         "score": {"kind": score and score.value},
@@ -360,6 +328,41 @@ def tune(
     _show_study(result, as_json, asked.delta_chosen)
 
 
+def _find_features(
+    rows: dict[str, Any],
+    images: str | None,
+    texts: "TextOptions",
+    config: str | None,
+    features: str | None,
+    of_pictures: dict[str, Any],
+    device: str,
+) -> "FeatureRows | None":
+    """What makes features of pictures or texts, where these were asked for."""
+    from dptune.cli.options import declared_of_features
+
+    if images is not None:
+        from dptune.cli.picture_rows import find_rows
+
+        name = declared_of_features(config, "--images").get("name")
+        kind = features or Kind.pooled
+        return find_rows(
+            rows, images=images, name=name, features=kind, device=device, **of_pictures
+        )
+    for option, value in of_pictures.items():
+        if value is not None:
+            raise InvalidInput(f"--{option} is about pictures; give it with --images.")
+    if features is None:
+        return None
+    if texts.text is None:
+        raise InvalidInput(
+            "--features is about pictures or texts; give it with --images or --text."
+        )
+    from dptune.cli.text_features import find_text_rows
+
+    name = declared_of_features(config, "--text").get("name")
+    return find_text_rows(rows, texts, name=name, features=features, device=device)
+
+
 def resume(folder: Folder, as_json: AsJson = False) -> None:
     """Go on with a study that was cut off; nothing is paid twice.
 
@@ -392,40 +395,58 @@ def predict(
             "or one picture. Those that cannot be read get no line.",
         ),
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXTS",
+            help="New texts, for a model of texts, with the columns it was trained on: labels, or "
+            "for next words, where there is nothing to predict, the loss of every text.",
+        ),
+    ] = None,
     device: Annotated[
         Device,
         typer.Option(
-            metavar="DEVICE", help=f"Where the backbone of --images runs: {in_words(Device)}."
+            metavar="DEVICE", help=f"Where what makes features runs: {in_words(Device)}."
         ),
     ] = Device.cpu,
     as_json: AsJson = False,
 ) -> None:
-    """Predict new rows or pictures: a CSV file with one prediction a line.
+    """Predict new rows, pictures or texts: a CSV file with one prediction a line.
 
     Example: dptune predict runs/patients-1 --data new.csv -o predictions.csv
     """
-    from dptune.data.sources import read_features
     from dptune.study import planning
     from dptune.study.run_folder import RunFolder
     from dptune.study.trained_model import load
 
-    if (data is None) == (images is None):
-        raise InvalidInput("give new rows with --data, or new pictures with --images.")
+    if [data, images, text].count(None) != 2:
+        raise InvalidInput(
+            "give one of these: new rows with --data, new pictures with --images, new texts with "
+            "--text."
+        )
+    _say_what_takes_time(images, text)
     model = load(folder)
     columns: dict[str, list[Any]] = {}
     if images is not None:
-        screen.say_listing()
         from dptune.cli.picture_rows import features_of_new_pictures
 
         columns["picture"], features = features_of_new_pictures(
             images, model.made_by, folder, device.value
         )
+    elif text is not None:
+        from dptune.cli.text_rows import read_new_texts
+
+        features = read_new_texts(text, model, folder, device.value)
     else:
         assert data is not None
+        from dptune.cli.text_rows import must_take_rows
+        from dptune.data.sources import read_features
+
+        must_take_rows(model, folder)
         label = planning.read_config(RunFolder.open(folder)).source.get("label")
         features = read_features(data, model.column_names or model.shape, label)
     columns["prediction"] = model.predict(features).tolist()
-    _write_columns(out, columns, beside=data or "")
+    _write_columns(out, columns, beside=data or text or "")
     count = len(columns["prediction"])
     screen.show(
         as_json,
@@ -455,6 +476,14 @@ def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> Non
     picture = plots.save(record)
     plain = {**result.to_dict(), "picture": str(picture), "delta_chosen": delta_chosen}
     screen.show(as_json, plain, lambda: study_screen.show_result(record, picture, delta_chosen))
+
+
+def _say_what_takes_time(images: str | None, text: str | None) -> None:
+    """Before packages are loaded, which takes seconds."""
+    if images is not None:
+        screen.say_listing()
+    if text is not None:
+        screen.say_reading()
 
 
 @contextmanager

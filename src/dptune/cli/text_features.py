@@ -21,6 +21,7 @@ from dptune.features.from_texts import (
 from dptune.features.in_memory import features_of
 from dptune.features.network import Networks
 from dptune.pictures.pictures import Pictures
+from dptune.texts import Texts
 from dptune.texts.encoder import DEFAULT_LENGTH
 
 
@@ -70,15 +71,12 @@ def find_text_rows(
     *,
     name: str | None,
     features: str,
-    others: Mapping[str, object],
     device: str,
 ) -> FeatureRows:
-    """The texts and the model that were asked for; nothing is made of them yet. `others` are the
-    options that name something else."""
+    """The texts and the model that were asked for; nothing is made of them yet."""
     assert texts.text is not None
-    for option, value in {"--data": asked["source"], **others}.items():
-        if value is not None:
-            raise InvalidInput(f"--text and {option} do not go together; leave one out.")
+    if asked["source"] is not None:
+        raise InvalidInput("--text and --data do not go together; leave one out.")
     for option, value in texts.of_training.items():
         if value is not None:
             raise InvalidInput(
@@ -107,11 +105,10 @@ def find_text_rows(
 
 
 def features_of_new_texts(
-    text: str, made_by: Mapping[str, Any], device: str
+    texts: Texts, made_by: Mapping[str, Any], device: str
 ) -> NDArray[np.float32]:
     """A row for every text that a model of such features is to predict."""
-    texts = unlabelled_texts(text, made_by)
     picture_screen.say_loading([backbone["name"] for backbone in made_by["backbones"]])
     networks = language_networks_again(made_by, device=device)
     with picture_screen.live_view() as watch:
-        return features_of(texts, networks, watch=watch).rows
+        return features_of(unlabelled_texts(texts), networks, watch=watch).rows

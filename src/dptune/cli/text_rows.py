@@ -5,8 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dptune.cli.options import ON_THE_HUB, parsed
+from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.errors import InvalidInput
+from dptune.study.language import new_texts
+from dptune.study.trained_model import TrainedModel
+from dptune.texts import Encoder, Texts
 
 Section = dict[str, Any]
 
@@ -43,9 +50,12 @@ class TextOptions:
         }
 
     def sections(
-        self, file: str | None, *, others: Mapping[str, object], on_cpu: bool
+        self, file: str | None, others: Mapping[str, object], *, on_cpu: bool
     ) -> tuple[Section, Section]:
-        """[data] and [engine]. `others` are the options that name rows or an engine, too."""
+        """[data] and [engine]; nothing where nothing was asked. `others` are the options that name
+        rows or an engine, too."""
+        if not self.given:
+            return {}, {}
         for option, value in others.items():
             if value is not None:
                 raise InvalidInput(
@@ -82,11 +92,35 @@ class TextOptions:
     def _engine(self, model: str | None, in_file: Section, on_cpu: bool) -> Section:
         factory = in_file.get("factory") if model is None else f"{ON_THE_HUB}{model}"
         if self.lora is None:
-            return {"name": in_file.get("name", "torch-module"), "factory": factory, "ids": True}
+            return {"name": in_file.get("name", "torch-module"), "factory": factory}
         # Which many processors are slow at.
         compute = in_file.get("compute", "float32" if on_cpu else None)
-        made = {"name": "lora", "factory": factory, "ids": True, "rank": self.lora}
+        made = {"name": "lora", "factory": factory, "rank": self.lora}
         return {**made, "compute": compute}
+
+
+def read_new_texts(
+    source: str, model: TrainedModel, folder: str, device: str
+) -> Texts | NDArray[np.float32]:
+    """Texts that a model of texts is to predict; features of them where it was trained on such."""
+    if not is_of_texts(model.made_by):
+        raise InvalidInput(
+            f"the model in {folder} was not trained on texts; give new rows with --data, or "
+            "pictures with --images."
+        )
+    texts = new_texts(Encoder.of(model.made_by), source)
+    if is_of_words(model.made_by):
+        return texts
+    from dptune.cli.text_features import features_of_new_texts
+
+    return features_of_new_texts(texts, model.made_by, device)
+
+
+def must_take_rows(model: TrainedModel, folder: str) -> None:
+    if is_of_words(model.made_by):
+        raise InvalidInput(
+            f"the model in {folder} was trained on texts; give new ones with --text."
+        )
 
 
 def _place(model: str) -> str:

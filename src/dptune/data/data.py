@@ -25,8 +25,8 @@ from dptune.data.copies import has_copies
 from dptune.data.disk import DiskRows
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
 from dptune.data.made_by import (
-    has_features,
     is_of_texts,
+    is_of_words,
     made_by_in_words,
     rows_in_words,
     texts_in_words,
@@ -163,17 +163,16 @@ class Data:
         facts = [f"the number of {rows_in_words(self.made_by)} ({self.count:,}), {rows}"]
         if is_of_texts(self.made_by):
             facts += texts_in_words(self.made_by)
-        only_words = is_of_texts(self.made_by) and not has_features(self.made_by)
-        if self.facts.is_table and not only_words:
+        if self.facts.is_table and not is_of_words(self.made_by):
             facts.append(f"the number of columns ({self.columns:,}), taken from the data")
-        elif not only_words:
+        elif not is_of_words(self.made_by):
             shape = " x ".join(map(str, self.shape))
             facts.append(f"the shape of a row ({shape}), taken from the data")
         if self.copies > 1 and not is_of_texts(self.made_by):
             facts.append(f"the number of copies of a row ({self.copies:,}), taken from the data")
         if self.column_names:
             facts.append("the names of the columns, taken from the data")
-        if has_features(self.made_by):
+        if self.made_by is not None and not is_of_words(self.made_by):
             things = rows_in_words(self.made_by)
             facts.append(
                 f"the features were made by {made_by_in_words(self.made_by)}, whose weights are "

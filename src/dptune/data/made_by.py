@@ -35,9 +35,9 @@ def is_of_texts(made_by: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any
     return made_by is not None and made_by.get("kind") == KIND
 
 
-def has_features(made_by: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
-    """Whether a public network made features, of pictures or of texts."""
-    return made_by is not None and (not is_of_texts(made_by) or "backbones" in made_by)
+def is_of_words(made_by: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
+    """Whether rows are the words of texts themselves, not what a public network made of them."""
+    return is_of_texts(made_by) and "backbones" not in made_by
 
 
 def has_units(made_by: Mapping[str, Any] | None) -> bool:

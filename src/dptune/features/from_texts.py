@@ -184,9 +184,8 @@ def language_networks_again(
     return networks
 
 
-def unlabelled_texts(source: str | Path, made_by: Mapping[str, Any]) -> ListedTexts:
-    """Texts to predict, in the columns that the model was trained on."""
-    texts = read(source, made_by["columns"], splits=("test", "train"))
+def unlabelled_texts(texts: Texts) -> ListedTexts:
+    """Texts to predict, of no class."""
     return ListedTexts(classes=(), labels=np.zeros(texts.count, np.int64), texts=texts)
 
 

@@ -10,6 +10,7 @@ from dptune.data.made_by import trained_on
 from dptune.features.network import short_name
 from dptune.report.record import Record
 from dptune.report.split import slots
+from dptune.report.words import figures_in_words
 from dptune.rounding import cost
 from dptune.search.trial import Trial
 
@@ -39,10 +40,10 @@ def _model(record: Record) -> list[str]:
     search, trains = record.outline.config.search.name, model.engine.trains
     environment = record.folder.read_json("environment.json") or {}
     version = environment.get("packages", {}).get("dptune", "of unknown version")
-    accuracy, rows = record.result["test_accuracy"], record.result["test_rows"]
-    figure = "Not measured: no test rows with classes were given."
-    if accuracy is not None:
-        figure = f"Test accuracy: **{100 * accuracy:.2f} %** on {rows:,} rows."
+    figures = [
+        f"Test {name}: **{figure}** on {record.result['test_rows']:,} rows."
+        for name, figure in figures_in_words(record.result)
+    ] or ["Not measured: no test rows with classes were given."]
     check = record.result.get("check")  # older versions had none
     return [
         f"# {_escape(data['name'])}: a differentially private {trains}",
@@ -52,7 +53,7 @@ def _model(record: Record) -> list[str]:
         f"dptune {version}.",
         "",
         *_classes(record),
-        figure,
+        *figures,
         *(["", f"By a noisy count that was paid for, {check['words']}."] if check else []),
         *_shifts(record),
     ]

@@ -1,6 +1,7 @@
 """What a study gives."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,17 @@ class StudyResult:
     set_aside: float = 0.0  # how much of delta its ledger keeps for failures
     shifts: tuple[ShiftResult, ...] = ()  # how it does on rows of other origins
     preparation: tuple[str, ...] = ()  # which steps were worth their price, a sentence each
+    # Of texts, by what the figure is called: F1, perplexity, exact match.
+    test_figures: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         epsilon, delta = cost(self.guarantee.epsilon), probability(self.guarantee.delta)
         promise = f"epsilon {epsilon} at delta {delta}"
-        right = "" if self.test_accuracy is None else f", test accuracy {self.test_accuracy:.4f}"
-        return f"StudyResult({self.dataset!r}, {promise}{right})"
+        right = {} if self.test_accuracy is None else {"accuracy": self.test_accuracy}
+        figures = "".join(
+            f", test {name} {value:.4f}" for name, value in {**right, **self.test_figures}.items()
+        )
+        return f"StudyResult({self.dataset!r}, {promise}{figures})"
 
     @property
     def guarantee(self) -> Guarantee:
@@ -47,6 +53,7 @@ class StudyResult:
         plan = self.final.plan
         return {
             "test_accuracy": self.test_accuracy,
+            "test_figures": dict(self.test_figures),
             "test_rows": self.test_rows,
             "shifts": [shift.to_dict() for shift in self.shifts],
             "check": self.check and self.check.to_dict(),

@@ -58,25 +58,53 @@ class TrainedModel:
         return DataFacts(rows, self.shape, 1, len(self.classes) or 1, loss)
 
     def predict(self, features: Any) -> NDArray[Any]:
-        """A label, or a value, for every row."""
-        logits = self._logits(features)
+        """A label, or a value, for every row. A model of texts takes texts: a list of them, of
+        tuples where it reads several columns, or columns by name; where it finds answers in them,
+        these come back, and where it guesses their words, the mean loss of each."""
+        outputs = self._outputs(features)
+        if self.engine.loss == "spans":
+            encoder, texts = self._read(features)
+            return np.asarray(encoder.answers(texts, outputs[:, 1:3]), dtype=object)
+        if self.engine.loss == "words":
+            losses: NDArray[Any] = outputs[:, 0].astype(np.float64)
+            return losses
         if self.target_range is not None:
             low, high = self.target_range
-            values: NDArray[Any] = low + (logits[:, 0].astype(np.float64) + 1) / 2 * (high - low)
+            values: NDArray[Any] = low + (outputs[:, 0].astype(np.float64) + 1) / 2 * (high - low)
             return values
-        labels: NDArray[Any] = np.asarray(self.classes)[logits.argmax(1)]
+        labels: NDArray[Any] = np.asarray(self.classes)[self._of_classes(outputs).argmax(1)]
         return labels
 
     def predict_proba(self, features: Any) -> NDArray[np.float64]:
         """The probability of every class, in the order of `classes`."""
-        if self.target_range is not None:
-            raise InvalidInput("a model of values has no probabilities; use predict.")
-        logits = torch.from_numpy(self._logits(features)).double()
+        if not self.classes:
+            raise InvalidInput("a model without classes has no probabilities; use predict.")
+        logits = torch.from_numpy(self._of_classes(self._outputs(features))).double()
         probabilities: NDArray[np.float64] = torch.softmax(logits, 1).numpy()
         return probabilities
 
     def decision_function(self, features: Any) -> NDArray[np.float32]:
-        """The logit of every class."""
+        """The logit of every class; of a model that guesses words, the mean loss of every text and
+        how many words that is of."""
+        return self._of_classes(self._outputs(features))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a language model as Hugging Face has it, tokenizer and model card beside it."""
+        write_pretrained(self, Path(folder))
+
+    def _of_classes(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Without the loss of a row whose class is inside it."""
+        return outputs[:, 1:] if self.engine.loss == "inside" else outputs
+
+    def _read(self, texts: Any) -> tuple[Encoder, Texts]:
+        assert self.made_by is not None
+        encoder = Encoder.of(self.made_by)
+        return encoder, new_texts(encoder, texts)
+
+    def _outputs(self, features: Any) -> NDArray[np.float32]:
+        if is_of_words(self.made_by):
+            encoder, texts = self._read(features)
+            return self._logits(encoder.encode(texts))
         return self._logits(features)
 
     def _logits(self, features: Any) -> NDArray[np.float32]:

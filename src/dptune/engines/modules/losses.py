@@ -5,15 +5,17 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
-from dptune.engines.evaluation import RowLoss
+from dptune.engines.evaluation import ASKED_IN_ROWS, RowLoss
 from dptune.errors import InvalidInput
 from dptune.own_code import resolve
 
-NAMES = ("softmax", "squared")
+NAMES = ("softmax", "squared", *ASKED_IN_ROWS)
 
 
 def row_loss(loss: str) -> RowLoss:
     """(outputs of some rows, their targets) -> the loss of each."""
+    if loss in ASKED_IN_ROWS:
+        return _as_given
     if loss in NAMES:
         return _softmax if loss == "softmax" else _squared
     own = resolve(loss, "loss")
@@ -31,6 +33,12 @@ def row_loss(loss: str) -> RowLoss:
     return checked
 
 
+def numbers_given(loss: str, outputs: int) -> int:
+    """How many a module gives for a row: of rows that hold what is asked, the loss comes first,
+    then how many words were asked, the first and the last of a span, or a number a class."""
+    return {"words": 2, "spans": 3, "inside": 1 + outputs}.get(loss, outputs)
+
+
 def outputs_of(found: Any) -> Tensor:
     """A module's output as a table (rows, outputs); models of transformers wrap theirs."""
     table = found if isinstance(found, Tensor) else getattr(found, "logits", None)
@@ -40,6 +48,10 @@ def outputs_of(found: Any) -> Tensor:
             "row, or an object whose .logits is one."
         )
     return table[:, None] if table.ndim == 1 else table
+
+
+def _as_given(outputs: Tensor, targets: Tensor) -> Tensor:
+    return outputs[:, 0].float()
 
 
 def _softmax(outputs: Tensor, targets: Tensor) -> Tensor:
