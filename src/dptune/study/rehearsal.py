@@ -46,11 +46,11 @@ def _rehearse(planned: Outline, executor: Executor) -> None:
     features = rows.features[:, 0]
     model = _fitted(planned, executor, rows)
     logits = model.logits(features).cpu()
-    if tuple(logits.shape) != (len(features), facts.outputs) or not logits.isfinite().all():
+    if tuple(logits.shape) != (len(features), facts.width) or not logits.isfinite().all():
         raise InvalidInput(
             f"the engine {engine.name} gives logits of shape {tuple(logits.shape)} for "
             f"{len(features)} rows of these data, or some that are no numbers; they must be of "
-            f"shape {(len(features), facts.outputs)}. Nothing was paid."
+            f"shape {(len(features), facts.width)}. Nothing was paid."
         )
     again = stored_and_loaded(engine, model)
     _must_agree(engine, logits, again.logits(features.cpu()))

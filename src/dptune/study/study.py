@@ -20,6 +20,7 @@ from typing import Any
 from dptune import accounting, own_code
 from dptune.accounting import Budget
 from dptune.data import Data
+from dptune.data.made_by import is_of_texts
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import IDS
 from dptune.engines.base import Engine
@@ -34,6 +35,7 @@ from dptune.search.linear_scaling import LinearScaling
 from dptune.search.score import NoisyScore, Score
 from dptune.search.space import Space
 from dptune.search.trial import Trial
+from dptune.study import language
 from dptune.study.check import NO_BETTER, FinalCheck, final_check
 from dptune.study.config import (
     Config,
@@ -327,8 +329,11 @@ def _run(
     )
     precision = IDS if planned.engine.takes_ids else "float32"
     test = data.test_rows(preprocessing, precision=precision)
-    accuracy = None
-    if test is not None and data.classes:
+    accuracy, figures = None, dict[str, float]()
+    if test is not None and is_of_texts(data.made_by):
+        figures = language.figures(data.made_by, model.model, test)
+        accuracy = figures.pop("accuracy", None)
+    elif test is not None and data.classes:
         accuracy = planned.engine.evaluate_many([model.model], test)[0].correct / test.count
     shifts = tuple(
         on_shift(name, model, data.shifted_rows(name, preprocessing, precision=precision))
@@ -342,6 +347,7 @@ def _run(
         dataset=data.name,
         rows=data.count,
         test_accuracy=accuracy,
+        test_figures=figures,
         test_rows=0 if test is None else test.count,
         shifts=shifts,
         check=check,

@@ -14,13 +14,16 @@ from torch import Tensor
 
 from dptune.accounting import Guarantee
 from dptune.data.arrays import names_of, places
+from dptune.data.made_by import is_of_texts
 from dptune.data.preprocess import Preprocessing
-from dptune.data.rows import DataFacts
+from dptune.data.rows import ASKED_IN_ROWS, DataFacts
 from dptune.engines.base import Engine, Model
 from dptune.errors import InvalidInput
 from dptune.search.trial import Trial
 from dptune.study.config import engine_from
+from dptune.study.language import new_texts
 from dptune.study.run_folder import RunFolder
+from dptune.texts import Encoder, Texts
 
 _FILE = "model.safetensors"
 PREPARE = "prepare."  # how the names begin of what prepares features
@@ -55,6 +58,8 @@ class TrainedModel:
         """What was public about the `rows` rows it was trained on; how many copies they had is not
         known any more."""
         loss = "softmax" if self.classes else "squared"
+        if self.engine.loss in ASKED_IN_ROWS:
+            loss = self.engine.loss
         return DataFacts(rows, self.shape, 1, len(self.classes) or 1, loss)
 
     def predict(self, features: Any) -> NDArray[Any]:
@@ -88,10 +93,6 @@ class TrainedModel:
         how many words that is of."""
         return self._of_classes(self._outputs(features))
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a language model as Hugging Face has it, tokenizer and model card beside it."""
-        write_pretrained(self, Path(folder))
-
     def _of_classes(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Without the loss of a row whose class is inside it."""
         return outputs[:, 1:] if self.engine.loss == "inside" else outputs
@@ -102,10 +103,10 @@ class TrainedModel:
         return encoder, new_texts(encoder, texts)
 
     def _outputs(self, features: Any) -> NDArray[np.float32]:
-        if is_of_texts(self.made_by):
-            encoder, texts = self._read(features)
-            return self._logits(encoder.encode(texts))
-        return self._logits(features)
+        if not is_of_texts(self.made_by) or _are_numbers(features):
+            return self._logits(features)
+        encoder, texts = self._read(features)
+        return self._logits(encoder.encode(texts))
 
     def _logits(self, features: Any) -> NDArray[np.float32]:
         table, names = np.asarray(features), names_of(features)
@@ -149,6 +150,11 @@ class TrainedModel:
         }
         folder.write_guarantee(self.guarantee)
         folder.write_tensors(_FILE, tensors, facts=json.dumps(facts))
+
+
+def _are_numbers(features: Any) -> bool:
+    """Whether these are rows already, not texts."""
+    return isinstance(features, np.ndarray | Tensor) and np.asarray(features).dtype.kind in "iu"
 
 
 def load(path: str | Path) -> TrainedModel:
