@@ -8,7 +8,7 @@ from typing import Any
 from dptune.cli.options import ON_THE_HUB, parsed
 from dptune.data.made_by import is_of_texts
 from dptune.errors import InvalidInput
-from dptune.study.language import new_texts
+from dptune.study.new_texts import new_texts
 from dptune.study.trained_model import TrainedModel
 from dptune.texts import Encoder, Texts
 

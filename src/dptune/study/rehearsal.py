@@ -109,7 +109,7 @@ def _made_up(planned: Outline) -> MemoryRows:
         features = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     return MemoryRows(
         features,
-        torch.zeros(3, dtype=torch.int64 if facts.has_classes else torch.float64),
+        torch.zeros(3, dtype=torch.float64 if facts.loss == "squared" else torch.int64),
         device=planned.config.device,
         precision=planned.precision,
         augmented=True,

@@ -20,7 +20,6 @@ from typing import Any
 from dptune import accounting, own_code
 from dptune.accounting import Budget
 from dptune.data import Data
-from dptune.data.made_by import is_of_texts
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import IDS
 from dptune.engines.base import Engine
@@ -35,14 +34,15 @@ from dptune.search.linear_scaling import LinearScaling
 from dptune.search.score import NoisyScore, Score
 from dptune.search.space import Space
 from dptune.search.trial import Trial
-from dptune.study import language
 from dptune.study.check import NO_BETTER, FinalCheck, final_check
 from dptune.study.config import (
     Config,
     Preparation,
+    usual_measure,
     usual_preparation,
     usual_space,
 )
+from dptune.study.figures import on_test_rows
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, must_fit, outline, read_config
@@ -134,7 +134,7 @@ def tune(
         facts=data.public_facts,
         budget=budget,
         search=search,
-        score=score or NoisyScore(measure="correct" if data.classes else "loss"),
+        score=score or NoisyScore(**usual_measure(data.facts)),
         space=space or usual_space(search, engine),
         recipe=dict(recipe or {}),
         preparation=preparation or usual_preparation(data.facts, engine),
@@ -307,6 +307,7 @@ def _run(
         model=stored_and_loaded(planned.engine, fitted),
         shape=data.shape,
         preprocessing=preprocessing,
+        loss=data.loss,
         classes=data.classes,
         target_range=data.target_range,
         guarantee=guarantee_for(
@@ -329,11 +330,8 @@ def _run(
     )
     precision = IDS if planned.engine.takes_ids else "float32"
     test = data.test_rows(preprocessing, precision=precision)
-    accuracy, figures = None, dict[str, float]()
-    if test is not None and is_of_texts(data.made_by):
-        figures = language.figures(data.made_by, model.model, test)
-        accuracy = figures.pop("accuracy", None)
-    elif test is not None and data.classes:
+    accuracy = None
+    if test is not None and data.classes:
         accuracy = planned.engine.evaluate_many([model.model], test)[0].correct / test.count
     shifts = tuple(
         on_shift(name, model, data.shifted_rows(name, preprocessing, precision=precision))
@@ -347,8 +345,8 @@ def _run(
         dataset=data.name,
         rows=data.count,
         test_accuracy=accuracy,
-        test_figures=figures,
         test_rows=0 if test is None else test.count,
+        test_figures={} if test is None else on_test_rows(model.model, test, data),
         shifts=shifts,
         check=check,
         notes=notes,
