@@ -59,6 +59,9 @@ class ModelPlace:
             )
         return ModelPlace(where, revision)
 
+    def __str__(self) -> str:
+        return f"{self.where}@{self.revision}" if self.revision else self.where
+
     @property
     def is_folder(self) -> bool:
         return Path(self.where).is_dir()

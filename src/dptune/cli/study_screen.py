@@ -295,7 +295,6 @@ def _files(record: Record, picture: Path) -> None:
         ("predict", f"dptune predict {folder} {_new(record)} -o predictions.csv"),
         ("publish", f"dptune card {folder}"),
         ("from Python", f"dptune.load({str(path)!r})"),
-        *_exported(record),
     ):
         grid.add_row(Text(name, "dim"), Text(text))
     out.print(grid)
@@ -306,12 +305,6 @@ def _new(record: Record) -> str:
     if is_of_texts(record.model.made_by):
         return "--text FILE"
     return "--images FOLDER" if record.model.made_by else "--data FILE"
-
-
-def _exported(record: Record) -> list[tuple[str, str]]:
-    """How others open a language model."""
-    opened = record.model.opened_by(record.folder.path / EXPORTED)
-    return [("from anywhere", opened)] if opened else []
 
 
 def _about_preparation(sentences: Sequence[str]) -> None:

@@ -405,9 +405,7 @@ def predict(
     ] = None,
     device: Annotated[
         Device,
-        typer.Option(
-            metavar="DEVICE", help=f"Where what makes features runs: {in_words(Device)}."
-        ),
+        typer.Option(metavar="DEVICE", help=f"Where what makes features runs: {in_words(Device)}."),
     ] = Device.cpu,
     as_json: AsJson = False,
 ) -> None:

@@ -12,13 +12,11 @@ from dptune.cli.text_rows import TextOptions
 from dptune.data.readers import DEFAULT_LABEL
 from dptune.errors import InvalidInput
 from dptune.features.from_texts import (
+    features_of_texts,
     find_language_networks,
     gather_texts,
     has_test_texts,
-    language_networks_again,
-    unlabelled_texts,
 )
-from dptune.features.in_memory import features_of
 from dptune.features.network import Networks
 from dptune.pictures.pictures import Pictures
 from dptune.texts import Texts
@@ -109,6 +107,5 @@ def features_of_new_texts(
 ) -> NDArray[np.float32]:
     """A row for every text that a model of such features is to predict."""
     picture_screen.say_loading([backbone["name"] for backbone in made_by["backbones"]])
-    networks = language_networks_again(made_by, device=device)
     with picture_screen.live_view() as watch:
-        return features_of(unlabelled_texts(texts), networks, watch=watch).rows
+        return features_of_texts(texts, made_by, device=device, watch=watch)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dptune.cli.options import ON_THE_HUB, parsed
 from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.errors import InvalidInput
-from dptune.study.language import new_texts
+from dptune.study.new_texts import new_texts
 from dptune.study.trained_model import TrainedModel
 from dptune.texts import Encoder, Texts
 

@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from dptune import validate
+from dptune.data.rows import ASKED_IN_ROWS as ASKED_IN_ROWS
 from dptune.engines import clipping
 from dptune.errors import InvalidInput
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]  # (outputs (rows, ...), targets) -> one a row
-# What rows hold themselves is asked of models that give, for each row, its loss first.
-ASKED_IN_ROWS = ("words", "spans", "inside")
 _UNIT = 2.0**-24  # float64 sums of its multiples are exact up to 2^29
 # Of a loss's bound: the sum is exact, but making a mean of it, and a sum of that, rounds again.
 _LARGEST_SHARE = 1 - 2.0**-20
@@ -102,8 +101,11 @@ def _hits_and_losses(logits: Tensor, targets: Tensor, loss: str) -> tuple[Tensor
     """Whether each row is correct, and its loss, for each model: (models, rows) from logits
     (models, outputs, rows). Losses are float64, in which a bound on them is exact."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if loss in ASKED_IN_ROWS:
-        return torch.zeros_like(logits[:, 0], dtype=torch.bool), logits[:, 0].double()
+    if loss in ASKED_IN_ROWS:  # whose models give the loss first, then, if they do, the classes
+        correct = torch.zeros_like(logits[:, 0], dtype=torch.bool)
+        if loss == "inside":
+            correct = logits[:, 1:].argmax(1) == targets
+        return correct, logits[:, 0].double()
     if loss == "softmax":
         correct = logits.argmax(1) == targets
         rows = torch.arange(len(targets), device=targets.device)

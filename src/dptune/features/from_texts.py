@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dptune.data.arrays import as_class_labels
 from dptune.errors import InvalidInput
 from dptune.features.backbone import KINDS_OF_TEXTS, frozen
 from dptune.features.extraction import Extraction, Watch, write_features
 from dptune.features.from_pictures import part_of_shift, place_of
+from dptune.features.in_memory import features_of
 from dptune.features.language_models import open_language_model
 from dptune.features.loading import Alike, Batch, digests_of
 from dptune.features.network import Networks, must_not_have_changed
@@ -184,8 +186,16 @@ def language_networks_again(
     return networks
 
 
+def features_of_texts(
+    texts: Texts, made_by: Mapping[str, Any], *, device: str = "cpu", watch: Watch | None = None
+) -> NDArray[np.float32]:
+    """A row for every text, by what made the features that a model was trained on."""
+    networks = language_networks_again(made_by, device=device)
+    return features_of(unlabelled_texts(texts), networks, watch=watch).rows
+
+
 def unlabelled_texts(texts: Texts) -> ListedTexts:
-    """Texts to predict, of no class."""
+    """Texts of no class, to predict."""
     return ListedTexts(classes=(), labels=np.zeros(texts.count, np.int64), texts=texts)
 
 

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from dptune import gdp
-from dptune.data.made_by import trained_on
+from dptune.data.made_by import is_of_texts, size_in_words, trained_on
 from dptune.features.network import short_name
 from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.words import figures_in_words
 from dptune.rounding import cost
 from dptune.search.trial import Trial
+from dptune.study.trained_model import TrainedModel
 
 _SHOWN = 12  # ranges; run.toml has all of them
 _CLASSES = 20  # names of classes; the model has all of them
 _DIGEST = 12  # letters of it
+_KINDS = {"squared": "a value", "words": "the next word", "spans": "answers in a text"}
 
 
 def model_card(folder: str | Path) -> str:
@@ -36,7 +38,7 @@ def model_card(folder: str | Path) -> str:
 
 def _model(record: Record) -> list[str]:
     model, data = record.model, record.result["data"]
-    kind = f"{len(model.classes)} classes" if model.classes else "a value"
+    kind = f"{len(model.classes)} classes" if model.classes else _KINDS[model.loss]
     search, trains = record.outline.config.search.name, model.engine.trains
     environment = record.folder.read_json("environment.json") or {}
     version = environment.get("packages", {}).get("dptune", "of unknown version")
@@ -48,7 +50,7 @@ def _model(record: Record) -> list[str]:
     return [
         f"# {_escape(data['name'])}: a differentially private {trains}",
         "",
-        f"A {trains} of {kind} from {model.columns:,} features, trained by noisy gradient "
+        f"A {trains} of {kind} from {_what(model)}, trained by noisy gradient "
         f"descent. Its hyperparameters were searched ({search}) inside the same privacy budget, by "
         f"dptune {version}.",
         "",
@@ -57,6 +59,13 @@ def _model(record: Record) -> list[str]:
         *(["", f"By a noisy count that was paid for, {check['words']}."] if check else []),
         *_shifts(record),
     ]
+
+
+def _what(model: TrainedModel) -> str:
+    """What it takes."""
+    if is_of_texts(model.made_by):
+        return f"texts of up to {model.made_by['length']:,} words"
+    return f"{model.columns:,} features"
 
 
 def _classes(record: Record) -> list[str]:
@@ -110,14 +119,14 @@ def _backbones(record: Record) -> list[str]:
         (
             _escape(short_name(backbone["name"])),
             backbone["kind"],
-            str(backbone["transform"]["size"]),
+            size_in_words(backbone),
             _escape(trained_on(backbone)),
             backbone["digest"][:_DIGEST],
         )
         for backbone in (record.model.made_by or {}).get("backbones", ())
     ]
-    head = ("backbone", "features", "pixels of a side", "trained on", "digest begins")
-    return ["", "Features were made of pictures by:", "", *_table(head, rows)] if rows else []
+    head = ("backbone", "features", "of", "trained on", "digest begins")
+    return ["", "Features were made by:", "", *_table(head, rows)] if rows else []
 
 
 def _guarantee(record: Record) -> list[str]:

@@ -1,5 +1,6 @@
 """What a study gives."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,19 +31,15 @@ class StudyResult:
     notes: tuple[str, ...]
     folder: Path | None
     set_aside: float = 0.0  # how much of delta its ledger keeps for failures
+    test_figures: Mapping[str, float] = field(default_factory=dict)  # of texts, by name
     shifts: tuple[ShiftResult, ...] = ()  # how it does on rows of other origins
     preparation: tuple[str, ...] = ()  # which steps were worth their price, a sentence each
-    # Of texts, by what the figure is called: F1, perplexity, exact match.
-    test_figures: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         epsilon, delta = cost(self.guarantee.epsilon), probability(self.guarantee.delta)
         promise = f"epsilon {epsilon} at delta {delta}"
-        right = {} if self.test_accuracy is None else {"accuracy": self.test_accuracy}
-        figures = "".join(
-            f", test {name} {value:.4f}" for name, value in {**right, **self.test_figures}.items()
-        )
-        return f"StudyResult({self.dataset!r}, {promise}{figures})"
+        right = "" if self.test_accuracy is None else f", test accuracy {self.test_accuracy:.4f}"
+        return f"StudyResult({self.dataset!r}, {promise}{right})"
 
     @property
     def guarantee(self) -> Guarantee:
@@ -53,8 +50,12 @@ class StudyResult:
         plan = self.final.plan
         return {
             "test_accuracy": self.test_accuracy,
-            "test_figures": dict(self.test_figures),
             "test_rows": self.test_rows,
+            "test_figures": {
+                name: value
+                for name, value in self.test_figures.items()
+                if math.isfinite(value)  # JSON has no infinity
+            },
             "shifts": [shift.to_dict() for shift in self.shifts],
             "check": self.check and self.check.to_dict(),
             "total_step_size": plan.total_step_size,

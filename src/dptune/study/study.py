@@ -38,9 +38,11 @@ from dptune.study.check import NO_BETTER, FinalCheck, final_check
 from dptune.study.config import (
     Config,
     Preparation,
+    usual_measure,
     usual_preparation,
     usual_space,
 )
+from dptune.study.figures import on_test_rows
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, must_fit, outline, read_config
@@ -132,7 +134,7 @@ def tune(
         facts=data.public_facts,
         budget=budget,
         search=search,
-        score=score or NoisyScore(measure="correct" if data.classes else "loss"),
+        score=score or NoisyScore(**usual_measure(data.facts)),
         space=space or usual_space(search, engine),
         recipe=dict(recipe or {}),
         preparation=preparation or usual_preparation(data.facts, engine),
@@ -305,6 +307,7 @@ def _run(
         model=stored_and_loaded(planned.engine, fitted),
         shape=data.shape,
         preprocessing=preprocessing,
+        loss=data.loss,
         classes=data.classes,
         target_range=data.target_range,
         guarantee=guarantee_for(
@@ -343,6 +346,7 @@ def _run(
         rows=data.count,
         test_accuracy=accuracy,
         test_rows=0 if test is None else test.count,
+        test_figures={} if test is None else on_test_rows(model.model, test, data),
         shifts=shifts,
         check=check,
         notes=notes,

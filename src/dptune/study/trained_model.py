@@ -14,13 +14,16 @@ from torch import Tensor
 
 from dptune.accounting import Guarantee
 from dptune.data.arrays import names_of, places
+from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine, Model
 from dptune.errors import InvalidInput
 from dptune.search.trial import Trial
 from dptune.study.config import engine_from
+from dptune.study.new_texts import new_texts
 from dptune.study.run_folder import RunFolder
+from dptune.texts import Encoder, Texts
 
 _FILE = "model.safetensors"
 PREPARE = "prepare."  # how the names begin of what prepares features
@@ -39,6 +42,7 @@ class TrainedModel:
     model: Model
     shape: tuple[int, ...]  # of one row's features
     preprocessing: Preprocessing
+    loss: str  # how what the model gives is meant, as in DataFacts
     classes: tuple[Any, ...]
     target_range: tuple[float, float] | None
     guarantee: Guarantee
@@ -54,58 +58,54 @@ class TrainedModel:
     def facts(self, rows: int) -> DataFacts:
         """What was public about the `rows` rows it was trained on; how many copies they had is not
         known any more."""
-        loss = "softmax" if self.classes else "squared"
-        return DataFacts(rows, self.shape, 1, len(self.classes) or 1, loss)
+        return DataFacts(rows, self.shape, 1, len(self.classes) or 1, self.loss)
 
     def predict(self, features: Any) -> NDArray[Any]:
         """A label, or a value, for every row. A model of texts takes texts: a list of them, of
         tuples where it reads several columns, or columns by name; where it finds answers in them,
         these come back, and where it guesses their words, the mean loss of each."""
-        outputs = self._outputs(features)
-        if self.engine.loss == "spans":
+        logits = self.decision_function(features)
+        if self.loss == "words":
+            return logits[:, 0]
+        if self.loss == "spans":
             encoder, texts = self._read(features)
-            return np.asarray(encoder.answers(texts, outputs[:, 1:3]), dtype=object)
-        if self.engine.loss == "words":
-            losses: NDArray[Any] = outputs[:, 0].astype(np.float64)
-            return losses
+            return np.asarray(encoder.answers(texts, logits), dtype=object)
         if self.target_range is not None:
             low, high = self.target_range
-            values: NDArray[Any] = low + (outputs[:, 0].astype(np.float64) + 1) / 2 * (high - low)
+            values: NDArray[Any] = low + (logits[:, 0].astype(np.float64) + 1) / 2 * (high - low)
             return values
-        labels: NDArray[Any] = np.asarray(self.classes)[self._of_classes(outputs).argmax(1)]
+        labels: NDArray[Any] = np.asarray(self.classes)[logits.argmax(1)]
         return labels
 
     def predict_proba(self, features: Any) -> NDArray[np.float64]:
         """The probability of every class, in the order of `classes`."""
         if not self.classes:
             raise InvalidInput("a model without classes has no probabilities; use predict.")
-        logits = torch.from_numpy(self._of_classes(self._outputs(features))).double()
+        logits = torch.from_numpy(self.decision_function(features)).double()
         probabilities: NDArray[np.float64] = torch.softmax(logits, 1).numpy()
         return probabilities
 
     def decision_function(self, features: Any) -> NDArray[np.float32]:
-        """The logit of every class; of a model that guesses words, the mean loss of every text and
-        how many words that is of."""
-        return self._of_classes(self._outputs(features))
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a language model as Hugging Face has it, tokenizer and model card beside it."""
-        write_pretrained(self, Path(folder))
-
-    def _of_classes(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Without the loss of a row whose class is inside it."""
-        return outputs[:, 1:] if self.engine.loss == "inside" else outputs
+        """The logit of every class; what the model gives beside the loss, where it gives that. For
+        words, the mean loss and of how many words it is."""
+        if is_of_texts(self.made_by) and not _are_numbers(features):
+            encoder, texts = self._read(features)
+            features = self._rows(encoder, texts)
+        logits = self._logits(features)
+        return logits[:, 1:] if self.loss in ("spans", "inside") else logits
 
     def _read(self, texts: Any) -> tuple[Encoder, Texts]:
         assert self.made_by is not None
         encoder = Encoder.of(self.made_by)
         return encoder, new_texts(encoder, texts)
 
-    def _outputs(self, features: Any) -> NDArray[np.float32]:
+    def _rows(self, encoder: Encoder, texts: Texts) -> NDArray[Any]:
         if is_of_words(self.made_by):
-            encoder, texts = self._read(features)
-            return self._logits(encoder.encode(texts))
-        return self._logits(features)
+            return encoder.encode(texts)
+        from dptune.features.from_texts import features_of_texts
+
+        assert self.made_by is not None
+        return features_of_texts(texts, self.made_by)
 
     def _logits(self, features: Any) -> NDArray[np.float32]:
         table, names = np.asarray(features), names_of(features)
@@ -117,8 +117,7 @@ class TrainedModel:
                 takes = f"shape {self.shape}"
             raise InvalidInput(f"this model takes rows of {takes}; got shape {table.shape}.")
         if not len(table):
-            outputs = len(self.classes) or 1
-            return np.empty((0, outputs), dtype=np.float32)
+            return np.empty((0, self.facts(0).width), dtype=np.float32)
         with torch.no_grad():
             parts = [
                 self.model.logits(self._prepared(table[start : start + _AT_ONCE])).float().numpy()
@@ -142,6 +141,7 @@ class TrainedModel:
             "engine": {"name": self.engine.name, **self.engine.options()},
             "shape": self.shape,
             **self.preprocessing.facts(),
+            "loss": self.loss,
             "classes": self.classes,
             "target_range": self.target_range,
             "column_names": self.column_names,
@@ -149,6 +149,11 @@ class TrainedModel:
         }
         folder.write_guarantee(self.guarantee)
         folder.write_tensors(_FILE, tensors, facts=json.dumps(facts))
+
+
+def _are_numbers(features: Any) -> bool:
+    """Whether these are rows already, not texts."""
+    return isinstance(features, np.ndarray | Tensor) and np.asarray(features).dtype.kind in "iu"
 
 
 def load(path: str | Path) -> TrainedModel:
@@ -183,6 +188,8 @@ def load(path: str | Path) -> TrainedModel:
             ),
             shape=tuple(shape),
             preprocessing=Preprocessing.from_arrays(prepare, facts),
+            # Models that older versions made know classes and values only.
+            loss=facts.get("loss") or ("softmax" if facts["classes"] else "squared"),
             classes=tuple(facts["classes"]),
             target_range=None if span is None else (span[0], span[1]),
             guarantee=guarantee,

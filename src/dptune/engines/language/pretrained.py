@@ -4,7 +4,7 @@ loss needs. No code of a repository is run, and weights are read from safetensor
 import inspect
 import json
 import re
-from functools import lru_cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from dptune.engines.modules.mending import untie
 from dptune.errors import InvalidInput
 from dptune.hub import ModelPlace, quiet, transformers_package
 from dptune.own_code import pretrained_name
+from dptune.texts.tokenizer import load_tokenizer
 
 EXTRA = "text"
 _FILES = "config.json, model.safetensors and its tokenizer"
@@ -38,15 +39,15 @@ def make(factory: str, *, loss: str, outputs: int | None, untied: bool = False) 
     Dropout is left out, new heads begin at zero, and whatever else is new begins as transformers
     has it, drawn from torch's own generator. `untied`: no weight is used in two places.
     """
-    place = _place(factory)
-    config = _config(place)
+    place = place_of(factory)
+    config = config_of(place)
     if getattr(config, "is_encoder_decoder", False):
         raise InvalidInput(
             f"{place.where} reads one text to write another ({config.model_type}); take a model "
             "that only reads (BERT, RoBERTa) or only goes on (GPT-2, OPT, Llama)."
         )
-    _leave_out_dropout(config)
-    config.use_cache = False
+    for name, value in for_training(config).items():
+        setattr(config, name, value)
     if loss == "words":
         return Words(*_for_words(place, config, untied))
     if loss == "spans":
@@ -66,18 +67,19 @@ def make(factory: str, *, loss: str, outputs: int | None, untied: bool = False) 
 
 def pinned(factory: str) -> str:
     """The same with the commit that a name on the hub stands for now."""
-    place = _place(factory)
+    place = place_of(factory)
     if place.is_folder or re.fullmatch("[0-9a-f]{40}", place.revision):
         return factory
-    commit = getattr(_config(place), "_commit_hash", None)
-    return f"hf:{place.where}@{commit}" if commit else factory
+    commit = getattr(config_of(place), "_commit_hash", None)
+    return f"hf:{replace(place, revision=commit)}" if commit else factory
 
 
-def _place(factory: str) -> ModelPlace:
+def place_of(factory: str) -> ModelPlace:
     return ModelPlace.of(pretrained_name(factory))
 
 
-def _config(place: ModelPlace) -> Any:
+def config_of(place: ModelPlace) -> Any:
+    """As it is stored."""
     transformers = transformers_package(EXTRA)
     try:
         with quiet(transformers):
@@ -106,13 +108,15 @@ def _with_head(place: ModelPlace, config: Any, kind: str, untied: bool) -> tuple
     lacks = _of_the_base(model, new)
     if lacks and model.base_model is not model:
         # Some models have another name for their base where questions are answered.
+        new = sorted({*new} - {*lacks})
         base, lacks = _loaded(place, "AutoModel", config)
         setattr(model, model.base_model_prefix, base)
+        new += [f"{model.base_model_prefix}.{name}" for name in lacks]
     _must_be_complete(place, [name for name in lacks if "pooler" not in name])
     _begin_at_zero(model, new)
     if untied:
         untie(model)
-    return model, _traits(place, model)
+    return model, replace(_traits(place, model), new=tuple(new))
 
 
 def _must_be_complete(place: ModelPlace, lacks: list[str]) -> None:
@@ -123,11 +127,15 @@ def _must_be_complete(place: ModelPlace, lacks: list[str]) -> None:
         )
 
 
-def _leave_out_dropout(config: Any) -> None:
-    """A pass in train() is then the same as one in eval()."""
-    for name, value in config.to_dict().items():
-        if "drop" in name and isinstance(value, float):
-            setattr(config, name, 0.0)
+def for_training(config: Any) -> dict[str, Any]:
+    """What is changed of a configuration: without dropout, a pass in train() is the same as one in
+    eval(), and nothing is kept for the next word."""
+    drops = [name for name, value in config.to_dict().items() if _is_dropout(name, value)]
+    return {"use_cache": False} | dict.fromkeys(drops, 0.0)
+
+
+def _is_dropout(name: str, value: Any) -> bool:
+    return "drop" in name and isinstance(value, float)
 
 
 def _loaded(place: ModelPlace, kind: str, config: Any) -> tuple[Any, list[str]]:
@@ -196,16 +204,12 @@ def _traits(place: ModelPlace, model: Any) -> Traits:
     )
 
 
-@lru_cache(maxsize=16)
 def _separator(place: ModelPlace) -> int | None:
     """What stands between two texts; None where the model has no tokenizer beside it."""
-    transformers = transformers_package(EXTRA)
     try:
-        with quiet(transformers):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(place.where, **place.options)
-    except _UNREADABLE:
+        number: int | None = load_tokenizer(str(place)).sep_token_id
+    except InvalidInput:
         return None
-    number: int | None = tokenizer.sep_token_id
     return number
 
 

@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from dptune.engines.language.word_losses import word_losses
 from dptune.errors import InvalidInput
+from dptune.texts.cutting import NOT_ASKED
 
-NOT_ASKED = -100  # in a line of answers
+
 _EVALUATED_AT_ONCE = 2**28  # numbers that a model gives
 
 
@@ -22,13 +23,15 @@ class Traits:
 
     `padding` is the word that stands where there is none, `separator` the one after which the
     second text of a pair begins, if the model marks it; `causal`: words see those before them only;
-    `longest`: the most words it takes, if there is such a number.
+    `longest`: the most words it takes, if there is such a number; `new`: the names of weights that
+    it was not pretrained with.
     """
 
     padding: int
     separator: int | None
     causal: bool
     longest: int | None
+    new: tuple[str, ...] = ()
 
 
 class Reader(nn.Module):
@@ -81,8 +84,9 @@ class Reader(nn.Module):
     def heads(self) -> list[str]:
         """The names of parameters that belong to the task, not to the language."""
         base = {id(parameter) for parameter in self.model.base_model.parameters()}
+        new = {f"model.{name}" for name in self.traits.new}
         named = self.named_parameters()
-        return [name for name, parameter in named if id(parameter) not in base]
+        return [name for name, one in named if id(one) not in base or name in new]
 
     @property
     def vocabulary(self) -> int:

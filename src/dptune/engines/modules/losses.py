@@ -5,7 +5,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
-from dptune.engines.evaluation import ASKED_IN_ROWS, RowLoss
+from dptune.data.rows import ASKED_IN_ROWS
+from dptune.engines.evaluation import RowLoss
 from dptune.errors import InvalidInput
 from dptune.own_code import resolve
 
@@ -31,12 +32,6 @@ def row_loss(loss: str) -> RowLoss:
         return losses
 
     return checked
-
-
-def numbers_given(loss: str, outputs: int) -> int:
-    """How many a module gives for a row: of rows that hold what is asked, the loss comes first,
-    then how many words were asked, the first and the last of a span, or a number a class."""
-    return {"words": 2, "spans": 3, "inside": 1 + outputs}.get(loss, outputs)
 
 
 def outputs_of(found: Any) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from dptune import validate
-from dptune.data.rows import DataFacts, Rows
+from dptune.data.rows import DataFacts, Rows, numbers_given
 from dptune.engines.base import Engine
 from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.evaluation import Tally
@@ -20,7 +20,7 @@ from dptune.engines.language.reader import Reader
 from dptune.engines.modules import descent, doctor, memory, own_functions
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
-from dptune.engines.modules.losses import NAMES, numbers_given, outputs_of, row_loss
+from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
 from dptune.engines.modules.patterns import fits, patterns_in
 from dptune.engines.modules.precision import COMPUTE, computing
 from dptune.engines.modules.rows_apart import made_up, none_at_zero
@@ -198,7 +198,7 @@ class TorchModule(Engine[ModuleModel]):
 
     def _must_fit(self, module: nn.Module, rows: Tensor, facts: DataFacts) -> None:
         outputs = self.model(module, facts.shape).logits(rows)
-        width = numbers_given(self.loss, self._width)
+        width = replace(facts, outputs=self._width, loss=self.loss).width
         if outputs.shape != (len(rows), width):
             need = "one number" if width == 1 else f"{width} numbers"
             need += ", one a class" if facts.has_classes else ""
