@@ -153,7 +153,7 @@ class TrainedModel:
 
 def _are_numbers(features: Any) -> bool:
     """Whether these are rows already, not texts."""
-    return isinstance(features, np.ndarray | Tensor) and np.asarray(features).dtype.kind in "iu"
+    return isinstance(features, np.ndarray | Tensor) and np.asarray(features).dtype.kind in "iuf"
 
 
 def load(path: str | Path) -> TrainedModel:
