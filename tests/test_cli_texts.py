@@ -98,10 +98,10 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
         "test accuracy",
         "test F1",
         "on 12 rows",
-        "-differential privacy for one row",
+        "-differential privacy for one text",
         "dptune predict r --text FILE",
-        "AutoModelForSequenceClassification.from_pretrained('r/hugging-face')",
-        "cut to 10 tokens",
+        "Hugging Face r/hugging-face",
+        "texts are cut to 10 words and marks of the tokenizer bert",
     ):
         assert shown in words, (shown, words)
     assert max(map(len, out.splitlines())) <= 80
@@ -110,7 +110,7 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
     assert sorted(opened.config.label2id) == ["money", "sport"]
     assert "differential privacy" in Path("r/hugging-face/README.md").read_text()
     card = one_line(run("card", "r")[1])
-    assert "Texts were" in card and "10 tokens" in card and "Test F1" in card
+    assert "texts of up to 10 words" in card and "tokenizer bert" in card and "Test F1" in card
     assert run("predict", "r", "--text", "new.csv", "-o", "p.csv")[0] == 0
     told = [line["prediction"] for line in predictions("p.csv")]
     assert len(told) == 12 and set(told) <= {"sport", "money"}
@@ -152,7 +152,7 @@ def test_next_words_are_learned_and_their_perplexity_is_told(run: Run) -> None:
     done = as_json(run(*WORDS, "--test", "new.csv", "--out", "r", "--json"))
     assert done["test_accuracy"] is None and done["test_figures"]["perplexity"] > 1
     words = one_line(run("resume", "r")[1])
-    assert "test perplexity" in words and "AutoModelForCausalLM" in words
+    assert "test perplexity" in words and "r/hugging-face" in words
     assert "perplexity" in run("card", "r")[1]
     code, out, _ = run("predict", "r", "--text", "new.csv", "-o", "p.csv")
     assert code == 0 and "perplexity" in out
@@ -164,7 +164,8 @@ def test_all_that_a_person_wrote_is_one_unit(run: Run) -> None:
     of_persons = ("--unit", "sender", "--texts-per-unit", "2")
     for task, out in ((CLASSES, "a"), (WORDS, "b")):
         done = as_json(run(*task, *of_persons, "--test", "new.csv", "--out", out, "--json"))
-        assert "sender" in done["guarantee"]["unit"] and done["data"]["rows"] == 20
+        assert done["guarantee"]["unit"] == "one person" and done["data"]["rows"] == 20
+        assert any("sender" in fact for fact in done["guarantee"]["public_facts"])
         assert run("predict", out, "--text", "new.csv", "-o", f"{out}.csv")[0] == 0
         assert len(predictions(f"{out}.csv")) == 12
 

@@ -40,6 +40,7 @@ from dptune.search.picture import CurvePicture
 from dptune.search.trial import Trial, scored_trials
 from dptune.study.outline import Outline
 from dptune.study.recipe import in_words
+from dptune.study.run_folder import EXPORTED
 from dptune.study.runner import Progress
 
 _WIDTH = 79  # of a remark in the live view
@@ -283,6 +284,7 @@ def _files(record: Record, picture: Path) -> None:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     path = record.folder.path
+    exported = path / EXPORTED
     for name, text in (
         ("model and records", folder),
         ("picture", str(picture)),
@@ -295,6 +297,7 @@ def _files(record: Record, picture: Path) -> None:
         ("predict", f"dptune predict {folder} {_new(record)} -o predictions.csv"),
         ("publish", f"dptune card {folder}"),
         ("from Python", f"dptune.load({str(path)!r})"),
+        *([("Hugging Face", f"{exported} (README.md there opens it)")] * exported.exists()),
     ):
         grid.add_row(Text(name, "dim"), Text(text))
     out.print(grid)

@@ -416,6 +416,7 @@ def predict(
     from dptune.study import planning
     from dptune.study.run_folder import RunFolder
     from dptune.study.trained_model import load
+    from dptune.texts.metrics import perplexity
 
     if [data, images, text].count(None) != 2:
         raise InvalidInput(
@@ -443,13 +444,19 @@ def predict(
         must_take_rows(model, folder)
         label = planning.read_config(RunFolder.open(folder)).source.get("label")
         features = read_features(data, model.column_names or model.shape, label)
-    columns["prediction"] = model.predict(features).tolist()
+    said = "predictions"
+    if model.loss == "words":  # there is nothing to predict: how unlikely texts are is told
+        losses, words = model.decision_function(features).T
+        columns |= {"loss": losses.tolist(), "words": words.astype(int).tolist()}
+        said = f"losses, a perplexity of {perplexity(losses, words):,.2f},"
+    else:
+        columns["prediction"] = model.predict(features).tolist()
     _write_columns(out, columns, beside=data or text or "")
-    count = len(columns["prediction"])
+    count = len(next(iter(columns.values())))
     screen.show(
         as_json,
         {"rows": count, "out": out},
-        lambda: print(f"Wrote {count:,} predictions to {out}."),
+        lambda: print(f"Wrote {count:,} {said} to {out}."),
     )
 
 
@@ -468,11 +475,14 @@ def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> Non
     from dptune.cli import study_screen
     from dptune.report import plots
     from dptune.report.record import Record
+    from dptune.study.run_folder import EXPORTED
 
     assert result.folder is not None
     record = Record.read(result.folder)
     picture = plots.save(record)
     plain = {**result.to_dict(), "picture": str(picture), "delta_chosen": delta_chosen}
+    exported = result.folder / EXPORTED
+    plain["hugging_face"] = str(exported) if exported.exists() else None
     screen.show(as_json, plain, lambda: study_screen.show_result(record, picture, delta_chosen))
 
 

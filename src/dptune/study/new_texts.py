@@ -18,7 +18,7 @@ def new_texts(encoder: Encoder, given: Any) -> Texts:
     if isinstance(given, np.ndarray):
         given = given.tolist()
     if isinstance(given, Sequence) and not isinstance(given, str):
-        rows = [(row,) if isinstance(row, str) else tuple(row) for row in given]
+        rows = [tuple(row) if isinstance(row, list | tuple) else (row,) for row in given]
         if any(len(row) != len(columns) for row in rows):
             raise InvalidInput(
                 f"this model takes texts of {len(columns)} columns ({', '.join(columns)}); give a "

@@ -38,6 +38,7 @@ from dptune.search.trial import Trial
 
 _PACKAGES = ("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors")
 
+EXPORTED = "hugging-face"
 _LOCK = ".lock"
 # What an attempt that was killed before it began may leave.
 _EARLY = {"models", "ledger.db", "ledger.db-journal", "environment.json"}

@@ -18,9 +18,13 @@ from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine, Model
+from dptune.engines.language.folder import save_pretrained
+from dptune.engines.modules.torch_module import TorchModule
 from dptune.errors import InvalidInput
+from dptune.own_code import pretrained_name
 from dptune.search.trial import Trial
 from dptune.study.config import engine_from
+from dptune.study.model_page import model_page
 from dptune.study.new_texts import new_texts
 from dptune.study.run_folder import RunFolder
 from dptune.texts import Encoder, Texts
@@ -93,6 +97,31 @@ class TrainedModel:
             features = self._rows(encoder, texts)
         logits = self._logits(features)
         return logits[:, 1:] if self.loss in ("spans", "inside") else logits
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it is a language model of transformers, which `save_pretrained` can write."""
+        return isinstance(self.engine, TorchModule) and self.engine.is_pretrained
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a language model, or its adapters, as Hugging Face has it: `from_pretrained` opens
+        the folder. A tokenizer and a card with the guarantee lie beside."""
+        if not self.is_pretrained:
+            raise InvalidInput(
+                f"a Hugging Face folder is written of language models that came from one, and this "
+                f"is a {self.engine.trains}; keep the run's folder, which holds the weights."
+            )
+        tokenizer = pretrained_name(self.engine.factory)
+        if is_of_texts(self.made_by):
+            tokenizer = self.made_by["tokenizer"]
+        save_pretrained(
+            self.engine,
+            self.model,
+            folder,
+            tokenizer=tokenizer,
+            card=model_page(self.guarantee, self.made_by),
+            classes=self.classes,
+        )
 
     def _read(self, texts: Any) -> tuple[Encoder, Texts]:
         assert self.made_by is not None
