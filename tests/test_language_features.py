@@ -27,7 +27,7 @@ from dptune.features.from_texts import (
 )
 from dptune.features.in_memory import features_of
 from dptune.texts import Texts
-from support.tiny_models import KINDS, LENGTH, write_tiny_model
+from support.tiny_models import KINDS, LENGTH, tiny_tokenizer, write_tiny_model
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -93,6 +93,24 @@ def test_pairs_are_told_apart_as_the_model_does_it(models: Path, kind: str, feat
     for row, fields in zip(rows, zip(questions, sentences, strict=True), strict=True):
         expected = alone(models / kind, fields, features, 16)
         np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_of_a_model_that_reads_and_writes_the_reader_is_taken(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer("bert")
+    sizes = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
+    config = transformers.T5Config(
+        vocab_size=len(tokenizer), **sizes, decoder_start_token_id=0, pad_token_id=0
+    )
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        model = transformers.T5Model(config).eval()
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    row = made(tmp_path, {"body": ["the red car"]}, length=12)[0]
+    words = tokenizer("the red car", return_tensors="pt").input_ids
+    with torch.no_grad():
+        expected = model.get_encoder()(input_ids=words).last_hidden_state[0].mean(0)
+    np.testing.assert_allclose(row, expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "opt", "llama"])
@@ -185,7 +203,7 @@ def test_the_same_model_is_found_again_and_another_is_refused(models: Path, tmp_
     with pytest.raises(InvalidInput, match="weights or its preparation of texts have changed"):
         language_networks_again(made_by)
     write_tiny_model(model, "gpt2")
-    with pytest.raises(InvalidInput, match="tokenizer .* is another than the one"):
+    with pytest.raises(InvalidInput, match=r"tokenizer .* is another than the one"):
         language_networks_again(made_by)
 
 

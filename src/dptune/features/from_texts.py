@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -63,7 +63,7 @@ class LanguageNetworks(Networks):
 
     def batches(self, items: Pictures, spans: Iterable[Sequence[int]]) -> Iterator[Batch]:
         for span in spans:
-            rows = [json.loads(items.content(number)) for number in span]
+            rows = [json.loads(cast(bytes, items.content(number))) for number in span]
             columns = zip(*rows, strict=True)
             texts = Texts(dict(zip(self._encoder.columns, columns, strict=True)))
             ids = torch.from_numpy(self._encoder.encode(texts)).long()

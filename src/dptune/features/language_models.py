@@ -20,7 +20,8 @@ _FILES = "config.json, model.safetensors and the files of its tokenizer"
 
 def open_language_model(named: str, encoder: Encoder) -> Network:
     """The model that takes what the encoder makes of texts."""
-    module, config, _ = loaded(ModelPlace.of(named), _FILES, "text")
+    model, config, _ = loaded(ModelPlace.of(named), _FILES, "text")
+    module: Any = model
     if getattr(config, "is_encoder_decoder", False):
         module = module.get_encoder()  # which alone reads texts
     reader = _Reader(module, encoder.words)
@@ -31,17 +32,17 @@ class _Reader:
     """Gets features of each kind from what the last layer makes of the words of texts."""
 
     def __init__(self, module: nn.Module, tokenizer: Any) -> None:
-        self._first: int | None = tokenizer.cls_token_id
-        self._begins = tokenizer("").input_ids[:1]
+        first = tokenizer.cls_token_id
+        self._has_class = first is not None and tokenizer("").input_ids[:1] == [first]
         self._padding = tokenizer.pad_token_id or 0
-        self._separator: int | None = tokenizer.sep_token_id
         takes = inspect.signature(module.forward).parameters
         kinds = getattr(module.config, "type_vocab_size", 0) or 0
-        self._tells_pairs = "token_type_ids" in takes and kinds > 1 and self._separator is not None
+        tells_pairs = "token_type_ids" in takes and kinds > 1
+        self._separator: int | None = tokenizer.sep_token_id if tells_pairs else None
 
     def ways(self) -> Mapping[str, Way]:
         found: dict[str, Way] = {"mean": self._mean}
-        if self._first is not None and self._begins == [self._first]:
+        if self._has_class:
             found["class-token"] = self._class_token
         return found
 
@@ -50,7 +51,7 @@ class _Reader:
         attended = there.clone()
         attended[:, 0] = True  # else there would be nothing to look at in a text without words
         more = {}
-        if self._tells_pairs:
+        if self._separator is not None:
             ends = (ids == self._separator).long()
             more["token_type_ids"] = ((ends.cumsum(1) - ends) > 0).long()  # after the first text
         last: Tensor = module(

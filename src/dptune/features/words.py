@@ -6,7 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dptune.texts.encoder import PADDING, Encoder
+from dptune.texts import Encoder
+from dptune.texts.cutting import PADDING
 from dptune.texts.tokenizer import digest_of
 
 
