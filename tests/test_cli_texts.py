@@ -175,7 +175,8 @@ def test_answers_are_found_in_texts(run: Run) -> None:
     assert set(done["test_figures"]) == {"exact match", "F1"}
     assert run("predict", "r", "--text", "asked-too.jsonl", "-o", "p.csv")[0] == 0
     told = predictions("p.csv")
-    contexts = [json.loads(line)["context"] for line in open("asked-too.jsonl")]
+    lines = Path("asked-too.jsonl").read_text().splitlines()
+    contexts = [json.loads(line)["context"] for line in lines]
     assert all(one["prediction"] in text for one, text in zip(told, contexts, strict=True))
     assert "test F1" in one_line(run("resume", "r")[1])
 
