@@ -219,6 +219,8 @@ def test_the_same_model_is_found_again_and_another_is_refused(models: Path, tmp_
         ({"test": "strange.csv"}, "the test labels hold others than the private ones"),
         ({"test": "none.csv"}, "no file or folder"),
         ({"public": "mails.csv"}, "the private texts themselves"),
+        ({"test": "copy.csv"}, "the private texts themselves"),
+        ({"test": "mails.csv"}, "no split test"),
         ({"shifts": ["strange.csv", "strange.csv"]}, "two shifts are called strange"),
         ({"model": "nowhere"}, "The model nowhere could not be had"),
     ],
@@ -229,6 +231,7 @@ def test_wrong_input_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     write(Path("mails.csv"))
+    write(Path("copy.csv"), MAILS[::-1])
     write(Path("strange.csv"), [("a dog", "dogs")])
     wanted = {"model": str(models / "bert"), **TEXT, **asked}
     with pytest.raises(InvalidInput, match=said) as refused:

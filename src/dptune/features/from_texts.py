@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 from dptune.data.arrays import as_class_labels
 from dptune.errors import InvalidInput
 from dptune.features.backbone import KINDS_OF_TEXTS, frozen
-from dptune.features.extraction import Extraction, Watch, write_features
+from dptune.features.extraction import (
+    Extraction,
+    Watch,
+    fingerprint_of_pictures,
+    write_features,
+)
 from dptune.features.from_pictures import part_of_shift, place_of
 from dptune.features.in_memory import features_of
 from dptune.features.language_models import open_language_model
@@ -133,19 +138,20 @@ def gather_texts(
     trained = read(source, columns, label)
     classes = _classes(trained)
     parts = {"train": _listed(trained, classes, "the private labels")}
-    if public is not None and place_of(public) == place_of(source):
-        raise InvalidInput(
-            f"{str(public)!r} are the private texts themselves: scores on them would leak them. "
-            "Give other public texts, or leave them out."
-        )
+    private = fingerprint_of_pictures(parts["train"])
     others = {name: other for name, other in (("test", test), ("public", public)) if other}
     for shift in shifts:
         others[part_of_shift(str(shift), others)] = shift
     for name, other in others.items():
         own = place_of(other) == place_of(source)
-        splits = ("test",) if own else ("train",) if name == "public" else ("test", "train")
+        splits = ("train",) if name == "public" else ("test",) if own else ("test", "train")
         found = read(other, columns, label, splits=splits)
         parts[name] = _listed(found, classes, f"the {name} labels")
+        if fingerprint_of_pictures(parts[name]) == private:  # whatever the file is called
+            raise InvalidInput(
+                f"{str(other)!r} are the private texts themselves: figures on them would leak "
+                "them. Give others, or leave them out."
+            )
     return parts
 
 
