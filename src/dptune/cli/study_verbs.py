@@ -403,6 +403,7 @@ def predict(
     _say_what_takes_time(images, text)
     model = load(folder)
     columns: dict[str, list[Any]] = {}
+    features: Any
     if images is not None:
         from dptune.cli.picture_rows import features_of_new_pictures
 
