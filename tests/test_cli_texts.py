@@ -16,7 +16,8 @@ pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 Run = Callable[..., tuple[int, str, str]]
-SPORT, MONEY = "goal match team player game".split(), "bank stock price market car".split()
+SPORT = ["goal", "match", "team", "player", "game"]
+MONEY = ["bank", "stock", "price", "market", "car"]
 QUICK = """
 [space]
 steps = [2, 2]

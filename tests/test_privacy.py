@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dptune import Budget, Guarantee, gdp
-from dptune.accounting import ONE_PICTURE, ONE_ROW, guarantee
+from dptune.accounting import ONE_PERSON, ONE_PICTURE, ONE_ROW, ONE_TEXT, guarantee
 from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Composition,
@@ -174,6 +174,30 @@ def test_delta_is_not_called_the_probability_that_epsilon_fails() -> None:
     assert "in favour of the truth by more than that factor with probability 0.000414" in words
     assert "(0.000162 for a single Gaussian release)" in words
     assert "except with probability" not in exact.in_words()
+
+
+@pytest.mark.parametrize(
+    ("unit", "noun", "several"),
+    [
+        (ONE_TEXT, "text", "somebody with several texts is protected less"),
+        (ONE_PERSON, "person", "a group of several people is protected less"),
+    ],
+)
+def test_what_is_made_of_texts_is_promised_for_a_text_or_for_a_person(
+    unit: str, noun: str, several: str
+) -> None:
+    event = FullBatchRun(steps=3, noise_multiplier=9.0)
+    covered = {"covers_search": True, "covers_selection": True}
+    of_rows, of_texts = (
+        guarantee([event], 1e-5, unit=each, releases=("it",), **covered) for each in (ONE_ROW, unit)
+    )
+    as_rows = {"unit": ONE_ROW, "neighbours": of_rows.neighbours}
+    assert dataclasses.replace(of_texts, **as_rows) == of_rows
+    said = dict(Guarantee.from_dict(json.loads(of_texts.to_json())).sections())
+    assert said["Promise"].endswith(f"-differential privacy for one {noun}")
+    for heading in ("In plain words", "Neighbours", "Replace-one"):
+        assert noun in said[heading]
+    assert several in of_texts.in_words()
 
 
 def test_what_is_made_of_pictures_is_promised_for_a_picture() -> None:

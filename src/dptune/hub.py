@@ -1,5 +1,7 @@
-"""What the Hugging Face hub or a folder has: data sets of the package `datasets`, and models of the
-package `transformers`, of which no code is ever run and weights are read from safetensors only."""
+"""Data sets and models as the Hugging Face packages have them, from the hub or from disk.
+
+No code of theirs is ever run, and weights are read from safetensors files only.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -39,7 +39,8 @@ def reference(function: object, what: str) -> str:
     if isinstance(function, str):
         if what == "factory" and is_pretrained(function):
             place = pretrained_name(function)
-            return f"{_PRETRAINED}{Path(place).absolute() if Path(place).is_dir() else place}"
+            folder = place and Path(place).is_dir()
+            return f"{_PRETRAINED}{Path(place).absolute() if folder else place}"
         place, name = parts(function, what)
         return f"{Path(place).absolute() if _is_file(place) else place}:{name}"
     if hasattr(function, "parameters") and not isinstance(function, type):

@@ -41,14 +41,14 @@ _MARKS: dict[str, dict[str, str]] = {
 }
 
 
-def write_tiny_model(folder: Path, kind: str, *, seed: int = 0) -> Path:
+def write_tiny_model(folder: Path, kind: str, *, layers: int = LAYERS, seed: int = 0) -> Path:
     """The pretrained model of that kind, without a head for any task (GPT-2, OPT and Llama: with
     their head for words), and its tokenizer, in `folder`."""
     transformers = pytest.importorskip("transformers")
     tokenizer = tiny_tokenizer(kind)
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        model = _MODELS[kind](transformers, len(tokenizer), _numbers(tokenizer))
+        model = _MODELS[kind](transformers, len(tokenizer), layers, _numbers(tokenizer))
     with quiet(transformers):
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -113,23 +113,27 @@ def _numbers(tokenizer: Any) -> dict[str, int | None]:
     return {name: getattr(tokenizer, name) for name in names}
 
 
-def _bert(transformers: Any, words: int, marks: dict[str, int | None]) -> Any:
-    return transformers.BertModel(_encoder_config(transformers.BertConfig, words, LENGTH, marks))
+def _bert(transformers: Any, words: int, layers: int, marks: dict[str, int | None]) -> Any:
+    return transformers.BertModel(
+        _encoder_config(transformers.BertConfig, words, layers, LENGTH, marks)
+    )
 
 
-def _roberta(transformers: Any, words: int, marks: dict[str, int | None]) -> Any:
+def _roberta(transformers: Any, words: int, layers: int, marks: dict[str, int | None]) -> Any:
     # Its positions begin after the number of the padding word.
     longest = LENGTH + 1 + (marks["pad_token_id"] or 0)
-    config = _encoder_config(transformers.RobertaConfig, words, longest, marks)
+    config = _encoder_config(transformers.RobertaConfig, words, layers, longest, marks)
     config.type_vocab_size = 1
     return transformers.RobertaModel(config)
 
 
-def _encoder_config(kind: Any, words: int, longest: int, marks: dict[str, int | None]) -> Any:
+def _encoder_config(
+    kind: Any, words: int, layers: int, longest: int, marks: dict[str, int | None]
+) -> Any:
     return kind(
         vocab_size=words,
         hidden_size=WIDTH,
-        num_hidden_layers=LAYERS,
+        num_hidden_layers=layers,
         num_attention_heads=HEADS,
         intermediate_size=2 * WIDTH,
         max_position_embeddings=longest,
@@ -137,11 +141,11 @@ def _encoder_config(kind: Any, words: int, longest: int, marks: dict[str, int | 
     )
 
 
-def _gpt2(transformers: Any, words: int, marks: dict[str, int | None]) -> Any:
+def _gpt2(transformers: Any, words: int, layers: int, marks: dict[str, int | None]) -> Any:
     config = transformers.GPT2Config(
         vocab_size=words,
         n_embd=WIDTH,
-        n_layer=LAYERS,
+        n_layer=layers,
         n_head=HEADS,
         n_positions=LENGTH,
         bos_token_id=marks["eos_token_id"],
@@ -150,12 +154,12 @@ def _gpt2(transformers: Any, words: int, marks: dict[str, int | None]) -> Any:
     return transformers.GPT2LMHeadModel(config)
 
 
-def _opt(transformers: Any, words: int, marks: dict[str, int | None]) -> Any:
+def _opt(transformers: Any, words: int, layers: int, marks: dict[str, int | None]) -> Any:
     config = transformers.OPTConfig(
         vocab_size=words,
         hidden_size=WIDTH,
         word_embed_proj_dim=WIDTH,
-        num_hidden_layers=LAYERS,
+        num_hidden_layers=layers,
         num_attention_heads=HEADS,
         ffn_dim=2 * WIDTH,
         max_position_embeddings=LENGTH,
@@ -164,12 +168,12 @@ def _opt(transformers: Any, words: int, marks: dict[str, int | None]) -> Any:
     return transformers.OPTForCausalLM(config)
 
 
-def _llama(transformers: Any, words: int, marks: dict[str, int | None]) -> Any:
+def _llama(transformers: Any, words: int, layers: int, marks: dict[str, int | None]) -> Any:
     config = transformers.LlamaConfig(
         vocab_size=words,
         hidden_size=WIDTH,
         intermediate_size=2 * WIDTH,
-        num_hidden_layers=LAYERS,
+        num_hidden_layers=layers,
         num_attention_heads=HEADS,
         max_position_embeddings=LENGTH,
         **marks,

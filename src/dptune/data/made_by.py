@@ -56,15 +56,18 @@ def rows_in_words(made_by: Mapping[str, Any] | None) -> str:
 def texts_in_words(made_by: Mapping[str, Any]) -> list[str]:
     """What becomes public of texts; how many were cut does not."""
     length, name = made_by["length"], made_by["name"]
-    rows = made_by["texts_per_unit"]
+    task, rows = made_by["task"], made_by["texts_per_unit"]
+    has_prompts = task == "words" and len(made_by["columns"]) == 2
+    how = ", prompts at their beginning" * has_prompts
+    how += ", questions to half of it before their contexts" * (task == "spans")
     facts = [
-        f"texts are cut to {length:,} words and marks of the tokenizer {name}, and shorter ones "
-        "padded to that; how many were cut is not released",
+        f"texts are cut to {length:,} words and marks of the tokenizer {name}{how}, and shorter "
+        "ones padded to that; how many were cut is not released",
         f"the tokenizer {name}: nothing is promised about texts that it was made from",
     ]
     if made_by["unit"] is None:
         return facts
-    if made_by["task"] == "words" and len(made_by["columns"]) == 1:
+    if task == "words" and not has_prompts:
         facts[0] = (
             f"the texts of a person are joined in the order of the file and cut into {rows:,} rows "
             f"of {length:,} words and marks of the tokenizer {name}, never with those of another; "

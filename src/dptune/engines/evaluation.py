@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dptune import validate
-from dptune.data.rows import ASKED_IN_ROWS as ASKED_IN_ROWS
+from dptune.data.rows import ASKED_IN_ROWS
 from dptune.engines import clipping
 from dptune.errors import InvalidInput
 

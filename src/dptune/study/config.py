@@ -153,6 +153,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _must_be_built_again(self.engine)
+        _must_hold_no_rows(self.source)
         validate.one_of(BALANCES, balance=self.balance)
         _must_be_shared(self.recipe)
         _must_know(self.recipe, RECIPE, "the recipe")
@@ -387,6 +388,15 @@ def _must_be_built_again(engine: Engine[Any]) -> None:
         raise InvalidInput(
             f"{engine!r} cannot be written down: its options must be plain numbers, texts, "
             "booleans or lists, and one that is None must be so by default."
+        )
+
+
+def _must_hold_no_rows(source: Mapping[str, Any]) -> None:
+    """Refuse what would write private texts into a run's folder."""
+    if any(isinstance(source.get(name), Mapping) for name in ("source", "test", "public")):
+        raise InvalidInput(
+            "source says where rows lie, and these are in memory; leave it out, and give the data "
+            "again to resume: dptune.resume(folder, data)."
         )
 
 

@@ -1,4 +1,5 @@
-"""Exact figures of the final model on test rows of texts: F1, exact match, perplexity."""
+"""Exact figures of the final model on test rows: accuracy; of texts also F1, exact match and
+perplexity."""
 
 from typing import Any
 
@@ -8,35 +9,42 @@ from numpy.typing import NDArray
 from dptune.data import Data
 from dptune.data.made_by import is_of_texts
 from dptune.data.rows import DataFacts, Rows
-from dptune.engines.base import Model
+from dptune.engines.base import Engine, Model
 from dptune.texts import metrics
 
-# What is told for each loss, beside the accuracy where there are classes.
-_FIGURES = {
-    "softmax": ("F1",),
-    "inside": ("F1",),
+ACCURACY = "accuracy"
+# What is told of texts for each loss.
+_OF_TEXTS = {
+    "softmax": (ACCURACY, "F1"),
+    "inside": (ACCURACY, "F1"),
     "words": ("perplexity",),
     "spans": ("exact match", "F1"),
 }
 
 
 def figures_of(data: Data) -> tuple[str, ...]:
-    """What is told of such data, by name; nothing unless they are texts."""
-    return _FIGURES[data.loss] if is_of_texts(data.made_by) or data.facts.asks_inside else ()
+    """What is told of such data, by name."""
+    if data.facts.asks_inside or is_of_texts(data.made_by):
+        return _OF_TEXTS[data.loss]
+    return (ACCURACY,) if data.classes else ()
 
 
-def on_test_rows(model: Model, rows: Rows, data: Data) -> dict[str, float]:
-    """The figures of such data."""
-    names, facts = figures_of(data), data.facts
-    if not names:
+def on_test_rows(
+    engine: Engine[Any], model: Model, rows: Rows | None, data: Data
+) -> dict[str, float]:
+    """The figures of such data; none where there are no test rows."""
+    names = figures_of(data)
+    if rows is None or not names:
         return {}
+    if names == (ACCURACY,):
+        return {ACCURACY: engine.evaluate_many([model], rows)[0].correct / rows.count}
     found, asked = [], []
     for chunk in rows.chunks():
         first = chunk.features[:, 0]
         found.append(model.logits(first).double().cpu().numpy())
-        answers = first[:, 1, :2] if facts.loss == "spans" else chunk.targets
+        answers = first[:, 1, :2] if data.loss == "spans" else chunk.targets
         asked.append(answers.cpu().numpy())
-    values = _values(np.concatenate(found), np.concatenate(asked), facts)
+    values = _values(np.concatenate(found), np.concatenate(asked), data.facts)
     return dict(zip(names, values, strict=True))
 
 
@@ -45,5 +53,5 @@ def _values(found: NDArray[Any], asked: NDArray[Any], facts: DataFacts) -> tuple
         return (metrics.perplexity(found[:, 0], found[:, 1]),)
     if facts.loss == "spans":
         return metrics.spans(found[:, 1:].astype(np.int64), asked)
-    logits = found[:, 1:] if facts.loss == "inside" else found
-    return (metrics.f1(logits.argmax(1), asked, facts.outputs),)
+    classes = (found[:, 1:] if facts.loss == "inside" else found).argmax(1)
+    return metrics.accuracy(classes, asked), metrics.f1(classes, asked, facts.outputs)

@@ -145,9 +145,10 @@ def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
     if planned.held_out_every is not None:
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:
-        shown = ["accuracy"] * bool(data.classes) + list(figures_of(data))
-        exactly = f", whose {' and '.join(shown)} " + ("are" if shown[1:] else "is")
-        public.append("the test rows" + f"{exactly} shown exactly" * bool(shown))
+        shown = figures_of(data)
+        verb = "are" if shown[1:] else "is"
+        exactly = f", whose {' and '.join(shown)} {verb} shown exactly"
+        public.append("the test rows" + exactly * bool(shown))
     public += [f"the {shifted(name)} rows, whose accuracy is shown exactly" for name in data.shifts]
     if config.score.rows == "public":
         public.append("the rows that score the trials")

@@ -42,7 +42,7 @@ from dptune.study.config import (
     usual_preparation,
     usual_space,
 )
-from dptune.study.figures import on_test_rows
+from dptune.study.figures import ACCURACY, on_test_rows
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, must_fit, outline, read_config
@@ -334,10 +334,10 @@ def _run(
         made_by=data.made_by,
     )
     precision = IDS if planned.engine.takes_ids else "float32"
-    test = data.test_rows(preprocessing, precision=precision)
-    accuracy = None
-    if test is not None and data.classes:
-        accuracy = planned.engine.evaluate_many([model.model], test)[0].correct / test.count
+    # Rows of words pass through large models, so they go where these were trained.
+    device = config.device if planned.engine.takes_ids else "cpu"
+    test = data.test_rows(preprocessing, device, precision)
+    figures = on_test_rows(planned.engine, model.model, test, data)
     shifts = tuple(
         on_shift(name, model, data.shifted_rows(name, preprocessing, precision=precision))
         for name in data.shifts
@@ -349,9 +349,9 @@ def _run(
         census=census,
         dataset=data.name,
         rows=data.count,
-        test_accuracy=accuracy,
+        test_accuracy=figures.pop(ACCURACY, None),
         test_rows=0 if test is None else test.count,
-        test_figures={} if test is None else on_test_rows(model.model, test, data),
+        test_figures=figures,
         shifts=shifts,
         check=check,
         notes=notes,

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine, Model
 from dptune.engines.language.folder import save_pretrained
-from dptune.engines.modules.torch_module import TorchModule
+from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.errors import InvalidInput
 from dptune.own_code import pretrained_name
 from dptune.search.trial import Trial
@@ -106,17 +106,18 @@ class TrainedModel:
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a language model, or its adapters, as Hugging Face has it: `from_pretrained` opens
         the folder. A tokenizer and a card with the guarantee lie beside."""
-        if not self.is_pretrained:
+        engine = self.engine
+        if not isinstance(engine, TorchModule) or not engine.is_pretrained:
             raise InvalidInput(
                 f"a Hugging Face folder is written of language models that came from one, and this "
-                f"is a {self.engine.trains}; keep the run's folder, which holds the weights."
+                f"is a {engine.trains}; keep the run's folder, which holds the weights."
             )
-        tokenizer = pretrained_name(self.engine.factory)
+        tokenizer = pretrained_name(engine.factory)
         if is_of_texts(self.made_by):
             tokenizer = self.made_by["tokenizer"]
         save_pretrained(
-            self.engine,
-            self.model,
+            engine,
+            cast(ModuleModel, self.model),
             folder,
             tokenizer=tokenizer,
             card=model_page(self.guarantee, self.made_by),

@@ -68,6 +68,8 @@ class Encoder:
     def __post_init__(self) -> None:
         validate.one_of(TASKS, task=self.task)
         validate.text(tokenizer=self.tokenizer)
+        if Path(self.tokenizer).is_dir():  # so that it is found from another folder
+            validate.store(self, tokenizer=str(Path(self.tokenizer).absolute()))
         validate.store(
             self,
             columns=names_of_columns(self.columns),

@@ -93,8 +93,12 @@ def _save_adapters(engine: LoRA, reader: Reader, folder: Path) -> None:
             "peft has no place for a layer that has adapters and is trained itself; leave it out "
             f"of trained={engine.trained!r}, or of the layers that get adapters."
         )
-    owners = sorted({name.rpartition(".")[0] for name in beside})
-    whole = [name for name in state if name.rpartition(".")[0] in owners]
+    # A head is kept whole, as peft itself does; of anything else, layers.
+    heads = {name.partition(".")[0] for name, _ in reader.model.named_children()}
+    heads.discard(reader.model.base_model_prefix)
+    tops = {name: name.partition(".")[0] for name in beside}
+    owners = sorted({top if top in heads else n.rpartition(".")[0] for n, top in tops.items()})
+    whole = [name for name in state if any(name.startswith(f"{one}.") for one in owners)]
     kept = [name for name in trained if ".lora_" in name] + whole
     tensors = {_ADAPTER + name.replace(".default.", "."): _plain(state[name]) for name in kept}
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
@@ -117,6 +121,13 @@ def _task(reader: Reader) -> tuple[str, str]:
     return "AutoModelForSequenceClassification", "SEQ_CLS"
 
 
+def _other_names(reader: Reader) -> list[str]:
+    """What from_pretrained needs to know where a class has another name for its base than the rest
+    of its family, as of Llamas the one that finds answers has."""
+    own, usual = reader.model.base_model_prefix, type(reader.model.base_model).base_model_prefix
+    return [] if own == usual else [f'key_mapping={{"^{usual}.": "{own}."}}']
+
+
 def _card(engine: TorchModule, reader: Reader, card: str, labels: list[str]) -> str:
     place, kind = place_of(engine.factory), _task(reader)[0]
     adapters = isinstance(engine, LoRA)
@@ -131,6 +142,7 @@ def _card(engine: TorchModule, reader: Reader, card: str, labels: list[str]) -> 
     if adapters:
         given = [repr(place.where)]
         given += [f"revision={place.revision!r}"] if place.revision else []
+        given += _other_names(reader)
         if kind == "AutoModelForSequenceClassification":
             given += [f"num_labels={engine.outputs}", f"pad_token_id={reader.traits.padding}"]
         used += [

@@ -70,8 +70,10 @@ def pinned(factory: str) -> str:
     place = place_of(factory)
     if place.is_folder or re.fullmatch("[0-9a-f]{40}", place.revision):
         return factory
-    commit = getattr(config_of(place), "_commit_hash", None)
-    return f"hf:{replace(place, revision=commit)}" if commit else factory
+    stored = _file(place, "config.json")
+    # What is had from the hub is kept in .../snapshots/COMMIT/.
+    commit = None if stored is None else re.search(r"/snapshots/([0-9a-f]{40})/", stored.as_posix())
+    return factory if commit is None else f"hf:{replace(place, revision=commit[1])}"
 
 
 def place_of(factory: str) -> ModelPlace:
@@ -166,19 +168,22 @@ def _of_the_base(model: Any, names: list[str]) -> list[str]:
 
 def _takes_means(place: ModelPlace) -> bool:
     """Whether sentence-transformers takes the mean over a text's words with this model."""
+    found = _file(place, "1_Pooling/config.json")
+    if found is None:
+        return False
+    told = json.loads(found.read_text(encoding="utf-8"))
+    return bool(told.get("pooling_mode_mean_tokens", told.get("pooling_mode") == "mean"))
+
+
+def _file(place: ModelPlace, name: str) -> Path | None:
+    """One of a model's files; None where it has no such."""
     try:
         found = transformers_package(EXTRA).utils.cached_file(
-            place.where,
-            "1_Pooling/config.json",
-            **place.options,
-            _raise_exceptions_for_missing_entries=False,
+            place.where, name, **place.options, _raise_exceptions_for_missing_entries=False
         )
     except (OSError, ValueError) as problem:
         raise place.unreachable(problem, _FILES) from problem
-    if found is None:
-        return False
-    told = json.loads(Path(found).read_text(encoding="utf-8"))
-    return bool(told.get("pooling_mode_mean_tokens", told.get("pooling_mode") == "mean"))
+    return None if found is None else Path(found)
 
 
 def _begin_at_zero(model: Any, new: list[str]) -> None:

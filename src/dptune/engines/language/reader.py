@@ -13,7 +13,6 @@ from dptune.engines.language.word_losses import word_losses
 from dptune.errors import InvalidInput
 from dptune.texts.cutting import NOT_ASKED
 
-
 _EVALUATED_AT_ONCE = 2**28  # numbers that a model gives
 
 

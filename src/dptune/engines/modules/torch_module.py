@@ -198,7 +198,7 @@ class TorchModule(Engine[ModuleModel]):
 
     def _must_fit(self, module: nn.Module, rows: Tensor, facts: DataFacts) -> None:
         outputs = self.model(module, facts.shape).logits(rows)
-        width = replace(facts, outputs=self._width, loss=self.loss).width
+        width = numbers_given(self.loss, self._width)
         if outputs.shape != (len(rows), width):
             need = "one number" if width == 1 else f"{width} numbers"
             need += ", one a class" if facts.has_classes else ""

@@ -1,0 +1,223 @@
+"""Language models through full training, adapters and DP-ZO, and the folders they leave behind."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import dptune
+from dptune.accounting import Budget
+from dptune.data import Data, MemoryRows
+from dptune.data.rows import IDS, DataFacts
+from dptune.engines import HuggingFace, ModuleModel, Randomness, TorchModule
+from dptune.engines.language.folder import HEAD, save_pretrained
+from dptune.engines.modules import rows_apart
+from dptune.errors import InvalidInput
+from dptune.plan import TrainPlan
+from dptune.search.random_search import RandomSearch
+from dptune.search.score import NoisyScore
+from dptune.search.space import Space
+from support.tiny_models import KINDS, write_mean_pooling, write_tiny_model
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+transformers = pytest.importorskip("transformers")
+peft = pytest.importorskip("peft")
+
+WORDS, COUNT = 8, 12
+CLASSES = ("sport", "money", "art")
+WAYS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "lora": {"lora": 2, "compute": "float32"},
+    "zeroth order": {"zeroth_order": True},
+}
+OPENED = {
+    "softmax": "AutoModelForSequenceClassification",
+    "words": "AutoModelForCausalLM",
+    "spans": "AutoModelForQuestionAnswering",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    root = tmp_path_factory.mktemp("tiny")
+    for kind in KINDS:
+        write_tiny_model(root / kind, kind)
+    write_mean_pooling(write_tiny_model(root / "means", "bert"))
+    return lambda kind: str(root / kind)
+
+
+def task_of(kind: str) -> str:
+    """One that suits it; classification, spans and words are all there."""
+    return {"bert": "spans", "gpt2": "words", "opt": "words", "llama": "spans"}.get(kind, "softmax")
+
+
+def trained(engine: TorchModule, task: str) -> tuple[TorchModule, ModuleModel, MemoryRows]:
+    """By two steps on rows that are nobody's."""
+    shape = (WORDS,) if task == "softmax" else (2, WORDS)
+    made = engine.for_data(DataFacts(COUNT, shape, 1, len(CLASSES), task))
+    features = rows_apart.made_up(made.made(), shape, COUNT, ids=True)
+    rows = MemoryRows(features, torch.arange(COUNT) % 3, precision=IDS, augmented=False)
+    plan = TrainPlan(
+        rows=COUNT,
+        steps=2,
+        learning_rate=0.5,
+        noise_multiplier=0.1,
+        clip_norm=1.0,
+        momentum=0.0,
+        directions=2 if made.compares_losses else None,
+    )
+    (model,) = made.fit_many([plan], rows, [Randomness(noise_seed=0)])
+    return made, model, rows
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_is_trained_kept_and_opened_by_transformers_alone(
+    kind: str, way: str, folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    task = task_of(kind)
+    engine, model, rows = trained(HuggingFace(folder(kind), **WAYS[way]), task)
+    features = rows.features[:, 0]
+    begun = engine.made().requires_grad_(False).eval()
+    assert not torch.allclose(begun(features), model.logits(features), atol=1e-4)
+    again = engine.unpack(engine.pack(model))
+    torch.testing.assert_close(again.logits(features), model.logits(features))
+
+    out = save_pretrained(
+        engine,
+        model,
+        tmp_path / "out",
+        tokenizer=folder(kind),
+        card="# What it promises\n",
+        classes=CLASSES if task == "softmax" else (),
+    )
+    assert "What it promises" in (out / "README.md").read_text()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    assert tokenizer("the film").input_ids
+    words = features[0] if task == "softmax" else features[0, 0]
+    found = opened(out, folder(kind), way, task)(words[words >= 0][None])
+    row = features[:1]
+    if task == "softmax":
+        torch.testing.assert_close(found.logits, model.logits(row), rtol=1e-4, atol=1e-5)
+    elif task == "words":
+        inside = model.module.model(words[None]).logits
+        torch.testing.assert_close(found.logits, inside, rtol=1e-4, atol=1e-5)
+    else:
+        inside = model.module.model(words[None]).start_logits
+        torch.testing.assert_close(found.start_logits, inside, rtol=1e-4, atol=1e-5)
+
+
+def opened(out: Path, base: str, way: str, task: str) -> Any:
+    auto = getattr(transformers, OPENED[task])
+    if way != "lora":
+        found, told = auto.from_pretrained(out, output_loading_info=True)
+        assert not told["missing_keys"] and not told["unexpected_keys"]
+        if task == "softmax":
+            assert found.config.id2label == dict(enumerate(CLASSES))
+        return found.eval()
+    more: dict[str, Any] = {"num_labels": len(CLASSES)} if task == "softmax" else {}
+    if "key_mapping" in (out / "README.md").read_text():
+        more["key_mapping"] = {"^model.": "transformer."}
+    return peft.PeftModel.from_pretrained(auto.from_pretrained(base, **more), out).eval()
+
+
+@pytest.mark.parametrize("way", ["full", "lora"])
+def test_a_model_of_sentences_is_opened_as_its_card_says(
+    way: str, folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    engine, model, _ = trained(HuggingFace(folder("means"), **WAYS[way]), "softmax")
+    save_pretrained(engine, model, tmp_path, tokenizer=folder("means"), card="", classes=CLASSES)
+    card = (tmp_path / "README.md").read_text()
+    code = card.partition("```python\n")[2].partition("```")[0]
+    code = code.replace('"FOLDER"', repr(str(tmp_path))).replace(HEAD, str(tmp_path / HEAD))
+    names: dict[str, Any] = {}
+    exec(code, names)
+    words = names["tokenizer"]("a text").input_ids
+    row = torch.tensor([[*words, *[-1] * (WORDS - len(words))]])
+    found: Tensor = names["logits"].detach()
+    torch.testing.assert_close(found, model.logits(row), rtol=1e-4, atol=1e-5)
+    assert names["classes"] == list(CLASSES)
+
+
+def test_untied_words_are_written_down_as_such(
+    folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    engine, model, rows = trained(HuggingFace(folder("gpt2"), trained="all"), "words")
+    save_pretrained(engine, model, tmp_path, tokenizer=folder("gpt2"), card="")
+    found = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert found.lm_head.weight is not found.transformer.wte.weight
+    words = rows.features[:1, 0, 0]
+    torch.testing.assert_close(found(words).logits, model.module.model(words).logits)
+
+
+def test_settings_that_were_changed_for_training_are_put_back(
+    folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    engine, model, _ = trained(HuggingFace(folder("gpt2"), zeroth_order=True), "softmax")
+    save_pretrained(engine, model, tmp_path, tokenizer=folder("gpt2"), card="", classes=CLASSES)
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    assert config.attn_pdrop == 0.1 and config.use_cache and config.pad_token_id == 0
+
+
+def test_a_module_of_ones_own_leaves_no_hugging_face_folder(tmp_path: Path) -> None:
+    import own_networks
+
+    engine = TorchModule(own_networks.small, outputs=3)
+    model = ModuleModel(own_networks.small(), (4,))
+    with pytest.raises(InvalidInput, match="makes a module of its own"):
+        save_pretrained(engine, model, tmp_path, tokenizer="", card="")
+
+
+# -- studies
+
+
+def some_texts(count: int = 200, seed: int = 0) -> tuple[Any, Any]:
+    """Other words where the label is 1; some texts are shorter."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, count)
+    words = rng.integers(10, 13, (count, WORDS)) + 40 * labels[:, None]
+    ends = rng.integers(WORDS // 2, WORDS + 1, count)
+    return np.where(np.arange(WORDS) < ends[:, None], words, -1).astype(np.int32), labels
+
+
+def test_texts_are_classified_in_a_study(folder: Callable[[str], str], tmp_path: Path) -> None:
+    features, labels = some_texts()
+    data = Data(features, labels, test=some_texts(60, 1), augmented=False)
+    result = dptune.tune(
+        data,
+        budget=Budget(8.0, 1e-5),
+        engine=HuggingFace(folder("means"), rows_at_once=64),
+        search=RandomSearch(trials=2),
+        space=Space(learning_rate=(0.3, 3.0), steps=(10, 10)),
+        out=tmp_path / "run",
+    )
+    assert result.guarantee.epsilon <= 8.0
+    assert result.test_accuracy is not None and result.test_accuracy > 0.9
+    loaded = dptune.load(tmp_path / "run")
+    assert (loaded.predict(features) == result.model.predict(features)).all()
+    assert any("means begins with" in fact for fact in result.guarantee.public_facts)
+
+
+def test_words_are_learned_in_a_study(folder: Callable[[str], str], tmp_path: Path) -> None:
+    words, _ = some_texts()
+    rows = np.stack([words, np.where(words >= 0, words, -100)], 1)
+    data = Data(rows, task="words", augmented=False)
+    result = dptune.tune(
+        data,
+        budget=Budget(8.0, 1e-5),
+        engine=HuggingFace(folder("gpt2"), rows_at_once=64),
+        search=RandomSearch(trials=2),
+        score=NoisyScore(measure="loss", loss_bound=8.0),
+        space=Space(learning_rate=(0.3, 3.0), steps=(10, 10)),
+        out=tmp_path / "run",
+    )
+    assert all(trial.score is not None for trial in result.trials)
+    module = HuggingFace(folder("gpt2")).for_data(data.facts).made().requires_grad_(False).eval()
+    given = torch.from_numpy(rows).long()
+    before, after = module(given), dptune.load(tmp_path / "run").model.logits(given)
+    assert float(after[:, 0].mean()) < float(before[:, 0].mean())
+    assert torch.equal(before[:, 1], after[:, 1])  # how much is asked
