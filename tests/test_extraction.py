@@ -88,7 +88,7 @@ def test_features_are_the_networks_own(folder: Folder, network, tmp_path: Path) 
     rows, labels = read_part(done.folder, "train")
     assert done.made == len(rows) == 30 and not done.remarks
     assert np.array_equal(labels, np.repeat([0, 1, 2], 10))
-    backbone = networks._backbones[0]
+    backbone = networks.backbones[0]
     for number in (0, 1, 13, 29):
         pixels, _ = decode(pictures.content(number))
         shrunk = torch.tensor(backbone.transform.shrunk(pixels))[None]
@@ -483,7 +483,7 @@ def test_chunks_that_are_not_those_of_the_record_are_told(
 def test_several_backbones_stand_side_by_side(folder: Folder, network, tmp_path: Path) -> None:
     path = folder()
     first, second = network(), network(seed=3, width=9, size=16)
-    both = Networks([*first._backbones, *second._backbones])
+    both = Networks([*first.backbones, *second.backbones])
     pictures = train(path)
     joined = features_of(pictures, both).rows
     blocks = [features_of(pictures, each).rows for each in (first, second)]
@@ -530,7 +530,7 @@ def test_networks_are_found_again_or_refused(folder: Folder, network, tmp_path: 
     made_by = json.loads(json.dumps(networks.made_by))
     again = found_again(made_by)
     assert again.made_by == made_by
-    path = Path(networks._backbones[0].name.split(":")[1])
+    path = Path(networks.backbones[0].name.split(":")[1])
     path.write_text(NETWORK.format(seed=5, width=6, size=20))
     with pytest.raises(InvalidInput, match="is not the one"):
         found_again(made_by)
@@ -634,7 +634,7 @@ def test_what_cannot_be_opened_is_an_empty_row_too(folder: Folder, network, tmp_
 def test_features_among_the_pictures_are_refused(
     folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, other, name = folder(), folder("other"), network()._backbones[0].name
+    path, other, name = folder(), folder("other"), network().backbones[0].name
     (tmp_path / "link").symlink_to(path)
     for out in (path, path / "features", path / "class0" / "f", tmp_path / "link" / "f"):
         with pytest.raises(InvalidInput, match="inside that of pictures"):

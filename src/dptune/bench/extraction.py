@@ -16,7 +16,6 @@ from dptune import validate
 from dptune.bench.timing import median_seconds
 from dptune.features.extraction import write_features
 from dptune.features.from_pictures import find_networks, gather
-from dptune.features.loading import batches
 from dptune.features.network import Networks
 from dptune.pictures.pictures import Pictures
 from dptune.pictures.shifts import some
@@ -73,7 +72,7 @@ def measure(
 def bare_rate(networks: Networks, pictures: Pictures) -> float:
     """Pictures a second of the forward pass alone, on a batch that is on the device already."""
     first = range(min(networks.batch, len(pictures)))
-    batch = next(batches(pictures, networks.transforms, [first], "cpu"))
+    batch = next(networks.batches(pictures, [first]))
     ready = networks.prepared(batch, len(first))
     times = len(pictures) // networks.batch // _BARE_SHARE
     times = min(max(times, _BARE_FEWEST), _BARE_MOST)

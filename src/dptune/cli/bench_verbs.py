@@ -9,9 +9,9 @@ import typer
 
 from dptune.cli import screen
 from dptune.cli.parameters import (
+    BACKBONE,
     HELP_FLAGS,
     AsJson,
-    Backbones,
     Device,
     FeatureKind,
     Kind,
@@ -145,9 +145,9 @@ def bench_extract(
         str,
         typer.Option(metavar="PICTURES", help="Whatever extract takes for --images."),
     ],
-    backbone: Backbones,
+    backbone: Annotated[list[str], BACKBONE],
     pictures: Annotated[int, typer.Option(help="How many pictures at most.")] = 10_000,
-    features: FeatureKind = Kind.pooled,
+    features: FeatureKind = None,
     size: PictureSize = None,
     root: PictureRoot = None,
     device: NetworkDevice = Device.cpu,
@@ -166,7 +166,7 @@ def bench_extract(
             backbone,
             report,
             pictures=pictures,
-            features=features.value,
+            features=(features or Kind.pooled).value,
             size=size,
             root=root,
             device=device.value,

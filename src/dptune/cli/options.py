@@ -26,9 +26,11 @@ from dptune.study.config import (
 )
 
 DEFAULT_EPSILON = 1.0
+ON_THE_HUB = "hf:"  # how the factories begin that make a pretrained language model
 # What --engine calls engines that train a module which a function of the user's makes.
 ENGINES_OF_MODULES = {"module": "torch-module", "lora": "lora", "zeroth-order": "zeroth-order"}
-_OF_PICTURES = ("name", "rows", "classes")  # what a file may declare of them
+_OF_FEATURES = ("name", "rows", "classes")  # what a file may declare of pictures or texts
+_THINGS = {"--images": "pictures", "--text": "texts"}
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,15 @@ def read_options(
 ) -> TuneOptions:
     """Merge `options`, by section, over those of a TOML file; None is not given. `load` is told
     what [data] says, and options over it."""
-    plain = _parsed(file)
+    plain = parsed(file)
     given = {
         section: {key: value for key, value in values.items() if value is not None}
         for section, values in options.items()
     }
+    trained = _merge(plain["engine"], given["engine"], "name")
     source = {"source": "demo"} | plain["data"] | given["data"]
+    if "text" in source and str(trained.get("factory", "")).startswith(ON_THE_HUB):
+        source.setdefault("tokenizer", trained["factory"].removeprefix(ON_THE_HUB))
     for key in ("source", "test", "public"):
         if key in source:
             source[key] = _absolute(source[key])
@@ -70,7 +75,7 @@ def read_options(
         budget["delta"] = _default_delta(run.get("ledger", ""), data)
     score = _merge(plain["score"], given["score"], "kind")
     score.setdefault("measure", "correct" if data.classes else "loss")
-    engine = engine_from(_merge(plain["engine"], given["engine"], "name"))
+    engine = engine_from(trained)
     usual = {"unit_rows": usual_preparation(data.facts, engine).unit_rows}
     prepared = (plain["preparation"] or usual) | given["preparation"]
     search = search_from(_merge(plain["search"], given["search"], "method"))
@@ -88,14 +93,14 @@ def read_options(
     return TuneOptions(data, settings, delta_chosen)
 
 
-def declared_of_pictures(file: str | None) -> dict[str, Any]:
-    """What [data] of a TOML file says beside --images, which names the data."""
-    declared: dict[str, Any] = _parsed(file)["data"]
-    others = [key for key in declared if key not in _OF_PICTURES]
+def declared_of_features(file: str | None, option: str) -> dict[str, Any]:
+    """What [data] of a TOML file says beside --images or --text, which names the data."""
+    declared: dict[str, Any] = parsed(file)["data"]
+    others = [key for key in declared if key not in _OF_FEATURES]
     if others:
         raise InvalidInput(
-            f"[data] in {file} says {', '.join(others)}, and --images takes its place; leave that "
-            "out (--test, --public and --shift name more pictures)."
+            f"[data] in {file} says {', '.join(others)}, and {option} takes its place; leave that "
+            f"out (--test, --public and --shift name more {_THINGS[option]})."
         )
     return declared
 
@@ -146,7 +151,8 @@ def _absolute(place: Any) -> Any:
     return str(Path(place).absolute())
 
 
-def _parsed(file: str | None) -> dict[str, Any]:
+def parsed(file: str | None) -> dict[str, Any]:
+    """The sections of a --config file, all empty where there is none."""
     return parse("", "") if file is None else parse(_read_text(file), file)
 
 

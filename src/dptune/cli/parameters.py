@@ -7,6 +7,7 @@ import typer
 
 HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
 FLAG = ""  # Typer would show a flag as if it took a value
+TEXTS = "Texts"  # a part of the help
 Epsilon = Annotated[float, typer.Option("--epsilon", help="Total epsilon.")]
 Delta = Annotated[float, typer.Option("--delta", help="Total delta, for example 1e-5.")]
 Steps = Annotated[int, typer.Option("--steps", help="Number of training steps.")]
@@ -85,6 +86,13 @@ class Kind(StrEnum):
     class_token = "class-token"
     blocks = "blocks"
     grid4 = "grid4"
+    mean = "mean"
+
+
+class TextTask(StrEnum):
+    classes = "classes"
+    words = "words"
+    spans = "spans"
 
 
 class Precision(StrEnum):
@@ -93,29 +101,24 @@ class Precision(StrEnum):
     float16 = "float16"
 
 
-_IMAGES = (
+IMAGES = (
     "a folder with a folder of pictures for each class (or train and test folders of such), an "
     ".npz file, hub:NAME, or the name of a known set such as cifar10"
 )
-Images = Annotated[
-    str, typer.Option("--images", metavar="PICTURES", help=f"The private pictures: {_IMAGES}.")
-]
-Backbones = Annotated[
-    list[str],
-    typer.Option(
-        "--backbone",
-        metavar="NAME",
-        help="The public network that makes features: lite0, timm:NAME, hf:NAME, "
-        "module:FILE.py:FACTORY and others (dptune backbones). Several stand side by side.",
-    ),
-]
+BACKBONE = typer.Option(
+    "--backbone",
+    metavar="NAME",
+    help="The public network that makes features: lite0, timm:NAME, hf:NAME, "
+    "module:FILE.py:FACTORY and others (dptune backbones). Several stand side by side.",
+)
 FeatureKind = Annotated[
-    Kind,
+    Kind | None,
     typer.Option(
         "--features",
         metavar="KIND",
-        help="What to take of the network: its own pooling (pooled), the class token "
-        "(class-token), all blocks side by side (blocks), or its last map in 4 x 4 parts (grid4).",
+        help="What to take of the network. Of pictures: its own pooling (pooled), the class token "
+        "(class-token), all blocks side by side (blocks), or its last map in 4 x 4 parts (grid4); "
+        "not given: pooled. Of texts: the mean over their words (mean), or the class token.",
     ),
 ]
 PictureSize = Annotated[
@@ -129,6 +132,17 @@ PictureRoot = Annotated[
         metavar="FOLDER",
         help="Where known sets are looked for. Not given: $DPTUNE_PICTURES, or the current "
         "folder; then the hub.",
+    ),
+]
+TextColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="COLUMN",
+        help="The column of texts; given twice, a pair such as question and sentence. Spans: "
+        "context, question and answer. Words: the text, or prompt and answer, of which only the "
+        "answer is learned.",
+        rich_help_panel=TEXTS,
     ),
 ]
 NetworkDevice = Annotated[

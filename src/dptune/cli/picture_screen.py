@@ -106,7 +106,7 @@ class _Lines:
         if progress.part == self._part and not ended and now - self._told < _OFTEN:
             return
         self._part, self._told = progress.part, now
-        far = f"{progress.part}: {progress.done:,} of {progress.total:,} pictures"
+        far = f"{progress.part}: {progress.done:,} of {progress.total:,} {progress.things}"
         paragraph(Text(", ".join(filter(None, (far, left)))), self._console)
 
 
@@ -129,8 +129,8 @@ def show_extraction(extraction: Extraction, *, to_tune: bool) -> None:
     """What is in the folder now; on standard error where a study follows."""
     console = out if to_tune else standard_error()
     parts = ", ".join(f"{part.rows:,} {name}" for name, part in extraction.parts.items())
-    folder = str(extraction.folder)
-    _line(console, f"Features in {folder}: {parts}. Keep them as private as the pictures.")
+    folder, things = str(extraction.folder), extraction.things
+    _line(console, f"Features in {folder}: {parts}. Keep them as private as the {things}.")
     _show_remarks(console, extraction.remarks, "left out")
     _show_empty_classes(console, extraction.remarks)
     if extraction.remarks:

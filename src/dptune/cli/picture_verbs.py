@@ -1,5 +1,6 @@
-"""Verbs about pictures: their features, and which public backbone to take for them."""
+"""Verbs about features of pictures and texts, and which public backbone to take for pictures."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -7,50 +8,90 @@ import typer
 
 from dptune.cli import screen
 from dptune.cli.parameters import (
+    BACKBONE,
+    IMAGES,
+    TEXTS,
     AsJson,
-    Backbones,
     Device,
     FeatureKind,
-    Images,
     Kind,
     NetworkDevice,
     PictureRoot,
     PictureSize,
     Precision,
+    TextColumns,
     in_words,
 )
 from dptune.errors import InvalidInput
 
 
 def extract(
-    images: Images,
-    backbone: Backbones,
     out: Annotated[
         str,
         typer.Option(
             "--out", "-o", metavar="FOLDER", help="Where to write; what is there is gone on with."
         ),
     ],
-    features: FeatureKind = Kind.pooled,
+    images: Annotated[
+        str | None,
+        typer.Option(metavar="PICTURES", help=f"The private pictures: {IMAGES}."),
+    ] = None,
+    backbone: Annotated[list[str] | None, BACKBONE] = None,
+    features: FeatureKind = None,
     size: PictureSize = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXTS",
+            help="Private texts in the place of pictures: a .csv, .jsonl, .jsonl.gz or .parquet "
+            "file, a folder that save_to_disk wrote, or hub:NAME.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    column: TextColumns = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="With --text: the column of labels. Not given: label.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="The public language model that makes features of texts: a folder, or "
+            "NAME@REVISION on the Hugging Face hub.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens of a text: longer ones are cut, shorter ones padded. Not given: 128.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
     test: Annotated[
         str | None,
         typer.Option(
             metavar="PICTURES",
-            help="Pictures that report a figure, as for --images. Not given: the test pictures of "
-            "--images, where it has any.",
+            help="Pictures or texts that report a figure. Not given: the test pictures or texts "
+            "that --images or --text holds, where it has any.",
         ),
     ] = None,
     public: Annotated[
         str | None,
-        typer.Option(metavar="PICTURES", help="Pictures that are nobody's secret."),
+        typer.Option(metavar="PICTURES", help="Pictures or texts that are nobody's secret."),
     ] = None,
     shift: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PICTURES",
-            help="Pictures of another origin to report an accuracy on: stl10, cifar10.1, "
-            "cifar10-c, corrupted:gaussian_blur, a folder. May be given several times.",
+            help="Pictures or texts of another origin to report an accuracy on: stl10, cifar10.1, "
+            "cifar10-c, corrupted:gaussian_blur, a folder, a file of texts. May be given several "
+            "times.",
         ),
     ] = None,
     root: PictureRoot = None,
@@ -65,34 +106,75 @@ def extract(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make features of pictures with a public backbone: rows for tune --data.
+    """Make features of pictures or texts with a public network: rows for tune --data.
 
-    Cut off, the same command goes on where it was. Example: dptune extract --images pets
+    Cut off, the same command goes on where it was. Examples: dptune extract --images pets
     --backbone lite0 -o features/pets
+
+    dptune extract --text mails.csv --column body --label topic --model FOLDER --features mean
+    -o features/mails
     """
-    screen.say_listing()
+    if (images is None) == (text is None):
+        raise InvalidInput("give the private pictures with --images, or texts with --text.")
+    beside = {"test": test, "public": public, "shifts": shift}
+    if images is not None:
+        screen.say_listing()
+        from dptune.cli.picture_rows import open_pictures
+        from dptune.features.from_pictures import has_test_pictures
+
+        _must_not_be_given(
+            {"--column": column, "--label": label, "--model": model, "--length": length}, "--images"
+        )
+        if test is None and has_test_pictures(images, root):
+            beside["test"] = images
+        parts, networks = open_pictures(
+            beside,
+            images=images,
+            backbone=backbone,
+            features=(features or Kind.pooled).value,
+            size=size,
+            root=root,
+            device=device.value,
+            precision=precision and precision.value,
+        )
+    else:
+        assert text is not None
+        screen.say_reading()
+        from dptune.cli.text_features import open_texts
+        from dptune.features.from_texts import has_test_texts
+
+        _must_not_be_given({"--backbone": backbone, "--size": size, "--root": root}, "--text")
+        if test is None and has_test_texts(text):
+            beside["test"] = text
+        parts, networks = open_texts(
+            beside,
+            text=text,
+            column=column,
+            label=label,
+            model=model,
+            features=(features or Kind.mean).value,
+            length=length,
+            device=device.value,
+            precision=precision and precision.value,
+        )
     from dptune.cli import picture_screen
     from dptune.features.extraction import write_features
-    from dptune.features.from_pictures import find_networks, gather, has_test_pictures, place_of
+    from dptune.features.from_pictures import place_of
 
-    if test is None and has_test_pictures(images, root):
-        test = images
-    parts = gather(images, test=test, public=public, shifts=shift or (), root=root)
-    picture_screen.say_loading(backbone)
-    networks = find_networks(
-        backbone,
-        features=features.value,
-        size=size,
-        device=device.value,
-        precision=precision and precision.value,
-    )
+    source = place_of(images or text or "")
     with picture_screen.live_view() as watch:
-        extraction = write_features(parts, networks, out, source=place_of(images), watch=watch)
+        extraction = write_features(parts, networks, out, source=source, watch=watch)
     screen.show(
         as_json,
         picture_screen.as_dict(extraction),
         lambda: picture_screen.show_extraction(extraction, to_tune=True),
     )
+
+
+def _must_not_be_given(options: Mapping[str, object], beside: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise InvalidInput(f"{option} and {beside} do not go together; leave one out.")
 
 
 def backbones(

@@ -24,7 +24,13 @@ from dptune.data.batches import gather
 from dptune.data.copies import has_copies
 from dptune.data.disk import DiskRows
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
-from dptune.data.made_by import is_of_texts, made_by_in_words, rows_in_words, texts_in_words
+from dptune.data.made_by import (
+    is_of_texts,
+    is_of_words,
+    made_by_in_words,
+    rows_in_words,
+    texts_in_words,
+)
 from dptune.data.preprocess import LARGEST, Preprocessing
 from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
 from dptune.data.rows import ASKED_IN_ROWS, IDS, DataFacts, Rows
@@ -157,19 +163,20 @@ class Data:
         facts = [f"the number of {rows_in_words(self.made_by)} ({self.count:,}), {rows}"]
         if is_of_texts(self.made_by):
             facts += texts_in_words(self.made_by)
-        elif self.facts.is_table:
+        if self.facts.is_table and not is_of_words(self.made_by):
             facts.append(f"the number of columns ({self.columns:,}), taken from the data")
-        else:
+        elif not is_of_words(self.made_by):
             shape = " x ".join(map(str, self.shape))
             facts.append(f"the shape of a row ({shape}), taken from the data")
         if self.copies > 1 and not is_of_texts(self.made_by):
             facts.append(f"the number of copies of a row ({self.copies:,}), taken from the data")
         if self.column_names:
             facts.append("the names of the columns, taken from the data")
-        if self.made_by is not None and not is_of_texts(self.made_by):
+        if self.made_by is not None and not is_of_words(self.made_by):
+            things = rows_in_words(self.made_by)
             facts.append(
                 f"the features were made by {made_by_in_words(self.made_by)}, whose weights are "
-                "taken as public: nothing is promised about pictures that they were trained on"
+                f"taken as public: nothing is promised about {things} that they were trained on"
             )
         if self.classes:
             facts.append(f"the classes ({len(self.classes):,}), {classes}")

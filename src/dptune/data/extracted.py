@@ -1,4 +1,5 @@
-"""Folders of features that a backbone made of pictures: what is in them, and how they are read.
+"""Folders of features that a backbone made of pictures, or of texts: what is in them, and how they
+are read. What is said here of pictures holds for texts too.
 
     features.json      what made the features, and the parts; a part is listed when it is finished
     train/, test/ ...  chunks of rows as `DiskRows` reads them, and beside each chunk its groups and
@@ -28,6 +29,7 @@ from dptune.data.chunk_records import (
     read_records,
 )
 from dptune.data.disk import INDEX, DiskRows, chunk_file, save_text
+from dptune.data.made_by import rows_in_words
 from dptune.data.readers import Part, Source
 from dptune.errors import InvalidInput
 from dptune.table_files import listed
@@ -92,14 +94,16 @@ class Extracted:
         return mine == others
 
 
-def origins_of_pictures(rows: object, classes: object) -> dict[str, str]:
-    """Where facts about pictures come from, as far as nobody declared them."""
-    found = {}
-    if rows is None:
-        found["rows"] = "those that cannot be read included"
-    if classes is None:
-        found["classes"] = "taken from the names of the pictures' folders, or from their file"
-    return found
+def origins_of_features(
+    made_by: Mapping[str, Any], rows: object, classes: object
+) -> dict[str, str]:
+    """Where facts about pictures or texts come from, as far as nobody declared them."""
+    of_rows = of_classes = "taken from the data"
+    if rows_in_words(made_by) == "pictures":
+        of_rows = "those that cannot be read included"
+        of_classes = "taken from the names of the pictures' folders, or from their file"
+    found = {"rows": of_rows} if rows is None else {}
+    return found | ({"classes": of_classes} if classes is None else {})
 
 
 def holds_features(folder: Path) -> bool:
@@ -169,15 +173,15 @@ def _records(folder: Path, name: str, inside: Extracted) -> list[ChunkRecord]:
     that."""
     about, records = inside.parts[name], read_records(folder / name)
     stored = [record.chunk for record in records if record.chunk is not None]
-    maker = digest_of_maker(inside.made_by)
+    maker, things = digest_of_maker(inside.made_by), rows_in_words(inside.made_by)
     if any(record.made_by != maker for record in records):
         raise _not_as_told(folder, name, "another backbone made them")
     if fingerprint_of(records) != about.fingerprint:
-        raise _not_as_told(folder, name, "they are of other pictures")
+        raise _not_as_told(folder, name, f"they are of other {things}")
     if sum(chunk.count for chunk in stored) != about.rows or about.pictures != sum(
         record.count for record in records
     ):
-        raise _not_as_told(folder, name, "they are of other numbers of pictures")
+        raise _not_as_told(folder, name, f"they are of other numbers of {things}")
     if _indexed(folder / name) != [(chunk.number, chunk.count) for chunk in stored]:
         raise _not_as_told(folder, name, f"{INDEX} lists other chunks")
     return records

@@ -1,4 +1,4 @@
-"""What made the features of pictures, or the rows of texts, in words."""
+"""What made features of pictures or texts, or the rows of texts, in words."""
 
 from collections.abc import Mapping
 from typing import Any, TypeGuard
@@ -18,16 +18,26 @@ def trained_on(backbone: Mapping[str, Any]) -> str:
 
 
 def _about(backbone: Mapping[str, Any]) -> str:
-    size = backbone["transform"]["size"]
-    return (
-        f"{backbone['kind']} features of pictures of {size} x {size} pixels, trained on "
-        f"{trained_on(backbone)}"
-    )
+    taken = f"{backbone['kind']} features of {size_in_words(backbone)}"
+    return f"{taken}, trained on {trained_on(backbone)}"
+
+
+def size_in_words(backbone: Mapping[str, Any]) -> str:
+    """Of what the backbone takes."""
+    transform = backbone["transform"]
+    if "length" in transform:
+        return f"texts of {transform['length']:,} words and marks"
+    return f"pictures of {transform['size']} x {transform['size']} pixels"
 
 
 def is_of_texts(made_by: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
-    """Whether rows were made of texts by a tokenizer."""
+    """Whether rows were made of texts: by a tokenizer, and perhaps by a language model."""
     return made_by is not None and made_by.get("kind") == KIND
+
+
+def is_of_words(made_by: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
+    """Whether rows are the words of texts themselves, not what a public network made of them."""
+    return is_of_texts(made_by) and "backbones" not in made_by
 
 
 def has_units(made_by: Mapping[str, Any] | None) -> bool:

@@ -22,7 +22,7 @@ from dptune.data.extracted import (
     fingerprint_extracted,
     from_extracted,
     is_extracted,
-    origins_of_pictures,
+    origins_of_features,
 )
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
 from dptune.data.readers import (
@@ -106,7 +106,7 @@ def load_data(
     ):
         raise InvalidInput(
             "the labels of an .npz file are its y_train, and chunks of rows and features of "
-            "pictures hold their own; leave out --label (label= in Python)."
+            "pictures or texts hold their own; leave out --label (label= in Python)."
         )
     train = _labelled(source, opened, label, "train")
     identity = _identity(source)  # once: it may mean reading all of a file
@@ -129,7 +129,9 @@ def load_data(
                 f"{listed(train.columns)}; they need the same, in the same order."
             )
     by_name = task == "classes"
-    origins = origins_of_pictures(rows, classes) if opened.made_by is not None else None
+    origins = None
+    if opened.made_by is not None:
+        origins = origins_of_features(opened.made_by, rows, classes)
     if by_name and classes is None:
         classes = train.classes or None
     data = Data(

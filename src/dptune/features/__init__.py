@@ -1,4 +1,4 @@
-"""Features of pictures: public backbones, and what makes files of features with them."""
+"""Features of pictures and texts: public backbones, and what makes files of features with them."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,7 @@ from dptune.lazy import lazy_names
 if TYPE_CHECKING:
     from dptune.features.find import find_backbone as find_backbone
     from dptune.features.from_pictures import extract as extract
+    from dptune.features.from_texts import extract_texts as extract_texts
     from dptune.features.ranking import rank as rank
     from dptune.features.transform import Transform as Transform
 else:
@@ -14,6 +15,7 @@ else:
         __name__,
         {
             "from_pictures": ("extract",),
+            "from_texts": ("extract_texts",),
             "find": ("find_backbone",),
             "ranking": ("rank",),
             "transform": ("Transform",),

@@ -2,31 +2,57 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from dptune.errors import DptuneError, InvalidInput
-from dptune.features.transform import Transform
 
-KINDS = ("pooled", "class-token", "blocks", "grid4")
+KINDS = ("pooled", "class-token", "blocks", "grid4")  # of pictures
+KINDS_OF_TEXTS = ("mean", "class-token")
 
 Way = Callable[[nn.Module, Tensor], Tensor]  # a network and its pictures to features of one kind
 
 
+class Preparation(Protocol):
+    """From pictures or texts to what a network takes: all of one shape. A dataclass of plain
+    values, which say everything that it does."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    things: ClassVar[str]  # pictures, or texts
+
+    @property
+    def takes(self) -> str:
+        """What the network is given, in words."""
+        ...
+
+    def samples(self) -> Tensor:
+        """Two that are not alike, as a network takes them."""
+        ...
+
+    def blank(self, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """So many that show nothing."""
+        ...
+
+    def normalised(self, batch: Tensor, dtype: torch.dtype) -> Tensor:
+        """As the network takes them, of those that were loaded; on the device where they are."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """A frozen public network: pictures (batch, 3, size, size), as `transform` makes them, to
-    features (batch, columns)."""
+    """A frozen public network: pictures (batch, 3, size, size), or words of texts (batch, length),
+    as `transform` makes them, to features (batch, columns)."""
 
     name: str  # what finds it again, together with kind and size
     module: nn.Module  # in evaluation mode; its output are the features
-    transform: Transform
+    transform: Preparation
     columns: int
     digest: str  # of weights and everything else that features depend on
     trained_on: str = ""  # which data its weights saw, as far as that is known
-    kind: str = "pooled"  # one of KINDS
+    kind: str = "pooled"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +60,8 @@ class Network:
     """A network as its package or file gives it, before it is asked for one kind of features."""
 
     module: nn.Module
-    ways: Mapping[str, Way]  # of KINDS, those that this network can give
-    transform: Transform
+    ways: Mapping[str, Way]  # of all kinds, those that this network can give
+    transform: Preparation
     made_of: str  # what its features depend on beside weights and transform
     trained_on: str = ""
 
@@ -56,57 +82,56 @@ class _Frozen(nn.Module):
         return self
 
     @torch.no_grad()
-    def forward(self, pictures: Tensor) -> Tensor:
-        return self._way(self.network, pictures).float()
+    def forward(self, prepared: Tensor) -> Tensor:
+        return self._way(self.network, prepared).float()
 
 
-def frozen(name: str, network: Network, kind: str, size: int | None) -> Backbone:
-    """The network as a backbone that gives features of this kind from pictures of this size."""
+def frozen(name: str, network: Network, kind: str) -> Backbone:
+    """The network as a backbone that gives features of this kind."""
     if kind not in network.ways:
-        has = ", ".join(each for each in KINDS if each in network.ways)
+        has = ", ".join(sorted(network.ways, key=(*KINDS, *KINDS_OF_TEXTS).index))
         raise InvalidInput(f"{name} has no features of the kind {kind}; it has {has}.")
-    transform = network.transform if size is None else replace(network.transform, size=size)
+    transform = network.transform
     module = _Frozen(network.module.float(), network.ways[kind])
     return Backbone(
         name=name,
         module=module,
         transform=transform,
         columns=_columns(name, module, transform),
-        digest=_digest(network, kind, transform),
+        digest=_digest(network, kind),
         trained_on=network.trained_on,
         kind=kind,
     )
 
 
-def _columns(name: str, module: nn.Module, transform: Transform) -> int:
+def _columns(name: str, module: nn.Module, transform: Preparation) -> int:
     """How many features there are: one picture shows it, and shows that the network runs."""
-    size = transform.size
-    picture = torch.linspace(-1, 1, 3 * size**2).reshape(1, 3, size, size)
+    samples, thing = transform.samples(), transform.things.removesuffix("s")
     try:
-        features, again = module(picture), module(picture)
-        beside_another = module(torch.cat([picture, -picture]))[:1]
+        features, again = module(samples[:1]), module(samples[:1])
+        beside_another = module(samples)[:1]
     except DptuneError:
         raise
     except Exception as problem:  # code of the user's own may raise anything
         raise InvalidInput(
-            f"{name} does not take pictures of {size} pixels: {problem}. Take the size "
-            "that it was made for."
+            f"{name} does not take {transform.takes}: {problem}. Take the size that it was made "
+            "for."
         ) from problem
     if features.ndim != 2 or features.shape[0] != 1:
         raise InvalidInput(
-            f"{name} must give one row of features for a picture; its output for one picture has "
+            f"{name} must give one row of features for a {thing}; its output for one {thing} has "
             f"the shape {tuple(features.shape)}."
         )
     if _differ(features, again):
         raise InvalidInput(
-            f"{name} gives other features for the same picture every time (it may hide parts of "
-            "pictures by chance, as in its own training). Take a network without that."
+            f"{name} gives other features for the same {thing} every time (it may hide parts of "
+            f"{thing}s by chance, as in its own training). Take a network without that."
         )
     # One person's picture would change another's row, and nothing could be promised.
     if _differ(features, beside_another):
         raise InvalidInput(
-            f"{name} gives a picture other features when it sees another picture at the same time "
-            "(it may normalise by the batch). Take a network that sees every picture alone."
+            f"{name} gives a {thing} other features when it sees another {thing} at the same time "
+            f"(it may normalise by the batch). Take a network that sees every {thing} alone."
         )
     return int(features.shape[1])
 
@@ -118,9 +143,10 @@ def _differ(features: Tensor, others: Tensor) -> bool:
     return bool((features - others).abs().max() > 1e-4 * features.abs().max())
 
 
-def _digest(network: Network, kind: str, transform: Transform) -> str:
+def _digest(network: Network, kind: str) -> str:
     digest = hashlib.sha256()
-    digest.update(repr((kind, sorted(asdict(transform).items()), network.made_of)).encode())
+    settings = sorted(asdict(network.transform).items())
+    digest.update(repr((kind, settings, network.made_of)).encode())
     for name, values in sorted(network.module.state_dict().items()):
         digest.update(f"{name} {tuple(values.shape)} {values.dtype}".encode())
         # Bytes, whatever the type: NumPy does not know all of torch's.

@@ -1,4 +1,5 @@
-"""Pictures and public backbones to a folder of features, chunk by chunk.
+"""Pictures or texts, and public backbones, to a folder of features, chunk by chunk. What is said
+here of pictures holds for texts too.
 
 A chunk is some consecutive pictures. It is stored with a digest of them and of what made its
 features, so that whatever is cut off goes on where it was. A part that is finished stays as it is,
@@ -36,7 +37,7 @@ from dptune.data.chunk_records import (
 from dptune.data.disk import INDEX, StoredChunk, chunk_file, save_array, write_chunk, write_index
 from dptune.data.extracted import Extracted, ExtractedPart, holds_features
 from dptune.errors import InvalidInput
-from dptune.features.loading import Batch, batches, digests_of
+from dptune.features.loading import Batch, digests_of
 from dptune.features.network import Networks
 from dptune.lock import FileLock
 from dptune.pictures.pictures import Pictures, Remark
@@ -50,12 +51,14 @@ _AHEAD = 2  # chunks that may wait for the disk
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a part is: of `total` pictures, `done` are there, `kept` of them from before."""
+    """How far a part is: of `total` pictures or texts (`things`), `done` are there, `kept` of them
+    from before."""
 
     part: str
     done: int
     kept: int
     total: int
+    things: str = "pictures"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Extraction:
     parts: Mapping[str, ExtractedPart]
     remarks: Sequence[tuple[str, Remark]]  # each with its part
     made: int  # pictures whose features were made now; the others were there
+    things: str = "pictures"  # or texts
 
 
 Watch = Callable[[Progress], None]
@@ -88,7 +92,7 @@ def write_features(
     features are of other pictures."""
     folder = Path(out)
     must_be_outside(folder, source)
-    wanted = Extracted(networks.made_by, source, _common_classes(parts), {})
+    wanted = Extracted(networks.made_by, source, _common_classes(parts, networks.things), {})
     with _writing(folder):
         _open(folder, wanted)
         with _alone_in(folder):
@@ -107,7 +111,7 @@ def _write(
     found, made = dict(there.parts), 0
     for name in sorted(parts, key=lambda name: name not in there.parts):  # may be refused: first
         pictures = parts[name]
-        count = _Count(name, len(pictures), watch)
+        count = _Count(name, len(pictures), networks.things, watch)
         records = work.part(pictures, folder / name, there.parts.get(name), count)
         made += count.made
         stored = _stored(records)
@@ -120,7 +124,7 @@ def _write(
             write_index(folder / name, stored, precision="float32")
     remarks = list(_remarks(folder, found, parts))
     _write_remarks(folder, remarks)
-    return Extraction(folder, found, remarks, made)
+    return Extraction(folder, found, remarks, made, networks.things)
 
 
 def fingerprint_of_pictures(pictures: Pictures) -> str:
@@ -131,14 +135,15 @@ def fingerprint_of_pictures(pictures: Pictures) -> str:
 class _Count:
     """Counts pictures, those made now and those that were there, and tells of it."""
 
-    def __init__(self, part: str, total: int, watch: Watch | None) -> None:
-        self._part, self._total, self._watch = part, total, watch
+    def __init__(self, part: str, total: int, things: str, watch: Watch | None) -> None:
+        self._part, self._total, self._things, self._watch = part, total, things, watch
         self.made = self._kept = 0
 
     def __call__(self, made: int, kept: int) -> None:
         self.made, self._kept = self.made + made, self._kept + kept
         if self._watch is not None:
-            self._watch(Progress(self._part, self.made + self._kept, self._kept, self._total))
+            done = self.made + self._kept
+            self._watch(Progress(self._part, done, self._kept, self._total, self._things))
 
 
 def _stored(records: Sequence[ChunkRecord]) -> list[StoredChunk]:
@@ -184,7 +189,7 @@ class _Work:
         if finished is not None and (
             finished.pictures != len(pictures) or finished.groups != pictures.groups
         ):
-            raise _taken(folder)
+            raise _taken(folder, self.networks.things)
         _make(folder)
         chunks = _spans(range(len(pictures)), SMALL_CHUNK if len(pictures) < _FEW else CHUNK)
         records: dict[int, ChunkRecord] = {}
@@ -194,7 +199,7 @@ class _Work:
                 continue
             if record.digest != _in_order(digests_of(pictures, span), pictures, span):
                 if finished is not None:
-                    raise _taken(folder)
+                    raise _taken(folder, self.networks.things)
             elif record.has_its_files(folder):
                 records[number] = record
                 advanced(0, len(span))
@@ -202,7 +207,7 @@ class _Work:
         if missing:
             (folder / INDEX).unlink(missing_ok=True)
             spans = [_spans(chunks[number], self.networks.batch) for number in missing]
-            ready = batches(pictures, self.networks.transforms, chain(*spans), self.networks.device)
+            ready = self.networks.batches(pictures, chain(*spans))
             # Files are written by a thread, so that networks need not wait for them.
             with ThreadPoolExecutor(1) as writer:
                 waiting: deque[tuple[int, Future[ChunkRecord]]] = deque()
@@ -256,11 +261,12 @@ class _Work:
     def _must_be_finite(self, features: NDArray[np.float32]) -> None:
         wrong = int((~np.isfinite(features).all(axis=1)).sum())
         if wrong:
+            things = self.networks.things
             advice = "compute them with --precision float32"
             if self.networks.precision == "float32":
-                advice = "take another backbone, or see which pictures these are"
+                advice = f"take another backbone, or see which {things} these are"
             raise InvalidInput(
-                f"{wrong} of {len(features)} pictures have features that are not finite in "
+                f"{wrong} of {len(features)} {things} have features that are not finite in "
                 f"{self.networks.precision}; {advice}."
             )
 
@@ -285,9 +291,9 @@ def _make(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # features are as private as pictures
 
 
-def _taken(part: Path) -> FolderTaken:
+def _taken(part: Path, things: str) -> FolderTaken:
     return FolderTaken(
-        f"the features in {str(part)!r} are finished, and the pictures are not those that they "
+        f"the features in {str(part)!r} are finished, and the {things} are not those that they "
         "were made of; give another folder, or remove this one if no run needs it."
     )
 
@@ -302,15 +308,15 @@ def must_be_outside(folder: Path, *places: str) -> None:
             )
 
 
-def _common_classes(parts: Mapping[str, Pictures]) -> tuple[str, ...]:
+def _common_classes(parts: Mapping[str, Pictures], things: str) -> tuple[str, ...]:
     for name, pictures in parts.items():
         if not len(pictures):
-            raise InvalidInput(f"there are no {name} pictures; give some, or leave them out.")
+            raise InvalidInput(f"there are no {name} {things}; give some, or leave them out.")
     first, *others = parts
     for other in others:
         if parts[other].classes != parts[first].classes:
             raise InvalidInput(
-                f"the pictures of {other} have the classes {', '.join(parts[other].classes[:9])}, "
+                f"the {things} of {other} have the classes {', '.join(parts[other].classes[:9])}, "
                 f"those of {first} {', '.join(parts[first].classes[:9])}; they need the same."
             )
     return parts[first].classes

@@ -1,5 +1,7 @@
 """Backbones by name."""
 
+from dataclasses import replace
+
 from dptune.errors import InvalidInput
 from dptune.features.backbone import KINDS, Backbone, Network, frozen
 from dptune.validate import one_of
@@ -15,7 +17,10 @@ def find_backbone(name: str, *, features: str = "pooled", size: int | None = Non
     """The backbone of this name, ready to run; `size` (pixels of a side) where its own will not
     do."""
     one_of(KINDS, features=features)
-    return frozen(name, _open(name, size), features, size)
+    network = _open(name, size)
+    if size is not None:
+        network = replace(network, transform=replace(network.transform, size=size))
+    return frozen(name, network, features)
 
 
 def installed_backbones() -> tuple[str, ...]:

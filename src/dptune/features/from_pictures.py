@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from dptune.data.extracted import SHIFT
@@ -86,11 +86,7 @@ def gather(
             pictures = found.part(wanted if own or wanted in found.parts else "train")
             parts[name] = matched(pictures, found.name, classes)
     for shift in map(str, shifts):
-        part = f"{SHIFT}{_short(shift)}"
-        if part in parts:
-            raise InvalidInput(
-                f"two shifts are called {_short(shift)}; rename one of them, or leave it out."
-            )
+        part = part_of_shift(shift, parts)
         parts[part] = find_shift(shift, trained, root)
     return parts
 
@@ -118,8 +114,18 @@ def place_of(images: str | Path) -> str:
     return str(Path(images).absolute()) if os.path.exists(images) else str(images)
 
 
+def part_of_shift(shift: str, parts: Container[str]) -> str:
+    """What a part of these pictures or texts is called, which no other of the `parts` may be."""
+    part = f"{SHIFT}{_short(shift)}"
+    if part in parts:
+        raise InvalidInput(
+            f"two shifts are called {_short(shift)}; rename one of them, or leave it out."
+        )
+    return part
+
+
 def _short(shift: str) -> str:
-    """What a part of these pictures is called: a name, or the last of a path."""
+    """A name, or the last of a path."""
     path = Path(shift)
     if os.path.exists(path):
         path = path.resolve()

@@ -26,14 +26,14 @@ _FILES = "config.json, model.safetensors and preprocessor_config.json"
 
 def open_hugging_face(rest: str, size: int | None) -> Network:
     place = ModelPlace.of(rest)
-    module, config, unfilled = _loaded(place)
+    module, config, unfilled = loaded(place, _FILES, "vision")
     transform = _transform(place)
     reader = _Reader(module, config, size or transform.size)
     return Network(
         module=module,
         ways=reader.ways(pooler=not unfilled),
         transform=transform,
-        made_of=_made_of(config),
+        made_of=made_of(config),
     )
 
 
@@ -118,10 +118,11 @@ class _Reader:
         return tokens[:, self.before_patches :]
 
 
-def _loaded(place: ModelPlace) -> tuple[nn.Module, Any, bool]:
+def loaded(place: ModelPlace, files: str, extra: str) -> tuple[nn.Module, Any, bool]:
     """The model, its configuration, and whether its pooler is not in the file. A pooler like that
-    would be filled by chance; it is taken away. Anything else that lacks is refused."""
-    transformers = transformers_package("vision")
+    would be filled by chance; it is taken away. Anything else that lacks is refused. `files` are
+    those that a folder must hold, `extra` is what to install of ours."""
+    transformers = transformers_package(extra)
     try:
         with quiet(transformers):
             model, report = transformers.AutoModel.from_pretrained(
@@ -132,7 +133,7 @@ def _loaded(place: ModelPlace) -> tuple[nn.Module, Any, bool]:
                 output_loading_info=True,
             )
     except (OSError, ValueError, RuntimeError, ImportError) as problem:
-        raise place.unreachable(problem, _FILES) from problem
+        raise place.unreachable(problem, files) from problem
     missing = sorted(report["missing_keys"])
     model = getattr(model, "vision_model", model)  # of those that read texts as well
     lacks = [name for name in missing if "pooler" not in name]
@@ -163,7 +164,7 @@ def _transform(place: ModelPlace) -> Transform:
     )
 
 
-def _made_of(config: Any) -> str:
+def made_of(config: Any) -> str:
     settings = config.to_dict()
     for name in ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "architectures"):
         settings.pop(name, None)

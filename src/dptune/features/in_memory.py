@@ -1,4 +1,4 @@
-"""Features of a few pictures, for predictions and comparisons: nothing is stored."""
+"""Features of a few pictures or texts, for predictions and comparisons: nothing is stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
 from dptune.features.extraction import Progress, Watch
-from dptune.features.loading import batches
 from dptune.features.network import Networks
 from dptune.pictures.pictures import Pictures, Remark
 
@@ -27,24 +26,25 @@ def features_of(
     networks: Networks,
     numbers: Sequence[int] | None = None,
     *,
-    part: str = "pictures",
+    part: str | None = None,
     watch: Watch | None = None,
 ) -> Features:
     """Of all pictures, or of those that are numbered."""
+    part = part or networks.things
     wanted = range(len(pictures)) if numbers is None else numbers
     spans = [wanted[at : at + networks.batch] for at in range(0, len(wanted), networks.batch)]
     blocks: list[NDArray[np.float32]] = []
     kept: list[int] = []
     remarks = list(pictures.remarks)
     done = 0
-    for batch in batches(pictures, networks.transforms, spans, networks.device):
+    for batch in networks.batches(pictures, spans):
         if batch.kept:
             blocks.append(networks.features(batch).cpu().numpy())
         kept += batch.kept
         remarks += batch.remarks
         done += len(batch.digests)
         if watch is not None:
-            watch(Progress(part, done, 0, len(wanted)))
+            watch(Progress(part, done, 0, len(wanted), networks.things))
     if not blocks:
         first = f" The first, {remarks[0].picture}: {remarks[0].what}." if remarks else ""
         raise InvalidInput(f"none of the {part} can be read.{first}")

@@ -1,9 +1,9 @@
 """Backbones on a device, their features side by side."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,9 @@ from dptune.data.rows import find_device
 from dptune.errors import DptuneError, InvalidInput
 from dptune.features.backbone import Backbone
 from dptune.features.find import find_backbone
-from dptune.features.loading import Alike, Batch
+from dptune.features.loading import Alike, Batch, batches
+from dptune.features.transform import Transform
+from dptune.pictures.pictures import Pictures
 
 _PRECISIONS = {
     "float32": torch.float32,
@@ -33,7 +35,7 @@ class Networks:
     ) -> None:
         if not backbones:
             raise InvalidInput("features need a backbone; name one with --backbone.")
-        self._backbones, self._device = backbones, find_device(device)
+        self.backbones, self._device = backbones, find_device(device)
         self.device = self._device.type
         self.batch = _BATCH[self.device]
         precision = precision or _USUAL[self.device]
@@ -44,6 +46,15 @@ class Networks:
             for backbone in backbones
         ]
         self.transforms = list(dict.fromkeys(backbone.transform for backbone in backbones))
+
+    def batches(self, items: Pictures, spans: Iterable[Sequence[int]]) -> Iterator[Batch]:
+        """The pictures of each span, in order, loaded for these networks."""
+        return batches(items, cast(list[Transform], self.transforms), spans, self.device)
+
+    @property
+    def things(self) -> str:
+        """What features are made of."""
+        return self.transforms[0].things
 
     @property
     def made_by(self) -> Mapping[str, Any]:
@@ -61,9 +72,9 @@ class Networks:
                     for name, value in asdict(backbone.transform).items()
                 },
             }
-            for backbone in self._backbones
+            for backbone in self.backbones
         ]
-        name = " and ".join(short_name(backbone.name) for backbone in self._backbones)
+        name = " and ".join(short_name(backbone.name) for backbone in self.backbones)
         return {"name": name, "backbones": backbones, "precision": self.precision}
 
     @torch.inference_mode()
@@ -90,17 +101,15 @@ class Networks:
         """`count` pictures on the device, as each of the backbones takes them."""
         of_transform = dict(zip(self.transforms, batch.views, strict=True))
         return [
-            self._pictures(backbone, of_transform[backbone.transform], count)
-            for backbone in self._backbones
+            self._made_ready(backbone, of_transform[backbone.transform], count)
+            for backbone in self.backbones
         ]
 
     @torch.inference_mode()
     def forward(self, prepared: Sequence[Tensor]) -> list[Tensor]:
         """What each backbone makes of its pictures."""
         blocks = []
-        for backbone, module, pictures in zip(
-            self._backbones, self._modules, prepared, strict=True
-        ):
+        for backbone, module, pictures in zip(self.backbones, self._modules, prepared, strict=True):
             with torch.autocast(
                 self._device.type, self._dtype, enabled=self._dtype != torch.float32
             ):
@@ -109,12 +118,12 @@ class Networks:
             if block.shape != (count, backbone.columns):
                 raise InvalidInput(
                     f"the backbone {backbone.name} gives features of shape {tuple(block.shape)} "
-                    f"for {count} pictures, and promised {backbone.columns} columns."
+                    f"for {count} {self.things}, and promised {backbone.columns} columns."
                 )
             blocks.append(block)
         return blocks
 
-    def _pictures(self, backbone: Backbone, view: Sequence[Alike], count: int) -> Tensor:
+    def _made_ready(self, backbone: Backbone, view: Sequence[Alike], count: int) -> Tensor:
         """As the backbone takes them; those of one size are prepared at once."""
         ready = [
             backbone.transform.normalised(
@@ -124,15 +133,10 @@ class Networks:
         ]
         if len(ready) == 1 and len(ready[0]) == count:
             return ready[0]
-        size = backbone.transform.size
-        pictures = torch.zeros(
-            (count, 3, size, size),
-            dtype=self._dtype,
-            device=self._device,
-        ).contiguous(memory_format=torch.channels_last)
+        filled = backbone.transform.blank(count, self._dtype, self._device)
         for alike, pixels in zip(view, ready, strict=True):
-            pictures[alike.places.to(self._device)] = pixels
-        return pictures
+            filled[alike.places.to(self._device)] = pixels
+        return filled
 
 
 def _run(backbone: Backbone, module: nn.Module, pictures: Tensor) -> Tensor:
@@ -144,7 +148,7 @@ def _run(backbone: Backbone, module: nn.Module, pictures: Tensor) -> Tensor:
     except Exception as problem:  # no memory left, or whatever code of the user's own raises
         what = str(problem).split("\n")[0]
         raise InvalidInput(
-            f"the backbone {backbone.name} failed on {len(pictures)} pictures: "
+            f"the backbone {backbone.name} failed on {len(pictures)} {backbone.transform.things}: "
             f"{type(problem).__name__}: {what}"
         ) from problem
 
@@ -157,17 +161,23 @@ def short_name(backbone: str) -> str:
 def found_again(
     made_by: Mapping[str, Any], *, device: str = "cpu", precision: str | None = None
 ) -> Networks:
-    """The networks that made the features which a model was trained on; they must not have
-    changed."""
+    """The networks that made the features of pictures which a model was trained on; they must not
+    have changed."""
     backbones = [
         find_backbone(wanted["name"], features=wanted["kind"], size=wanted["transform"]["size"])
         for wanted in made_by["backbones"]
     ]
+    must_not_have_changed(backbones, made_by)
+    return Networks(backbones, device=device, precision=precision)
+
+
+def must_not_have_changed(backbones: Sequence[Backbone], made_by: Mapping[str, Any]) -> None:
+    """Since they made features that `made_by` tells of."""
     for backbone, wanted in zip(backbones, made_by["backbones"], strict=True):
         if backbone.digest != wanted["digest"]:
             raise InvalidInput(
                 f"the backbone {backbone.name} is not the one that made the features which the "
-                "model was trained on: its weights or its preparation of pictures have changed. "
-                "Install the version of then, or train again."
+                f"model was trained on: its weights or its preparation of "
+                f"{backbone.transform.things} have changed. Install the version of then, or train "
+                "again."
             )
-    return Networks(backbones, device=device, precision=precision)

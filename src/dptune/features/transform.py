@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -35,6 +36,7 @@ class Transform:
     crop: float = 1.0
     resampling: str = "bicubic"
     squash: bool = False
+    things: ClassVar[str] = "pictures"
 
     def __post_init__(self) -> None:
         one_of(tuple(_FILTERS), resampling=self.resampling)
@@ -48,6 +50,19 @@ class Transform:
         )
         for value in self.deviation:
             positive(deviation=value)
+
+    @property
+    def takes(self) -> str:
+        return f"pictures of {self.size} pixels"
+
+    def samples(self) -> Tensor:
+        picture = torch.linspace(-1, 1, 3 * self.size**2).reshape(1, 3, self.size, self.size)
+        return torch.cat([picture, -picture])
+
+    def blank(self, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Black pictures."""
+        black = torch.zeros((count, 3, self.size, self.size), dtype=dtype, device=device)
+        return black.contiguous(memory_format=torch.channels_last)
 
     @property
     def side(self) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dptune import gdp
-from dptune.data.made_by import is_of_texts, trained_on
+from dptune.data.made_by import is_of_texts, size_in_words, trained_on
 from dptune.features.network import short_name
 from dptune.report.record import Record
 from dptune.report.split import slots
@@ -119,14 +119,14 @@ def _backbones(record: Record) -> list[str]:
         (
             _escape(short_name(backbone["name"])),
             backbone["kind"],
-            str(backbone["transform"]["size"]),
+            size_in_words(backbone),
             _escape(trained_on(backbone)),
             backbone["digest"][:_DIGEST],
         )
         for backbone in (record.model.made_by or {}).get("backbones", ())
     ]
-    head = ("backbone", "features", "pixels of a side", "trained on", "digest begins")
-    return ["", "Features were made of pictures by:", "", *_table(head, rows)] if rows else []
+    head = ("backbone", "features", "of", "trained on", "digest begins")
+    return ["", "Features were made by:", "", *_table(head, rows)] if rows else []
 
 
 def _guarantee(record: Record) -> list[str]:

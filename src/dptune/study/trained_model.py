@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,13 +14,20 @@ from torch import Tensor
 
 from dptune.accounting import Guarantee
 from dptune.data.arrays import names_of, places
+from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine, Model
+from dptune.engines.language.folder import save_pretrained
+from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.errors import InvalidInput
+from dptune.own_code import pretrained_name
 from dptune.search.trial import Trial
 from dptune.study.config import engine_from
+from dptune.study.model_page import model_page
+from dptune.study.new_texts import new_texts
 from dptune.study.run_folder import RunFolder
+from dptune.texts import Encoder, Texts
 
 _FILE = "model.safetensors"
 PREPARE = "prepare."  # how the names begin of what prepares features
@@ -58,13 +65,15 @@ class TrainedModel:
         return DataFacts(rows, self.shape, 1, len(self.classes) or 1, self.loss)
 
     def predict(self, features: Any) -> NDArray[Any]:
-        """A label, or a value, for every row; for words the mean loss of those that are asked, for
-        spans the first and the last word of the answer."""
+        """A label, or a value, for every row. A model of texts takes texts: a list of them, of
+        tuples where it reads several columns, or columns by name; where it finds answers in them,
+        these come back, and where it guesses their words, the mean loss of each."""
         logits = self.decision_function(features)
         if self.loss == "words":
             return logits[:, 0]
         if self.loss == "spans":
-            return logits.astype(np.int64)
+            encoder, texts = self._read(features)
+            return np.asarray(encoder.answers(texts, logits), dtype=object)
         if self.target_range is not None:
             low, high = self.target_range
             values: NDArray[Any] = low + (logits[:, 0].astype(np.float64) + 1) / 2 * (high - low)
@@ -81,9 +90,52 @@ class TrainedModel:
         return probabilities
 
     def decision_function(self, features: Any) -> NDArray[np.float32]:
-        """The logit of every class; what the model gives beside the loss, where it gives that."""
+        """The logit of every class; what the model gives beside the loss, where it gives that. For
+        words, the mean loss and of how many words it is."""
+        if is_of_texts(self.made_by) and not _are_numbers(features):
+            encoder, texts = self._read(features)
+            features = self._rows(encoder, texts)
         logits = self._logits(features)
         return logits[:, 1:] if self.loss in ("spans", "inside") else logits
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it is a language model of transformers, which `save_pretrained` can write."""
+        return isinstance(self.engine, TorchModule) and self.engine.is_pretrained
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a language model, or its adapters, as Hugging Face has it: `from_pretrained` opens
+        the folder. A tokenizer and a card with the guarantee lie beside."""
+        engine = self.engine
+        if not isinstance(engine, TorchModule) or not engine.is_pretrained:
+            raise InvalidInput(
+                f"a Hugging Face folder is written of language models that came from one, and this "
+                f"is a {engine.trains}; keep the run's folder, which holds the weights."
+            )
+        tokenizer = pretrained_name(engine.factory)
+        if is_of_texts(self.made_by):
+            tokenizer = self.made_by["tokenizer"]
+        save_pretrained(
+            engine,
+            cast(ModuleModel, self.model),
+            folder,
+            tokenizer=tokenizer,
+            card=model_page(self.guarantee, self.made_by),
+            classes=self.classes,
+        )
+
+    def _read(self, texts: Any) -> tuple[Encoder, Texts]:
+        assert self.made_by is not None
+        encoder = Encoder.of(self.made_by)
+        return encoder, new_texts(encoder, texts)
+
+    def _rows(self, encoder: Encoder, texts: Texts) -> NDArray[Any]:
+        if is_of_words(self.made_by):
+            return encoder.encode(texts)
+        from dptune.features.from_texts import features_of_texts
+
+        assert self.made_by is not None
+        return features_of_texts(texts, self.made_by)
 
     def _logits(self, features: Any) -> NDArray[np.float32]:
         table, names = np.asarray(features), names_of(features)
@@ -127,6 +179,11 @@ class TrainedModel:
         }
         folder.write_guarantee(self.guarantee)
         folder.write_tensors(_FILE, tensors, facts=json.dumps(facts))
+
+
+def _are_numbers(features: Any) -> bool:
+    """Whether these are rows already, not texts."""
+    return isinstance(features, np.ndarray | Tensor) and np.asarray(features).dtype.kind in "iuf"
 
 
 def load(path: str | Path) -> TrainedModel:

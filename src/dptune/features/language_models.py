@@ -1,0 +1,68 @@
+"""Language models of the Hugging Face hub, or saved in a folder, whose last layer gives features.
+
+Weights are read from safetensors files only, and no code of a repository is ever run.
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from dptune.features.backbone import Network, Way
+from dptune.features.hugging_face import loaded, made_of
+from dptune.features.words import Words
+from dptune.hub import ModelPlace
+from dptune.texts import Encoder
+
+_FILES = "config.json, model.safetensors and the files of its tokenizer"
+
+
+def open_language_model(named: str, encoder: Encoder) -> Network:
+    """The model that takes what the encoder makes of texts."""
+    model, config, _ = loaded(ModelPlace.of(named), _FILES, "text")
+    module: Any = model
+    if getattr(config, "is_encoder_decoder", False):
+        module = module.get_encoder()  # which alone reads texts
+    reader = _Reader(module, encoder.words)
+    return Network(module, reader.ways(), Words.of(encoder), made_of(config))
+
+
+class _Reader:
+    """Gets features of each kind from what the last layer makes of the words of texts."""
+
+    def __init__(self, module: nn.Module, tokenizer: Any) -> None:
+        first = tokenizer.cls_token_id
+        self._has_class = first is not None and tokenizer("").input_ids[:1] == [first]
+        self._padding = tokenizer.pad_token_id or 0
+        takes = inspect.signature(module.forward).parameters
+        kinds = getattr(module.config, "type_vocab_size", 0) or 0
+        tells_pairs = "token_type_ids" in takes and kinds > 1
+        self._separator: int | None = tokenizer.sep_token_id if tells_pairs else None
+
+    def ways(self) -> Mapping[str, Way]:
+        found: dict[str, Way] = {"mean": self._mean}
+        if self._has_class:
+            found["class-token"] = self._class_token
+        return found
+
+    def _last(self, module: nn.Module, ids: Tensor) -> Tensor:
+        there = ids >= 0
+        attended = there.clone()
+        attended[:, 0] = True  # else there would be nothing to look at in a text without words
+        more = {}
+        if self._separator is not None:
+            ends = (ids == self._separator).long()
+            more["token_type_ids"] = ((ends.cumsum(1) - ends) > 0).long()  # after the first text
+        last: Tensor = module(
+            input_ids=ids.where(there, self._padding), attention_mask=attended.long(), **more
+        ).last_hidden_state
+        return last
+
+    def _mean(self, module: nn.Module, ids: Tensor) -> Tensor:
+        there = (ids >= 0)[..., None]
+        last = self._last(module, ids).float()
+        return last.where(there, 0).sum(1) / there.sum(1).clamp_min(1)
+
+    def _class_token(self, module: nn.Module, ids: Tensor) -> Tensor:
+        return self._last(module, ids)[:, 0]
