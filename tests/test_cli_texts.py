@@ -46,7 +46,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(command: Run, models: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Call the command in a folder with texts and models."""
+    """Call the command in a folder with texts and models, and without a network."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
     for kind in ("bert", "gpt2"):
         Path(kind).symlink_to(models / kind)

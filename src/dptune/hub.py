@@ -3,6 +3,7 @@
 No code of theirs is ever run, and weights are read from safetensors files only.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,14 +99,16 @@ def transformers_package(extra: str) -> Any:
 
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
-    """Without its bars and reports: what matters in them becomes an error here."""
-    log = transformers.utils.logging
-    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    """Without its bars and reports, and those of the hub: what matters becomes an error here."""
+    log, hub = transformers.utils.logging, logging.getLogger("huggingface_hub")
+    level, bars, hub_level = log.get_verbosity(), log.is_progress_bar_enabled(), hub.level
     log.set_verbosity_error()
     log.disable_progress_bar()
+    hub.setLevel(logging.ERROR)
     try:
         yield
     finally:
         log.set_verbosity(level)
+        hub.setLevel(hub_level)
         if bars:
             log.enable_progress_bar()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dptune.cli import screen
 from dptune.cli.options import ON_THE_HUB, parsed
 from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.errors import InvalidInput
@@ -125,4 +126,7 @@ def must_take_rows(model: TrainedModel, folder: str) -> None:
 
 def _place(model: str) -> str:
     """A folder so that a run can be resumed from another one."""
-    return str(Path(model).absolute()) if Path(model).is_dir() else model
+    if Path(model).is_dir():
+        return str(Path(model).absolute())
+    screen.remark(f"There is no folder {model}, so the Hugging Face hub is asked for it.")
+    return model
