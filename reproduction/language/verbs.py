@@ -1,0 +1,211 @@
+"""`python -m reproduction language`: pretrained language models, tuned privately on public texts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dptune import validate
+from dptune.cli import screen
+from dptune.cli.parameters import Device, TrainingDevice
+from dptune.data.rows import find_device
+from dptune.errors import InvalidInput
+from reproduction import lines
+from reproduction.language.cells import (
+    LINE,
+    PROBE,
+    WAYS,
+    Cell,
+    cells_of,
+    line_cells,
+)
+from reproduction.lines import Figures
+
+app = typer.Typer(
+    help="Language models, tuned with all of the search paid.", no_args_is_help=True
+)
+FOLDER = "benchmarks/language"
+Root = Annotated[
+    str, typer.Option(metavar="FOLDER", help="What language prepare made, sets and models.")
+]
+Out = Annotated[
+    str,
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="A .jsonl file for every verb and language.md go here; what was measured is not "
+        "measured again.",
+    ),
+]
+Epsilons = Annotated[
+    str,
+    typer.Option("--epsilon", metavar="EPSILONS", help="Budgets, separated by commas, or inf."),
+]
+Ways = Annotated[
+    str, typer.Option(metavar="WAYS", help="What is trained: full, lora, probe; several by commas.")
+]
+Methods = Annotated[
+    str,
+    typer.Option(
+        metavar="METHODS",
+        help="Searches: default, paper-line, random, oracle (an unpaid grid) and line (through the "
+        "grid's best r at epsilon 0.1 and 0.2).",
+    ),
+]
+Repeats = Annotated[int, typer.Option(help="Studies behind every accuracy.")]
+Limit = Annotated[
+    int | None, typer.Option(help="Rows of each part at most, to see whether all works.")
+]
+Workers = Annotated[int, typer.Option(help="Processes that train at once.")]
+Compute = Annotated[
+    str | None,
+    typer.Option(metavar="TYPE", help="Of products: bfloat16, which a CPU is slow at, or float32."),
+]
+
+
+@app.command()
+def prepare(
+    root: Annotated[str, typer.Option(metavar="FOLDER", help="Texts, a .jsonl.gz file a set.")],
+    model: Annotated[
+        str, typer.Option(metavar="FOLDER", help="all-MiniLM-L6-v2, as its package has it.")
+    ],
+    folder: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where it goes.")],
+    sets: Annotated[
+        str, typer.Option(metavar="SETS", help="Sets, separated by commas; else all.")
+    ] = "",
+) -> None:
+    """Turn texts into numbers of words, and keep a network in half precision beside them."""
+    from reproduction.language.prepare import SOURCES
+    from reproduction.language.prepare import prepare as make
+
+    with screen.progress() as report:
+        make(Path(root), Path(model), Path(folder), _words(sets) or SOURCES, report)
+
+
+@app.command()
+def finetune(
+    root: Root,
+    folder: Out = FOLDER,
+    sets: Annotated[str, typer.Option(metavar="SETS", help="Sets, separated by commas.")] = "sst2",
+    epsilon: Epsilons = "0.7,3,8,0.1,0.2,inf",
+    ways: Ways = "lora,full",
+    methods: Methods = "default",
+    repeats: Repeats = 1,
+    batch: Annotated[int, typer.Option(help="Rows expected in a Poisson sample.")] = 4096,
+    steps: Annotated[int, typer.Option(help="Of every run, those of trials included.")] = 200,
+    limit: Limit = None,
+    device: TrainingDevice = Device.cpu,
+    compute: Compute = None,
+    workers: Workers = 1,
+) -> None:
+    """Tune MiniLM: our search against the paper's line, random search and an oracle.
+
+    Example: python -m reproduction language finetune --root carried --epsilon 3 --device cuda
+    """
+    from reproduction.language.measure import measure
+    from reproduction.language.sets import LENGTHS, private_rows
+
+    cells: list[Cell] = []
+    for name in _words(sets):
+        validate.one_of(tuple(LENGTHS), sets=name)
+        rows = private_rows(name, root, LENGTHS[name], limit).count
+        for way in _words(ways):
+            validate.one_of(WAYS, ways=way)
+            base = Cell(
+                verb="finetune",
+                texts=name,
+                way=way,
+                method="",
+                epsilon=None,
+                delta=1 / (2 * rows),
+                seed=0,
+                batch=min(batch, rows // 4),
+                steps=steps,
+                length=LENGTHS[name],
+                compute=compute or ("float32" if device is Device.cpu else "bfloat16"),
+                limit=limit,
+            )
+            cells += cells_of(base, _budgets(epsilon), _words(methods), rows, repeats)
+    _measure(cells, measure, folder, root, device, workers, line=LINE in _words(methods))
+
+
+@app.command()
+def page(folder: Out = FOLDER) -> None:
+    """Write language.md again from what was measured."""
+    _show_page(Path(folder))
+
+
+def _measure(
+    cells: Sequence[Cell],
+    measure: "lines.Measure[Cell]",
+    folder: str,
+    root: str,
+    device: Device,
+    workers: int,
+    *,
+    line: bool,
+) -> None:
+    find_device(device.value)
+    validate.whole(1, workers=workers)
+    file = Path(folder) / f"{cells[0].verb}.jsonl"
+    # A probe is quick, and processes would make its features side by side.
+    probes = [cell for cell in cells if cell.way == PROBE]
+    others = [cell for cell in cells if cell.way != PROBE]
+
+    with screen.progress() as report:
+
+        def measure_all(some: Sequence[Cell], processes: int) -> int:
+            return lines.measure_missing(
+                some,
+                measure,
+                file,
+                _said,
+                root=root,
+                device=device.value,
+                workers=processes,
+                report=report,
+            )
+
+        count = measure_all(others, workers) + measure_all(probes, 1)
+        if line:
+            asked = {(cell.texts, cell.way, cell.epsilon) for cell in cells}
+            wanted = line_cells(lines.read(file, Cell))
+            count += measure_all(
+                [cell for cell in wanted if (cell.texts, cell.way, cell.epsilon) in asked], workers
+            )
+        report(f"{count} cells measured; the others were there")
+    _show_page(Path(folder))
+
+
+def _said(cell: Cell, figures: Figures) -> str:
+    budget = "no privacy" if cell.epsilon is None else f"epsilon {cell.epsilon:g}"
+    words = [cell.texts, cell.way, cell.method, budget]
+    if cell.learning_rate is not None:
+        words.append(f"rate {cell.learning_rate:.3g}")
+    result = (
+        f"{figures['accuracy']:.2f} %"
+        if "accuracy" in figures
+        else f"perplexity {figures['perplexity']:.2f}"
+    )
+    return f"{', '.join(words)}, seed {cell.seed}: {result} in {figures['seconds']:.0f} s"
+
+
+def _show_page(folder: Path) -> None:
+    from reproduction.language.page import write_page
+
+    text = write_page(folder).read_text()
+    screen.out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _words(given: str) -> list[str]:
+    return [word.strip() for word in given.split(",") if word.strip()]
+
+
+def _budgets(given: str) -> list[float | None]:
+    try:
+        return [None if word == "inf" else float(word) for word in _words(given)]
+    except ValueError:
+        raise InvalidInput(
+            f"--epsilon takes numbers or inf, separated by commas; got {given!r}."
+        ) from None
