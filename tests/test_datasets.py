@@ -18,10 +18,10 @@ from pyarrow import parquet
 from dptune.data import Data
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_file
 from dptune.data.preprocess import Preprocessing
-from dptune.data.readers import reading
 from dptune.data.rows import MemoryRows
 from dptune.data.sources import fingerprint_folder, load_data, read_features
 from dptune.errors import InvalidInput, MissingExtra
+from dptune.table_files import reading
 from support.ledgers import PAID, table_of
 
 AS_GIVEN = Preprocessing(unit_rows=False)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dptune.accounting import Guarantee as Guarantee
     from dptune.data.data import Data as Data
     from dptune.data.sources import load_data as load_data
+    from dptune.engines import HuggingFace as HuggingFace
     from dptune.engines import LinearEngine as LinearEngine
     from dptune.engines import LoRA as LoRA
     from dptune.engines import TorchModule as TorchModule
@@ -65,7 +66,7 @@ else:
         __name__,
         {
             "data": ("Data", "load_data"),
-            "engines": ("LinearEngine", "LoRA", "TorchModule", "ZerothOrder"),
+            "engines": ("HuggingFace", "LinearEngine", "LoRA", "TorchModule", "ZerothOrder"),
             "errors": ("BudgetExceeded", "DptuneError"),
             "estimator": ("DPLinearClassifier",),
             "ledger": ("Ledger",),

@@ -25,6 +25,7 @@ Function = Callable[..., Any]
 
 _FORM = "FILE.py:NAME or package.module:NAME"
 _NOTEBOOK = "__main__"
+_PRETRAINED = "hf:"
 _remembered: dict[str, Function] = {}
 _files: dict[Path, tuple[str, ModuleType]] = {}  # imported by us, with a digest of what they held
 _being_imported: list[str] = []
@@ -36,6 +37,9 @@ def reference(function: object, what: str) -> str:
     `what` is what the function is to the user, such as "factory", for messages.
     """
     if isinstance(function, str):
+        if what == "factory" and is_pretrained(function):
+            place = pretrained_name(function)
+            return f"{_PRETRAINED}{Path(place).absolute() if Path(place).is_dir() else place}"
         place, name = parts(function, what)
         return f"{Path(place).absolute() if _is_file(place) else place}:{name}"
     if hasattr(function, "parameters") and not isinstance(function, type):
@@ -62,6 +66,15 @@ def reference(function: object, what: str) -> str:
         )
     _remembered[found] = function
     return found
+
+
+def is_pretrained(factory: str) -> bool:
+    """Whether it is no function, but where a language model lies: hf:NAME[@REVISION], hf:FOLDER."""
+    return factory.startswith(_PRETRAINED)
+
+
+def pretrained_name(factory: str) -> str:
+    return factory.removeprefix(_PRETRAINED)
 
 
 def resolve(named: str, what: str) -> Function:
@@ -162,6 +175,8 @@ def must_not_be_importing(doing: str) -> None:
 def must_be_found_again(named: str, what: str) -> None:
     """Refuse a function of the script that is being run which another process could not import: to
     load a model, or to go on with a run, is to import it."""
+    if is_pretrained(named):
+        return
     place, name = parts(named, what)
     home = _running(Path(place)) if _is_file(place) else None
     if home is None or home.__name__ != _NOTEBOOK:

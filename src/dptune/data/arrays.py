@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
+from dptune.table_files import listed
 
 _MISSING = "{} are missing in some rows (empty, NaN or infinite); remove those rows first."
 
@@ -103,11 +104,6 @@ def places(wanted: Sequence[str], found: Sequence[str], what: str) -> list[int]:
         )
     numbers = {name: number for number, name in enumerate(found)}
     return [numbers[name] for name in wanted]
-
-
-def listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:20])
-    return shown if len(names) <= 20 else f"{shown}, ... ({len(names)} in all)"
 
 
 def _column(values: Any, what: str) -> NDArray[Any]:

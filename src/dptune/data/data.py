@@ -9,7 +9,7 @@ target's range is never taken from the rows: its ends would be two people's valu
 import copy
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,15 +24,17 @@ from dptune.data.batches import gather
 from dptune.data.copies import has_copies
 from dptune.data.disk import DiskRows
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
-from dptune.data.made_by import made_by_in_words
+from dptune.data.made_by import is_of_texts, made_by_in_words, rows_in_words, texts_in_words
 from dptune.data.preprocess import LARGEST, Preprocessing
 from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
-from dptune.data.rows import IDS, DataFacts, Rows
+from dptune.data.rows import ASKED_IN_ROWS, IDS, DataFacts, Rows
 from dptune.data.shift import Shift, shifted
 from dptune.errors import InvalidInput
 from dptune.privacy import Receipt
+from dptune.texts.cutting import NOT_ASKED
 
-TASKS = {"classes": "softmax", "values": "squared"}
+TASKS = {"classes": "softmax", "values": "squared"} | {task: task for task in ASKED_IN_ROWS}
+_OF_CLASSES = ("classes", "inside")
 _FEW_CLASSES = 20  # which may be found in any small data set
 _WITH_CLASSES = "with classes in [data] of a --config file (classes= in Python)"
 _Cache = WeakKeyDictionary[Preprocessing, dict[tuple[str, str, str], Rows]]
@@ -57,6 +59,8 @@ class Data:
     tells which public backbone made the features of pictures: its "name", and whatever else finds
     it again, as plain data; it is stored with the model. `origins` say in words where `rows` and
     `classes` come from, where they are given and nobody declared them.
+    With task "words", "spans" or "inside", rows are of words and hold what is asked of them
+    (`dptune.texts`), so there are no labels; those of "inside" are numbers of `classes`.
     """
 
     def __init__(
@@ -86,33 +90,14 @@ class Data:
         self.name, self.loss = name, TASKS[task]
         self.classes: tuple[Any, ...] = ()
         self.target_range: tuple[float, float] | None = None
-        if task == "classes":
-            _must_be_left_out("target_range", target_range, task)
-        else:
+        if task not in _OF_CLASSES:
             _must_be_left_out("classes", classes, task)
+        if task == "values":
             self.target_range = _range(target_range)
-        if isinstance(features, DiskRows):
-            _must_hold_labels(features, labels, augmented)
-            if task == "classes":
-                self.classes = _classes_on_disk(classes, features)
-            train: RowSource = self._on_disk(features, "the labels")
-            found_names: tuple[str, ...] = ()
-            identity = fingerprint or fingerprint_folder(features.folder)
         else:
-            table = as_features(features, "the features")
-            augmented = validate.flag(augmented=augmented)
-            _must_have_copies(table, augmented)
-            read = as_class_labels if task == "classes" else as_values
-            known = read(labels, "the labels")
-            _must_fit(known, table, "the labels")
-            if task == "classes":
-                self.classes = _list_of_classes(classes, known)
-            targets = self._targets(known, "the labels", shown=False)
-            if table.ndim > 2 and np.abs(table).max() > LARGEST:  # refused before it is paid for
-                raise InvalidInput(f"the features hold numbers beyond {LARGEST:g}; scale them.")
-            train, found_names = ArraySource(table, targets, augmented), names_of(features)
-            identity = fingerprint or _fingerprint(table, known, task)
-        self.fingerprint = identity
+            _must_be_left_out("target_range", target_range, task)
+        train, found_names, identity = self._private(features, labels, task, classes, augmented)
+        self.fingerprint = fingerprint or identity()
         self.shape, self.copies = train.shape, train.copies
         self.columns = math.prod(self.shape)
         self.column_names = _names(column_names, found_names, self.columns)
@@ -132,27 +117,63 @@ class Data:
         self.unused_test_rows = False  # of its file; `load_data` knows
         self._built = _Cache()
 
+    def _private(
+        self,
+        features: Any,
+        labels: Any,
+        task: str,
+        classes: Sequence[Any] | None,
+        augmented: bool,
+    ) -> tuple[RowSource, tuple[str, ...], Callable[[], str]]:
+        """The private rows, the names of their columns, and what computes their fingerprint."""
+        if task in ASKED_IN_ROWS:
+            _must_be_left_out("labels", labels, task)
+            if task == "inside":
+                self.classes = list_of_classes(_declared(classes), np.empty(0))
+            asked = self._asked_inside(features, augmented, "the features")
+            return asked, (), lambda: fingerprint_arrays(asked.features)
+        if isinstance(features, DiskRows):
+            _must_hold_labels(features, labels, augmented)
+            if task == "classes":
+                self.classes = _classes_on_disk(classes, features)
+            chunks = self._on_disk(features, "the labels")
+            return chunks, (), lambda: fingerprint_folder(features.folder)
+        table = as_features(features, "the features")
+        augmented = validate.flag(augmented=augmented)
+        _must_have_copies(table, augmented)
+        read = as_class_labels if task == "classes" else as_values
+        known = read(labels, "the labels")
+        _must_fit(known, table, "the labels")
+        if task == "classes":
+            self.classes = list_of_classes(classes, known)
+        targets = self._targets(known, "the labels", shown=False)
+        if table.ndim > 2 and np.abs(table).max() > LARGEST:  # refused before it is paid for
+            raise InvalidInput(f"the features hold numbers beyond {LARGEST:g}; scale them.")
+        rows = ArraySource(table, targets, augmented)
+        return rows, names_of(features), lambda: _fingerprint(table, known, task)
+
     def _facts_in_words(self, rows: str, classes: str) -> tuple[str, ...]:
         """`rows` and `classes` say where these come from."""
-        counted = "rows" if self.made_by is None else "pictures"
-        facts = [f"the number of {counted} ({self.count:,}), {rows}"]
-        if self.facts.is_table:
+        facts = [f"the number of {rows_in_words(self.made_by)} ({self.count:,}), {rows}"]
+        if is_of_texts(self.made_by):
+            facts += texts_in_words(self.made_by)
+        elif self.facts.is_table:
             facts.append(f"the number of columns ({self.columns:,}), taken from the data")
         else:
             shape = " x ".join(map(str, self.shape))
             facts.append(f"the shape of a row ({shape}), taken from the data")
-        if self.copies > 1:
+        if self.copies > 1 and not is_of_texts(self.made_by):
             facts.append(f"the number of copies of a row ({self.copies:,}), taken from the data")
         if self.column_names:
             facts.append("the names of the columns, taken from the data")
-        if self.made_by is not None:
+        if self.made_by is not None and not is_of_texts(self.made_by):
             facts.append(
                 f"the features were made by {made_by_in_words(self.made_by)}, whose weights are "
                 "taken as public: nothing is promised about pictures that they were trained on"
             )
-        if self.target_range is None:
+        if self.classes:
             facts.append(f"the classes ({len(self.classes):,}), {classes}")
-        else:
+        if self.target_range is not None:
             low, high = self.target_range
             facts.append(f"the range of the target ({low:g} to {high:g}), as declared")
         return tuple(facts)
@@ -380,17 +401,7 @@ class Data:
         if self.target_range is not None:
             scaled: NDArray[Any] = Scale(*self.target_range)(torch.tensor(labels)).numpy()
             return scaled
-        distinct, numbers = np.unique(labels, return_inverse=True)
-        known = {label: number for number, label in enumerate(self.classes)}
-        unknown = [label for label in distinct.tolist() if label not in known]
-        if unknown:
-            raise InvalidInput(
-                f"{what} hold {_some(unknown) if shown else 'others'}, not among the classes "
-                f"({_some(self.classes)}); declare all of them {_WITH_CLASSES}"
-                f"{', or leave those rows out' if shown else ''}."
-            )
-        found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
-        return found
+        return class_numbers(labels, self.classes, what, shown=shown)
 
     def _beside(self, given: Any, which: str) -> RowSource:
         """Rows beside the private ones, which must be of the same shape."""
@@ -407,9 +418,34 @@ class Data:
             features = features[:, places(self.column_names, names, f"the table of {which} rows")]
         augmented = features.ndim == len(self.shape) + 2
         self._must_have_our_shape(features.shape[2 if augmented else 1 :], which)
+        if self.facts.asks_inside:
+            _must_be_left_out(what, given[1], self.loss)
+            return self._asked_inside(features, augmented, f"the {which} features")
         labels = (as_class_labels if self.classes else as_values)(given[1], what)
         _must_fit(labels, features, what)
         return ArraySource(features, self._targets(labels, what, shown=True), augmented)
+
+    def _asked_inside(self, features: Any, augmented: bool, what: str) -> ArraySource:
+        """Rows (2, length) of words that hold what is asked. Their targets are the class of a row's
+        first copy, where there are classes, and nothing else."""
+        if isinstance(features, DiskRows):
+            raise InvalidInput(f"{what} of task={self.loss!r} are kept in memory, not in chunks.")
+        table, leading = as_features(features, what), 1 + validate.flag(augmented=augmented)
+        if table.dtype.kind not in "iu" or table.shape[leading:][:1] != (2,):
+            raise InvalidInput(
+                f"{what} of task={self.loss!r} must be whole numbers, rows of shape (2, length): "
+                f"words, and what is asked of them; got {table.dtype} of shape {table.shape}."
+            )
+        first: NDArray[Any] = table[..., 1, 0].reshape(len(table), -1)
+        if self.loss == "inside":
+            asked = first[first != NOT_ASKED]
+            if not ((asked >= 0) & (asked < len(self.classes))).all() or NOT_ASKED in first[:, 0]:
+                raise InvalidInput(
+                    f"{what} must hold the number of a class, from 0 to {len(self.classes) - 1}, "
+                    f"in the first place that asks, or {NOT_ASKED} in copies that are empty."
+                )
+            return ArraySource(table, first[:, 0].astype(np.int64), augmented)
+        return ArraySource(table, np.zeros(len(table), np.int64), augmented)
 
     def _must_have_our_shape(self, shape: tuple[int, ...], which: str) -> None:
         if shape != self.shape:
@@ -440,6 +476,23 @@ class Data:
                 f"{what} in {rows.folder} are {rows.target_facts.width} a row, and one is learned."
             )
         return DiskSource(rows, Scale(*self.target_range))
+
+
+def class_numbers(
+    labels: NDArray[Any], classes: Sequence[Any], what: str, *, shown: bool
+) -> NDArray[Any]:
+    """Which of the classes each label is; those of private rows are not `shown` in messages."""
+    distinct, numbers = np.unique(labels, return_inverse=True)
+    known = {label: number for number, label in enumerate(classes)}
+    unknown = [label for label in distinct.tolist() if label not in known]
+    if unknown:
+        raise InvalidInput(
+            f"{what} hold {_some(unknown) if shown else 'others'}, not among the classes "
+            f"({_some(classes)}); declare all of them {_WITH_CLASSES}"
+            f"{', or leave those rows out' if shown else ''}."
+        )
+    found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
+    return found
 
 
 def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
@@ -525,7 +578,7 @@ def _must_have_copies(features: NDArray[Any], augmented: bool) -> None:
 def _classes_on_disk(declared: Sequence[Any] | None, rows: DiskRows) -> tuple[Any, ...]:
     """In chunks, labels are class numbers."""
     if declared is not None:
-        return _list_of_classes(declared, np.empty(0))
+        return list_of_classes(declared, np.empty(0))
     highest = rows.target_facts.high
     if not highest >= 1:
         raise InvalidInput(
@@ -533,6 +586,15 @@ def _classes_on_disk(declared: Sequence[Any] | None, rows: DiskRows) -> tuple[An
             f"classes, declare all of them {_WITH_CLASSES}."
         )
     return tuple(range(int(highest) + 1))
+
+
+def _declared(classes: Sequence[Any] | None) -> Sequence[Any]:
+    if classes is None:
+        raise InvalidInput(
+            "task='inside' needs its classes, in the order of their numbers: declare them "
+            f"{_WITH_CLASSES}."
+        )
+    return classes
 
 
 def _must_be_left_out(name: str, value: object, task: str) -> None:
@@ -590,7 +652,8 @@ def _names(declared: Sequence[str], found: tuple[str, ...], columns: int) -> tup
     return names
 
 
-def _list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[Any, ...]:
+def list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[Any, ...]:
+    """As declared, or as found among the labels."""
     if declared is None:
         classes = tuple(np.unique(labels).tolist())
         if len(classes) < 2:

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune.data.arrays import listed
 from dptune.data.chunk_records import (
     GROUPS,
     NUMBERS,
@@ -31,6 +30,7 @@ from dptune.data.chunk_records import (
 from dptune.data.disk import INDEX, DiskRows, chunk_file, save_text
 from dptune.data.readers import Part, Source
 from dptune.errors import InvalidInput
+from dptune.table_files import listed
 
 CONTENTS = "features.json"
 SHIFT = "shift-"  # what the name of a part of shifted pictures starts with

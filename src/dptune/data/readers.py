@@ -3,11 +3,8 @@
 What a message shows of a file is its columns, never its values.
 """
 
-import re
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import csv, parquet
 
-from dptune.data.arrays import listed
 from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
+from dptune.table_files import listed, read_csv, read_parquet, reading
 
 DEFAULT_LABEL = "label"
 NPZ_ARRAYS = {
@@ -31,17 +27,6 @@ NPZ_ARRAYS = {
     "test": ("X_test", "y_test", "groups_test"),
 }
 SAVED_TO_DISK = ("dataset_dict.json", "state.json")
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    TypeError,
-    EOFError,
-    MemoryError,  # a torn header can ask for any size
-    RuntimeError,  # a zip that is encrypted, or compressed in an unknown way
-    zipfile.BadZipFile,
-    zlib.error,
-    pa.ArrowException,
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
@@ -74,30 +59,6 @@ class Source:
     contents: str
     columns: Sequence[str] | None = None  # of a table that names them, the labels' included
     made_by: Mapping[str, Any] | None = None  # which backbone made the features, where one did
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except InvalidInput:
-        raise
-    except _UNREADABLE as error:
-        advice = "It may be damaged, or of another kind than its name says; write it again."
-        if isinstance(error, PermissionError):
-            advice = "Ask its owner for the right to read it."
-        raise InvalidInput(f"{str(path)!r} cannot be read: {_reason(error)}. {advice}") from None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    if isinstance(error, pa.ArrowException):  # which quotes the line it stumbled on
-        telling = re.search(
-            r"Empty CSV file|(Row #\d+: )?Expected \d+ columns, got \d+", str(error)
-        )
-        return telling.group() if telling else type(error).__name__
-    return str(error).split("\n")[0].rstrip(".")
 
 
 def _from_npz(path: Path, label: str | None) -> Source:
@@ -172,51 +133,11 @@ def _column_number(label: str | None, columns: int) -> int:
 
 
 def _from_csv(path: Path, label: str | None) -> Source:
-    with reading(path):
-        _must_be_separated_by_commas(path)
-        table = csv.read_csv(path)
-        # Checked before any message shows the names: a first line of data is private.
-        if any(_is_number(name) for name in table.column_names):
-            raise InvalidInput(
-                f"the first line of {str(path)!r} must name the columns, and looks like data: it "
-                "has numbers. Add a line with names; a name cannot be a number."
-            )
-        if any(pa.types.is_binary(kind) for kind in table.schema.types):
-            raise _not_utf8(path)
-        return _from_table(table, path, label or DEFAULT_LABEL)
-
-
-def _must_be_separated_by_commas(path: Path) -> None:
-    """By the first line alone: with decimal commas, the others seem torn and cannot be read."""
-    with path.open("rb") as file:
-        try:
-            head = file.readline().decode()
-        except UnicodeDecodeError:
-            raise _not_utf8(path) from None
-    if "," not in head and (";" in head or "\t" in head):
-        raise InvalidInput(
-            f"the columns of {str(path)!r} must be separated by commas; its first line has none, "
-            "but semicolons or tabs. Save it again with commas (and a point in numbers)."
-        )
-
-
-def _not_utf8(path: Path) -> InvalidInput:
-    return InvalidInput(
-        f"the text in {str(path)!r} is not UTF-8, so it cannot be read; save the file as UTF-8."
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return _from_table(read_csv(path), path, label or DEFAULT_LABEL)
 
 
 def _from_parquet(path: Path, label: str | None) -> Source:
-    with reading(path), parquet.ParquetFile(path) as file:
-        return _from_table(file.read(), path, label or DEFAULT_LABEL)
+    return _from_table(read_parquet(path), path, label or DEFAULT_LABEL)
 
 
 def _from_table(table: Any, path: Path, label: str) -> Source:

@@ -24,6 +24,10 @@ PRECISIONS = {
     "bfloat16": torch.bfloat16,
 }
 IDS = "int64"  # for rows that are no measurements but numbers of words
+# Losses of rows (2, length) of words that hold what is asked of them, and how many numbers a model
+# gives for a row beside one for every class: its loss; how many words are foretold; the first and
+# the last word of an answer.
+ASKED_IN_ROWS = {"words": 2, "spans": 3, "inside": 1}
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,9 @@ class Chunk:
 class DataFacts:
     """What is public about a data set and decides which models fit it.
 
-    `shape` is that of one row's features, `outputs` how many numbers a model gives for a row, and
-    `loss` how they are meant: softmax for classes, squared for a value.
+    `shape` is that of one row's features, `outputs` how many classes there are, or 1, and `loss`
+    how what a model gives is meant: softmax for classes, squared for a value; words, spans and
+    inside where the rows hold what is asked.
     """
 
     count: int
@@ -77,7 +82,20 @@ class DataFacts:
 
     @property
     def has_classes(self) -> bool:
+        """Whether every row is of one."""
         return self.loss == "softmax"
+
+    @property
+    def asks_inside(self) -> bool:
+        """Whether rows hold what is asked of them."""
+        return self.loss in ASKED_IN_ROWS
+
+    @property
+    def width(self) -> int:
+        """How many numbers a model gives for a row."""
+        if not self.asks_inside:
+            return self.outputs
+        return ASKED_IN_ROWS[self.loss] + (self.outputs if self.loss == "inside" else 0)
 
     def not_held_out(self, every: int) -> int:
         """How many rows are left, publicly, where each `every`-th, the first included, is not."""

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import validate
-from dptune.data.arrays import as_class_labels, listed
+from dptune.data.arrays import as_class_labels
 from dptune.errors import InvalidInput
+from dptune.table_files import listed
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import validate
-from dptune.data.arrays import listed, places
+from dptune.data.arrays import places
 from dptune.data.data import Data, name_classes
 from dptune.data.disk import INDEX, DiskRows
 from dptune.data.extracted import (
@@ -37,7 +37,9 @@ from dptune.data.readers import (
     from_hub,
 )
 from dptune.data.shift import Shift, shifted
+from dptune.data.text_sources import load_texts
 from dptune.errors import InvalidInput
+from dptune.table_files import listed, must_hold_something
 
 _DEMO, _HUB = "demo", "hub:"
 
@@ -54,6 +56,11 @@ def load_data(
     target_range: tuple[float, float] | None = None,
     name: str | None = None,
     shifts: Sequence[str | Path] = (),
+    text: str | Sequence[str] | None = None,
+    tokenizer: str | None = None,
+    length: int | None = None,
+    unit: str | None = None,
+    texts_per_unit: int | None = None,
 ) -> Data:
     """Read "demo", an .npz, .npy, .csv or .parquet file, a folder written by `save_to_disk`,
     `write_chunks` or `dptune extract`, or "hub:NAME". `test` and `public` are such sources too;
@@ -66,9 +73,33 @@ def load_data(
     rows where they have any. An .npz file may hold `groups_test`, the number of a group for every
     row, and `group_names`. A shift is called as its file is, without the suffix.
 
+    With `text`, the names of one or several columns, the source holds texts (`text_sources`), which
+    `tokenizer` turns into rows of `length` words; with `unit`, the column that says whose a text
+    is, everything of one person is one row, of at most `texts_per_unit` times that many.
+
     >>> load_data("demo")
     Data('demo', 50,000 rows, 64 columns, 10 classes)
     """
+    if text is not None:
+        if target_range is not None:
+            raise InvalidInput("target_range does not go with texts; leave it out.")
+        return load_texts(
+            source,
+            text=text,
+            label=label,
+            test=test,
+            public=public,
+            shifts=_named(shifts),
+            classes=classes,
+            rows=rows,
+            task=task,
+            name=name,
+            tokenizer=tokenizer,
+            length=length,
+            unit=unit,
+            texts_per_unit=texts_per_unit,
+        )
+    _must_be_for_texts(tokenizer=tokenizer, length=length, unit=unit, texts_per_unit=texts_per_unit)
     opened = _open(source, label)
     if label is not None and (
         _is_npz(source) or _holds_chunks(_path(source)) or is_extracted(_path(source))
@@ -123,6 +154,15 @@ def load_data(
     )
     data.unused_test_rows = test is None and "test" in opened.parts
     return data
+
+
+def _must_be_for_texts(**named: object) -> None:
+    for name, value in named.items():
+        if value is not None:
+            raise InvalidInput(
+                f"{name} is for texts; name their columns with --column (text= in Python), or "
+                "leave it out."
+            )
 
 
 def read_features(
@@ -239,8 +279,7 @@ def _open(source: str | Path, label: str | None) -> Source:
             f"{str(source)!r} does not end in one of {', '.join(READERS)}; convert it to one of "
             "these, or rename it if it is one."
         )
-    if path.stat().st_size == 0:
-        raise InvalidInput(f"the file {str(source)!r} is empty; give one that holds rows.")
+    must_hold_something(path)
     return READERS[path.suffix.lower()](path, label)
 
 

@@ -7,6 +7,7 @@ from dptune.engines.evaluation import Evaluation as Evaluation
 from dptune.engines.executors import Executor as Executor
 from dptune.engines.executors import ProcessExecutor as ProcessExecutor
 from dptune.engines.executors import SerialExecutor as SerialExecutor
+from dptune.engines.language.hugging_face import HuggingFace as HuggingFace
 from dptune.engines.linear import LinearEngine as LinearEngine
 from dptune.engines.linear import LinearModel as LinearModel
 from dptune.engines.modules.lora import LoRA as LoRA

@@ -5,8 +5,7 @@ Weights are read from safetensors files only, and no code of a repository is eve
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from math import isqrt
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dptune.errors import InvalidInput, MissingExtra
+from dptune.errors import InvalidInput
 from dptune.features.backbone import Network, Way
 from dptune.features.maps import grid, mean_over
 from dptune.features.processors import read_processor
 from dptune.features.transform import Transform
+from dptune.hub import ModelPlace, quiet, transformers_package
 
 _CLASS_TOKENS = ("cls_token", "class_embedding")
 _FILES = "config.json, model.safetensors and preprocessor_config.json"
 
 
 def open_hugging_face(rest: str, size: int | None) -> Network:
-    where, _, revision = (rest, "", "") if Path(rest).is_dir() else rest.partition("@")
-    if not where:
-        raise InvalidInput(
-            "hf: needs the name of a model or a folder: hf:google/vit-base-patch16-224."
-        )
-    options = {"revision": revision or "main", "local_files_only": Path(where).is_dir()}
-    module, config, unfilled = _loaded(where, options)
-    transform = _transform(where, options)
+    place = ModelPlace.of(rest)
+    module, config, unfilled = _loaded(place)
+    transform = _transform(place)
     reader = _Reader(module, config, size or transform.size)
     return Network(
         module=module,
@@ -123,47 +118,48 @@ class _Reader:
         return tokens[:, self.before_patches :]
 
 
-def _loaded(where: str, options: Mapping[str, Any]) -> tuple[nn.Module, Any, bool]:
+def _loaded(place: ModelPlace) -> tuple[nn.Module, Any, bool]:
     """The model, its configuration, and whether its pooler is not in the file. A pooler like that
     would be filled by chance; it is taken away. Anything else that lacks is refused."""
-    transformers = _transformers()
+    transformers = transformers_package("vision")
     try:
-        with _quiet(transformers):
+        with quiet(transformers):
             model, report = transformers.AutoModel.from_pretrained(
-                where,
-                **options,
-                trust_remote_code=False,
+                place.where,
+                **place.options,
                 use_safetensors=True,
                 dtype=torch.float32,
                 output_loading_info=True,
             )
     except (OSError, ValueError, RuntimeError, ImportError) as problem:
-        raise InvalidInput(_unreachable(where, problem)) from problem
+        raise place.unreachable(problem, _FILES) from problem
     missing = sorted(report["missing_keys"])
     model = getattr(model, "vision_model", model)  # of those that read texts as well
     lacks = [name for name in missing if "pooler" not in name]
     if lacks:
         raise InvalidInput(
-            f"The weights of {where} are not complete: {len(lacks)} arrays are missing, the first "
-            f"is {lacks[0]}. Features would be made of chance."
+            f"The weights of {place.where} are not complete: {len(lacks)} arrays are missing, the "
+            f"first is {lacks[0]}. Features would be made of chance."
         )
     if missing:
         model.pooler = None
     return model.eval(), model.config, bool(missing)
 
 
-def _transform(where: str, options: Mapping[str, Any]) -> Transform:
-    cached_file = _transformers().utils.cached_file
+def _transform(place: ModelPlace) -> Transform:
+    cached_file = transformers_package("vision").utils.cached_file
     for name in ("preprocessor_config.json", "processor_config.json"):
         try:
-            path = cached_file(where, name, **options, _raise_exceptions_for_missing_entries=False)
+            path = cached_file(
+                place.where, name, **place.options, _raise_exceptions_for_missing_entries=False
+            )
         except (OSError, ValueError) as problem:
-            raise InvalidInput(_unreachable(where, problem)) from problem
+            raise place.unreachable(problem, _FILES) from problem
         if path is not None:
             return read_processor(Path(path))
     raise InvalidInput(
-        f"{where} has no preprocessor_config.json, so nothing says which pictures it takes. Put "
-        'one beside its weights, with "size", "image_mean" and "image_std".'
+        f"{place.where} has no preprocessor_config.json, so nothing says which pictures it takes. "
+        'Put one beside its weights, with "size", "image_mean" and "image_std".'
     )
 
 
@@ -172,38 +168,3 @@ def _made_of(config: Any) -> str:
     for name in ("transformers_version", "_name_or_path", "dtype", "torch_dtype", "architectures"):
         settings.pop(name, None)
     return json.dumps(settings, sort_keys=True, default=str)
-
-
-def _unreachable(where: str, problem: Exception) -> str:
-    first = str(problem).strip().partition("\n")[0].rstrip(".") or type(problem).__name__
-    return (
-        f"The model {where} could not be had: {first}. Without a way to the hub, download it where "
-        f"there is one and give its folder, with {_FILES}: hf:FOLDER. Only safetensors files are "
-        "read, and models that bring their own code are not."
-    )
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as problem:
-        raise MissingExtra(
-            "Models of the Hugging Face hub need the package transformers. Install it: "
-            'pip install "dptune[vision]"'
-        ) from problem
-    return transformers
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Without its bars and reports: what matters in them becomes an error here."""
-    log = transformers.utils.logging
-    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(level)
-        if bars:
-            log.enable_progress_bar()

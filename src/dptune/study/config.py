@@ -66,6 +66,11 @@ DATA = (
     "target_range",
     "name",
     "shifts",
+    "text",
+    "tokenizer",
+    "length",
+    "unit",
+    "texts_per_unit",
 )
 Built = TypeVar("Built")
 AUTO = "auto"  # of a share: bought at the usual price where that is worth it (recipe.py)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from dptune.engines.language.reader import Reader
 from dptune.engines.modules.patterns import fits, patterns_in
 from dptune.errors import InvalidInput, MissingExtra
 
@@ -64,8 +65,11 @@ def add_adapters(
 
     """
     besides = _besides(module, trained)
-    if _is_of_transformers(module):
-        _inject(module, _wanted_of_transformers(module, layers, besides), rank, alpha)
+    model = _of_transformers(module)
+    if model is not None:
+        wanted = _wanted_of_transformers(module, model, layers, besides)
+        start = "" if model is module else "model."
+        _inject(model, [name.removeprefix(start) for name in wanted], rank, alpha)
     else:
         for name in _wanted(module, layers, besides, (nn.Linear,)):
             parent, _, child = name.rpartition(".")
@@ -98,7 +102,9 @@ def adapter_names(module: nn.Module, trained: str = "") -> list[str]:
 
 def _besides(module: nn.Module, trained: str) -> list[str]:
     """Patterns of what is trained beside adapters."""
-    heads = [f"{head}.*" for head in _HEADS] if _is_of_transformers(module) else []
+    if isinstance(module, Reader):
+        return patterns_in(trained) + [_as_before(name) for name in module.heads]
+    heads = [] if _of_transformers(module) is None else [f"{head}.*" for head in _HEADS]
     return patterns_in(trained) + heads
 
 
@@ -107,12 +113,17 @@ def _as_before(name: str) -> str:
     return name.replace(".base_layer.", ".")
 
 
-def _is_of_transformers(module: nn.Module) -> bool:
-    """Without importing the package, which takes seconds."""
-    return any(
+def _of_transformers(module: nn.Module) -> nn.Module | None:
+    """The model of the package transformers that the module is, or holds, without importing the
+    package, which takes seconds."""
+    if isinstance(module, Reader):
+        model: nn.Module = module.model
+        return model
+    is_one = any(
         kind.__name__ == "PreTrainedModel" and kind.__module__.startswith("transformers.")
         for kind in type(module).__mro__
     )
+    return module if is_one else None
 
 
 def _wanted(
@@ -136,13 +147,15 @@ def _wanted(
     return found
 
 
-def _wanted_of_transformers(module: nn.Module, layers: str, besides: list[str]) -> list[str]:
+def _wanted_of_transformers(
+    module: nn.Module, model: nn.Module, layers: str, besides: list[str]
+) -> list[str]:
     from transformers.pytorch_utils import Conv1D
 
     kinds = (nn.Linear, Conv1D)
     if layers:
         return _wanted(module, layers, besides, kinds)
-    config: Any = module.config
+    config: Any = model.config
     usual = _peft().utils.TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.get(config.model_type)
     every = _wanted(module, "", besides, kinds)
     if usual is not None:

@@ -5,15 +5,18 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
+from dptune.data.rows import ASKED_IN_ROWS
 from dptune.engines.evaluation import RowLoss
 from dptune.errors import InvalidInput
 from dptune.own_code import resolve
 
-NAMES = ("softmax", "squared")
+NAMES = ("softmax", "squared", *ASKED_IN_ROWS)
 
 
 def row_loss(loss: str) -> RowLoss:
     """(outputs of some rows, their targets) -> the loss of each."""
+    if loss in ASKED_IN_ROWS:
+        return _as_given
     if loss in NAMES:
         return _softmax if loss == "softmax" else _squared
     own = resolve(loss, "loss")
@@ -40,6 +43,10 @@ def outputs_of(found: Any) -> Tensor:
             "row, or an object whose .logits is one."
         )
     return table[:, None] if table.ndim == 1 else table
+
+
+def _as_given(outputs: Tensor, targets: Tensor) -> Tensor:
+    return outputs[:, 0].float()
 
 
 def _softmax(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -45,6 +45,11 @@ def fix_module(module: nn.Module) -> nn.Module:
     return fix(module).module
 
 
+def untie(module: nn.Module) -> None:
+    """Give every place its own copy of a parameter that stands in several."""
+    _untie_parameters(module, [])
+
+
 def _mended(name: str, layer: nn.Module, replaced: list[str]) -> nn.Module:
     if type(layer) in _PLAIN:
         assert isinstance(layer, _BatchNorm)

@@ -10,11 +10,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from dptune.engines.language.reader import Reader
 from dptune.engines.modules.losses import outputs_of
 from dptune.engines.modules.problem import WHOLE, Names, Problem
 
 # What rounding makes of a number, with something to spare: in float32, and in bfloat16.
 _FINE, _COARSE = 1e-3, 0.05
+_SOMETHING = 0.02
 
 
 def problems_on_rows(module: nn.Module, rows: Tensor, trained: Names) -> list[Problem]:
@@ -37,10 +39,30 @@ def problems_without_gradients(module: nn.Module, rows: Tensor) -> list[Problem]
 def made_up(module: nn.Module, shape: Sequence[int], rows: int, *, ids: bool) -> Tensor:
     """Rows that are nobody's; of `ids`, numbers that every embedding knows."""
     generator = torch.Generator().manual_seed(0)
+    if isinstance(module, Reader):
+        return module.made_up(shape, rows, generator)
     if not ids:
         return torch.rand((rows, *shape), generator=generator)
     words = [m.num_embeddings for m in module.modules() if isinstance(m, nn.Embedding)]
     return torch.randint(min(words, default=1), (rows, *shape), generator=generator)
+
+
+@contextmanager
+def none_at_zero(module: nn.Module, trained: Names) -> Iterator[None]:
+    """Matrices that begin at zero, as new heads and adapters do, would hide what lies before them:
+    while made-up rows pass they are something."""
+    named = dict(module.named_parameters())
+    at_zero = [named[n] for n in trained if named[n].ndim > 1 and not bool(named[n].any())]
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in at_zero:
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * _SOMETHING)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter in at_zero:
+                parameter.zero_()
 
 
 def _buffers(module: nn.Module) -> dict[str, Tensor]:

@@ -15,18 +15,20 @@ from dptune.data.rows import DataFacts, Rows
 from dptune.engines.base import Engine
 from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.evaluation import Tally
+from dptune.engines.language import pretrained
+from dptune.engines.language.reader import Reader
 from dptune.engines.modules import descent, doctor, memory, own_functions
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
 from dptune.engines.modules.patterns import fits, patterns_in
 from dptune.engines.modules.precision import COMPUTE, computing
-from dptune.engines.modules.rows_apart import made_up
+from dptune.engines.modules.rows_apart import made_up, none_at_zero
 from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput, OwnCodeProblem
-from dptune.own_code import made, must_be_found_again, reference, resolve
+from dptune.own_code import is_pretrained, made, must_be_found_again, reference, resolve
 from dptune.plan import TrainPlan
 from dptune.prior import MODULE, Prior
 
@@ -55,9 +57,15 @@ class ModuleModel:
         self.module.to(features.device).eval()
         taken = features.long() if self.ids else features.float()
         with torch.no_grad(), computing(self.compute, features.device):
-            some = torch.split(taken, _EVALUATED_AT_ONCE)
+            some = torch.split(taken, self._at_once)
             parts = [outputs_of(self.module(part)) for part in some]
         return torch.cat(parts).float()
+
+    @property
+    def _at_once(self) -> int:
+        if isinstance(self.module, Reader):
+            return self.module.evaluated_at_once(self.shape[-1])
+        return _EVALUATED_AT_ONCE
 
 
 @register_engine
@@ -67,11 +75,14 @@ class TorchModule(Engine[ModuleModel]):
 
     Attributes:
         factory: a function without arguments that makes the module, or where it lies:
-            "path.py:name" or "package.module:name".
-        loss: what a row's loss is: softmax or squared, as the data need; or a function of one's own
-            (outputs, targets) that gives one number a row, or where it lies.
-        trained: which parameters: all, biases, last block, first and last block, or patterns of
-            their names, separated by commas.
+            "path.py:name" or "package.module:name"; or "hf:NAME@REVISION" or "hf:FOLDER", a
+            language model of the Hugging Face hub or in a folder, whose head is made for the loss.
+        loss: what a row's loss is: softmax or squared, or words, spans or inside where rows hold
+            what is asked, as the data need; or a function of one's own (outputs, targets) that
+            gives one number a row, or where it lies.
+        trained: which parameters: all; body, which is all but tables of words; biases, last block,
+            first and last block, or patterns of their names, separated by commas. Empty for body of
+            language models, else all.
         compute: float32, or bfloat16 for products of matrices; weights stay in float32.
         rows_at_once: how many rows are in a physical batch; None for as many as fit, which is tried
             with made-up rows.
@@ -92,7 +103,7 @@ class TorchModule(Engine[ModuleModel]):
     wants_unit_rows: ClassVar[bool] = False
     factory: str
     loss: str = ""
-    trained: str = "all"
+    trained: str = ""
     compute: str = "float32"
     rows_at_once: int | None = None
     checkpointed: str = ""
@@ -110,13 +121,19 @@ class TorchModule(Engine[ModuleModel]):
             factory=reference(self.factory, "factory"),
             loss=loss,
             augment=reference(self.augment, "augment") if self.augment else "",
-            ids=validate.flag(ids=self.ids),
+            ids=validate.flag(ids=self.ids) or self.is_pretrained,
+            trained=self.trained or ("body" if self.is_pretrained else "all"),
         )
         validate.text(trained=self.trained)
         if self.rows_at_once is not None:
             validate.store(self, rows_at_once=validate.whole(1, rows_at_once=self.rows_at_once))
         if self.outputs is not None:
             validate.store(self, outputs=validate.whole(1, outputs=self.outputs))
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it trains a language model of transformers."""
+        return isinstance(self.factory, str) and is_pretrained(self.factory)
 
     @property
     def takes_ids(self) -> bool:  # type: ignore[override]
@@ -135,14 +152,16 @@ class TorchModule(Engine[ModuleModel]):
         return {"learning_rate": (1e-5, 1000.0), "steps": (300, 300)}
 
     def for_data(self, facts: DataFacts) -> "TorchModule":
-        return replace(self, outputs=self.outputs or facts.outputs, loss=self.loss or facts.loss)
+        factory = pretrained.pinned(self.factory) if self.is_pretrained else self.factory
+        outputs, loss = self.outputs or facts.outputs, self.loss or facts.loss
+        return replace(self, factory=factory, outputs=outputs, loss=loss)
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
         """Poisson samples, with more rows in each the more there are, and a smaller share of them.
         Clipped far below their gradients, all rows push alike."""
         rate = _BATCH / math.sqrt(facts.count)
         samples = {"sampling_rate": rate} if rate < 0.5 else {}
-        return samples | ({"clip_norm": 0.1} if facts.has_classes else {})
+        return samples | ({} if facts.loss == "squared" else {"clip_norm": 0.1})
 
     def check(self, plan: TrainPlan) -> None:
         if plan.free_steps:
@@ -159,11 +178,14 @@ class TorchModule(Engine[ModuleModel]):
         self.must_be_repeated(module)
         rows, _ = self._made_up(module, facts, torch.device("cpu"), _MADE_UP, 1)
         self._must_fit(module, rows[:, 0], facts)
-        doctor.must_be_sound(module, self.names(module), rows[:, 0])
+        with none_at_zero(module, self.names(module)):
+            doctor.must_be_sound(module, self.names(module), rows[:, 0])
         self.traced(module, facts, device)
 
     def must_be_repeated(self, module: nn.Module) -> None:
         """Refuse a factory that makes another module each time: it is called again to resume."""
+        if self.is_pretrained:
+            return  # files, and seeded numbers
         again = self.made().state_dict()
         for name, tensor in module.state_dict().items():
             if name not in again or not torch.equal(tensor, again[name]):
@@ -176,8 +198,10 @@ class TorchModule(Engine[ModuleModel]):
 
     def _must_fit(self, module: nn.Module, rows: Tensor, facts: DataFacts) -> None:
         outputs = self.model(module, facts.shape).logits(rows)
-        if outputs.shape != (len(rows), self._width):
-            need = f"{self._width} numbers, one a class" if facts.has_classes else "one number"
+        width = replace(facts, outputs=self._width, loss=self.loss).width
+        if outputs.shape != (len(rows), width):
+            need = "one number" if width == 1 else f"{width} numbers"
+            need += ", one a class" if facts.has_classes else ""
             raise InvalidInput(
                 f"for each row of these data a module gives {need}; {self.factory} makes one whose "
                 f"output for {len(rows)} rows has shape {tuple(outputs.shape)}. Change its last "
@@ -200,9 +224,15 @@ class TorchModule(Engine[ModuleModel]):
     @property
     def public_facts(self) -> tuple[str, ...]:
         return (
-            f"the weights that {self.factory.rpartition(':')[2]} begins with, pretrained ones "
+            f"the weights that {self._called} begins with, pretrained ones "
             "included: nothing is promised about rows that they were trained on",
         )
+
+    @property
+    def _called(self) -> str:
+        if self.is_pretrained:
+            return self.factory.rpartition("/")[2].removeprefix("hf:")
+        return self.factory.rpartition(":")[2]
 
     def fit(
         self,
@@ -314,9 +344,15 @@ class TorchModule(Engine[ModuleModel]):
     def made(self, randomness: Randomness | None = None) -> nn.Module:
         """A new module, as the factory makes it, with initial weights from a public seed."""
         with descent.public_numbers(randomness or Randomness(), torch.device("cpu")):
-            module = made(self.factory)
+            module = self._from_factory()
         _compute_again(module, self.checkpointed)
         return module
+
+    def _from_factory(self) -> nn.Module:
+        if not self.is_pretrained:
+            return made(self.factory)
+        untied = self.trained == "all"
+        return pretrained.make(self.factory, loss=self.loss, outputs=self.outputs, untied=untied)
 
     def names(self, module: nn.Module) -> list[str]:
         """Of the parameters that are trained."""
@@ -337,7 +373,10 @@ class TorchModule(Engine[ModuleModel]):
         flat.module.train()
         rows, targets = self._made_up(module, facts, device, _MADE_UP, copies)
         self.functions_take_rows_apart(module, rows[:, 0], targets)
-        with descent.public_numbers(Randomness(), device):
+        with (
+            descent.public_numbers(Randomness(), device),
+            none_at_zero(flat.module, flat.trained),
+        ):
             gradients.trace(rows, targets)
         return flat, gradients
 

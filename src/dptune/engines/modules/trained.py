@@ -5,7 +5,7 @@ from torch import nn
 from dptune.engines.modules.patterns import fits, patterns_in
 from dptune.errors import InvalidInput
 
-WORDS = ("all", "biases", "last block", "first and last block")
+WORDS = ("all", "body", "biases", "last block", "first and last block")
 
 
 def trained_names(module: nn.Module, asked: str) -> list[str]:
@@ -14,7 +14,9 @@ def trained_names(module: nn.Module, asked: str) -> list[str]:
     names = [name for name, _ in module.named_parameters()]
     if asked == "all":
         return names
-    if asked == "biases":
+    if asked == "body":
+        found = _but_tables(module)
+    elif asked == "biases":
         found = [name for name in names if name.rpartition(".")[2] == "bias"]
     elif asked in WORDS:
         found = _of_blocks(module, names, first=asked.startswith("first"))
@@ -27,6 +29,17 @@ def trained_names(module: nn.Module, asked: str) -> list[str]:
             'names such as "head.*", separated by commas.'
         )
     return found
+
+
+def _but_tables(module: nn.Module) -> list[str]:
+    """All but embeddings, and what is tied to them: they are large, and learn little of noise."""
+    tables = {
+        id(parameter)
+        for one in module.modules()
+        if isinstance(one, nn.Embedding)
+        for parameter in one.parameters()
+    }
+    return [name for name, parameter in module.named_parameters() if id(parameter) not in tables]
 
 
 def _of_blocks(module: nn.Module, names: list[str], *, first: bool) -> list[str]:

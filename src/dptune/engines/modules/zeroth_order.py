@@ -23,7 +23,7 @@ from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.losses import outputs_of, row_loss
 from dptune.engines.modules.precision import computing
 from dptune.engines.modules.problem import must_be_none
-from dptune.engines.modules.rows_apart import problems_without_gradients
+from dptune.engines.modules.rows_apart import none_at_zero, problems_without_gradients
 from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.engines.per_row import ClippedSum, drawn_rows, read_rows
 from dptune.engines.randomness import Randomness, Stream
@@ -94,7 +94,8 @@ class ZerothOrder(TorchModule):
         module = self.made()
         FlatWeights(module, self.names(module), torch.device("cpu"))
         rows, targets = self._made_up(module, facts, torch.device("cpu"), _MADE_UP, 1)
-        must_be_none(problems_without_gradients(module, rows[:, 0]))
+        with none_at_zero(module, self.names(module)):
+            must_be_none(problems_without_gradients(module, rows[:, 0]))
         with torch.no_grad():
             row_loss(self.loss)(outputs_of(module.eval()(rows[:, 0])), targets)
         self.functions_take_rows_apart(module, rows[:, 0], targets)

@@ -1,0 +1,194 @@
+"""Private data that are texts: read, checked, and turned into rows of words by a public tokenizer.
+
+Sources are those of `dptune.texts`: csv, jsonl (both also .gz) and Parquet files, folders by
+save_to_disk, "hub:NAME", and mappings of columns to lists.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune.data.arrays import as_class_labels
+from dptune.data.copies import has_copies
+from dptune.data.data import Data, class_numbers, list_of_classes, name_classes
+from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
+from dptune.data.readers import DEFAULT_LABEL
+from dptune.data.shift import Shift, shifted
+from dptune.errors import InvalidInput
+from dptune.texts.encoder import DEFAULT_LENGTH, DEFAULT_TEXTS_PER_UNIT, Encoder
+from dptune.texts.reading import names_of_columns
+from dptune.texts.sources import HUB, place_and_split
+from dptune.texts.texts import Texts
+
+_TASKS = ("classes", "words", "spans")
+
+
+def load_texts(
+    source: Any,
+    *,
+    text: str | Sequence[str],
+    label: str | None,
+    test: Any,
+    public: Any,
+    shifts: Mapping[str, Any],
+    classes: Sequence[Any] | None,
+    rows: int | None,
+    task: str,
+    name: str | None,
+    tokenizer: str | None,
+    length: int | None,
+    unit: str | None,
+    texts_per_unit: int | None,
+) -> Data:
+    """What the arguments mean: `load_data`."""
+    encoder = _encoder(text, task, tokenizer, length, unit, texts_per_unit)
+    if task == "classes":
+        label = label or DEFAULT_LABEL
+    elif label is not None:
+        raise InvalidInput(f"task={task!r} has no labels; leave out --label (label= in Python).")
+    encoder.words  # noqa: B018  # a tokenizer that does not fit is refused before texts are read
+    private = encoder.read(source, label, unit=unit)
+    beside = {"test": test, "public": public} | {shifted(each): shifts[each] for each in shifts}
+    others = {
+        which: _beside(encoder, source, private, other, label, which)
+        for which, other in beside.items()
+        if other is not None
+    }
+    labels, found = _labels(private, "the labels"), None
+    if task == "classes":
+        found = list_of_classes(classes or private.classes or None, np.asarray(labels))
+    made = {
+        which: _rows(encoder, texts, found, f"the {which} labels")
+        for which, texts in others.items()
+    }
+    features, targets = _rows(encoder, private, found, "the labels", shown=False)
+    return Data(
+        features,
+        targets,
+        name=_default_name(source) if name is None else name,
+        task=encoder.task,
+        classes=found,
+        rows=rows,
+        augmented=unit is not None,
+        fingerprint=_fingerprint(source, private, unit),
+        test=made.get("test"),
+        public=made.get("public"),
+        shifts={each: Shift(*made[shifted(each)]) for each in shifts},
+        made_by=encoder.made_by,
+        origins={} if classes else {"classes": "taken from the data"},
+    )
+
+
+def _encoder(
+    text: str | Sequence[str],
+    task: str,
+    tokenizer: str | None,
+    length: int | None,
+    unit: str | None,
+    texts_per_unit: int | None,
+) -> Encoder:
+    if task not in _TASKS:
+        raise InvalidInput(f"task must be one of {', '.join(_TASKS)} for texts; got {task!r}.")
+    if tokenizer is None:
+        raise InvalidInput(
+            "texts need a tokenizer: give the folder of a model, or its NAME@REVISION on the hub, "
+            "with --model (tokenizer= in Python)."
+        )
+    if unit is None and texts_per_unit is not None:
+        raise InvalidInput(
+            "texts_per_unit says how many texts of a person enter; name the column that tells "
+            "people apart with --unit (unit= in Python), or leave it out."
+        )
+    return Encoder(
+        tokenizer=tokenizer,
+        columns=names_of_columns(text),
+        task="inside" if task == "classes" and unit is not None else task,
+        length=DEFAULT_LENGTH if length is None else length,
+        unit=unit,
+        texts_per_unit=DEFAULT_TEXTS_PER_UNIT if texts_per_unit is None else texts_per_unit,
+    )
+
+
+def _beside(
+    encoder: Encoder, source: Any, private: Texts, other: Any, label: str | None, which: str
+) -> Texts:
+    """Texts beside the private ones, each of them a row of its own."""
+    wanted = ("train",) if which == "public" else ("test", "train")
+    if not isinstance(source, Mapping) and not isinstance(other, Mapping):
+        (mine, my_split), (theirs, their_split) = map(place_and_split, (source, other))
+        if _are_one(mine, theirs):
+            if their_split == (my_split or "train") or not (their_split or "test" in wanted):
+                raise InvalidInput(
+                    f"{theirs!r} is the private data itself: scores on it would leak it. Give "
+                    "other texts, or leave it out."
+                )
+            wanted = ("test",)
+    texts = encoder.read(other, label, splits=wanted)
+    if has_copies([private.prints(encoder.given)], [texts.prints(encoder.given)]):
+        raise InvalidInput(
+            f"some {which} texts are private texts, more than chance would give: whatever is "
+            "measured on them would leak them. Give other texts, or leave out those that are among "
+            "the private ones."
+        )
+    return texts
+
+
+def _are_one(mine: str, theirs: str) -> bool:
+    if mine.startswith(HUB) or theirs.startswith(HUB):
+        return mine == theirs
+    places = Path(mine), Path(theirs)
+    if not all(place.exists() for place in places):
+        return False
+    return len({_identity(place) for place in places}) == 1
+
+
+def _identity(place: Path) -> str:
+    return fingerprint_folder(place) if place.is_dir() else fingerprint_file(place)
+
+
+def _fingerprint(source: Any, texts: Texts, unit: str | None) -> str:
+    """Of a file's bytes, or of texts that are in none. A ledger that promises something for texts
+    promises less for people, so that the same texts by `unit` are other data."""
+    place = "" if isinstance(source, Mapping) else place_and_split(source)[0]
+    in_files = place and not place.startswith(HUB)
+    whole = _identity(Path(place)) if in_files else texts.fingerprint()
+    if unit is None:
+        return whole
+    return hashlib.sha256(f"{whole} by {unit}".encode()).hexdigest()
+
+
+def _default_name(source: Any) -> str:
+    if isinstance(source, Mapping):
+        return "texts"
+    place, _ = place_and_split(source)
+    if place.startswith(HUB):
+        return place.removeprefix(HUB)
+    path = Path(place)
+    return path.absolute().name if path.is_dir() else path.name.partition(".")[0] or path.name
+
+
+def _rows(
+    encoder: Encoder,
+    texts: Texts,
+    classes: Sequence[Any] | None,
+    what: str,
+    *,
+    shown: bool = True,
+) -> tuple[NDArray[np.int32], NDArray[Any] | None]:
+    """Features and labels as `Data` takes them."""
+    labels = _labels(texts, what)
+    if encoder.task != "inside" or labels is None or classes is None:
+        return encoder.encode(texts), labels
+    return encoder.encode(texts, class_numbers(labels, classes, what, shown=shown).tolist()), None
+
+
+def _labels(texts: Texts, what: str) -> NDArray[Any] | None:
+    if texts.labels is None:
+        return None
+    if texts.classes:
+        return name_classes(texts.labels, texts.classes)
+    return as_class_labels(texts.labels, what)

@@ -1,0 +1,156 @@
+"""A language model that was trained, as a Hugging Face folder: whoever has transformers (and peft,
+for adapters) opens it with from_pretrained, without us."""
+
+import json
+from collections.abc import Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from dptune.engines.language.pretrained import EXTRA, config_of, for_training, place_of
+from dptune.engines.language.reader import MeanClassifier, Reader, Spans, Words
+from dptune.engines.modules.lora import LoRA
+from dptune.engines.modules.torch_module import ModuleModel, TorchModule
+from dptune.errors import InvalidInput
+from dptune.hub import quiet, transformers_package
+from dptune.texts.tokenizer import load_tokenizer
+
+HEAD = "head.safetensors"
+_ADAPTER = "base_model.model."  # how peft's names begin
+
+
+def save_pretrained(
+    engine: TorchModule,
+    model: ModuleModel,
+    folder: str | Path,
+    *,
+    tokenizer: str,
+    card: str,
+    classes: Sequence[Any] = (),
+) -> Path:
+    """Write the model, or its adapters, with its tokenizer and a card that begins with how to open
+    it and goes on with `card`; returns the folder.
+
+    Args:
+        engine: the one that trained it, with a factory hf:...
+        model: what it trained.
+        folder: where to; it is made if it is not there.
+        tokenizer: where that lies: a folder, or NAME@REVISION on the hub.
+        card: the model's own, with its guarantee.
+        classes: in the order of the model's outputs, where it has any.
+
+    """
+    reader = model.module
+    if not engine.is_pretrained or not isinstance(reader, Reader):
+        raise InvalidInput(
+            f"a Hugging Face folder is written of models that came from one, and {engine.factory} "
+            "makes a module of its own; keep the run's folder, which holds the weights."
+        )
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    labels = [str(one) for one in classes]
+    if isinstance(engine, LoRA):
+        _save_adapters(engine, reader, folder)
+    else:
+        with quiet(transformers_package(EXTRA)):
+            reader.model.save_pretrained(folder)
+        _mend_config(engine, folder / "config.json", labels)
+    if isinstance(reader, MeanClassifier):
+        save_file(
+            {name: _plain(one) for name, one in reader.head.state_dict().items()}, folder / HEAD
+        )
+    with quiet(transformers_package(EXTRA)):
+        load_tokenizer(tokenizer).save_pretrained(folder)
+    (folder / "README.md").write_text(_card(engine, reader, card, labels), encoding="utf-8")
+    return folder
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().contiguous()
+
+
+def _mend_config(engine: TorchModule, file: Path, labels: list[str]) -> None:
+    """What was changed for training is put back, and outputs get their names."""
+    told, original = json.loads(file.read_text()), config_of(place_of(engine.factory))
+    for name in for_training(original):
+        if hasattr(original, name):
+            told[name] = getattr(original, name)
+    if labels:
+        told["id2label"] = dict(enumerate(labels))
+        told["label2id"] = {label: number for number, label in enumerate(labels)}
+    file.write_text(json.dumps(told, indent=2, sort_keys=True) + "\n")
+
+
+def _save_adapters(engine: LoRA, reader: Reader, folder: Path) -> None:
+    place, state = place_of(engine.factory), reader.model.state_dict()
+    trained = [n.removeprefix("model.") for n in engine.names(reader) if n.startswith("model.")]
+    beside = [name for name in trained if ".lora_" not in name]
+    if any(".base_layer." in name for name in beside):
+        raise InvalidInput(
+            "peft has no place for a layer that has adapters and is trained itself; leave it out "
+            f"of trained={engine.trained!r}, or of the layers that get adapters."
+        )
+    owners = sorted({name.rpartition(".")[0] for name in beside})
+    whole = [name for name in state if name.rpartition(".")[0] in owners]
+    kept = [name for name in trained if ".lora_" in name] + whole
+    tensors = {_ADAPTER + name.replace(".default.", "."): _plain(state[name]) for name in kept}
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    config = copy(reader.model.peft_config["default"])
+    config.base_model_name_or_path, config.revision = place.where, place.revision or None
+    config.task_type = _task(reader)[1]
+    config.modules_to_save = owners or None
+    config.inference_mode = True
+    config.save_pretrained(folder)
+
+
+def _task(reader: Reader) -> tuple[str, str]:
+    """Which class of transformers opens it, and what peft calls that."""
+    if isinstance(reader, MeanClassifier):
+        return "AutoModel", "FEATURE_EXTRACTION"
+    if isinstance(reader, Words):
+        return "AutoModelForCausalLM", "CAUSAL_LM"
+    if isinstance(reader, Spans):
+        return "AutoModelForQuestionAnswering", "QUESTION_ANS"
+    return "AutoModelForSequenceClassification", "SEQ_CLS"
+
+
+def _card(engine: TorchModule, reader: Reader, card: str, labels: list[str]) -> str:
+    place, kind = place_of(engine.factory), _task(reader)[0]
+    adapters = isinstance(engine, LoRA)
+    about = [
+        "tags:",
+        "- differential-privacy",
+        f"library_name: {'peft' if adapters else 'transformers'}",
+    ]
+    if not place.is_folder:
+        about.append(f"base_model: {place.where}")
+    used = [f"from transformers import {kind}, AutoTokenizer"]
+    if adapters:
+        given = [repr(place.where)]
+        given += [f"revision={place.revision!r}"] if place.revision else []
+        if kind == "AutoModelForSequenceClassification":
+            given += [f"num_labels={engine.outputs}", f"pad_token_id={reader.traits.padding}"]
+        used += [
+            "from peft import PeftModel",
+            f"base = {kind}.from_pretrained({', '.join(given)})",
+            'model = PeftModel.from_pretrained(base, "FOLDER").eval()',
+        ]
+    else:
+        used += [f'model = {kind}.from_pretrained("FOLDER").eval()']
+    used += ['tokenizer = AutoTokenizer.from_pretrained("FOLDER")']
+    if isinstance(reader, MeanClassifier):
+        used += [
+            "from safetensors.torch import load_file",
+            f'head = load_file("{HEAD}")  # in FOLDER',
+            'words = tokenizer(["a text"], return_tensors="pt")',
+            "states, seen = model(**words).last_hidden_state, words.attention_mask[..., None]",
+            "means = (states * seen).sum(1) / seen.sum(1)",
+            'logits = means @ head["weight"].T + head["bias"]',
+        ]
+        if labels:
+            used.append(f"classes = {labels!r}  # of the logits, in this order")
+    head = "\n".join(["---", *about, "---", "", "## How to open it", "", "```python", *used, "```"])
+    return f"{head}\n\n{card.strip()}\n"

@@ -1,0 +1,28 @@
+"""`HuggingFace("roberta-base@REVISION", lora=8)`: the engine for a language model, in one word."""
+
+from typing import Any
+
+from dptune.engines.modules.lora import LoRA
+from dptune.engines.modules.torch_module import TorchModule
+from dptune.engines.modules.zeroth_order import ZerothOrder
+from dptune.errors import InvalidInput
+
+
+def HuggingFace(
+    model: str, *, lora: int | None = None, zeroth_order: bool = False, **options: Any
+) -> TorchModule:
+    """The engine that trains a language model of the Hugging Face hub or in a folder.
+
+    Args:
+        model: NAME@REVISION on the hub, or a folder with config.json and model.safetensors.
+        lora: the rank of adapters, where these are trained in the model's place.
+        zeroth_order: whether losses are compared, without gradients (DP-ZO).
+        options: of the engine that is made: `TorchModule`, `LoRA` or `ZerothOrder`.
+
+    """
+    if lora is not None and zeroth_order:
+        raise InvalidInput("adapters are trained by gradients; leave lora or zeroth_order out.")
+    factory = f"hf:{model.removeprefix('hf:')}"
+    if zeroth_order:
+        return ZerothOrder(factory, **options)
+    return TorchModule(factory, **options) if lora is None else LoRA(factory, rank=lora, **options)

@@ -1,0 +1,235 @@
+"""`hf:NAME_OR_FOLDER[@REVISION]` as a factory: a pretrained language model with the head that a
+loss needs. No code of a repository is run, and weights are read from safetensors files only."""
+
+import inspect
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dptune.engines.language.reader import (
+    Classifier,
+    ClassifierInside,
+    MeanClassifier,
+    MeanClassifierInside,
+    Reader,
+    Spans,
+    Traits,
+    Words,
+)
+from dptune.engines.modules.mending import untie
+from dptune.errors import InvalidInput
+from dptune.hub import ModelPlace, quiet, transformers_package
+from dptune.own_code import pretrained_name
+from dptune.texts.tokenizer import load_tokenizer
+
+EXTRA = "text"
+_FILES = "config.json, model.safetensors and its tokenizer"
+_ROUNDING = 1e-4
+_UNREADABLE = (OSError, ValueError, RuntimeError, ImportError, KeyError)
+
+
+def make(factory: str, *, loss: str, outputs: int | None, untied: bool = False) -> Reader:
+    """The model that lies where `factory` says, as a module for rows of such a loss.
+
+    Dropout is left out, new heads begin at zero, and whatever else is new begins as transformers
+    has it, drawn from torch's own generator. `untied`: no weight is used in two places.
+    """
+    place = place_of(factory)
+    config = config_of(place)
+    if getattr(config, "is_encoder_decoder", False):
+        raise InvalidInput(
+            f"{place.where} reads one text to write another ({config.model_type}); take a model "
+            "that only reads (BERT, RoBERTa) or only goes on (GPT-2, OPT, Llama)."
+        )
+    for name, value in for_training(config).items():
+        setattr(config, name, value)
+    if loss == "words":
+        return Words(*_for_words(place, config, untied))
+    if loss == "spans":
+        return Spans(*_with_head(place, config, "AutoModelForQuestionAnswering", untied))
+    if outputs is None:
+        raise InvalidInput("give the engine its number of outputs, or make it with for_data().")
+    config.num_labels = outputs
+    inside = loss == "inside"
+    if _takes_means(place):
+        model, traits = _with_head(place, config, "AutoModel", untied)
+        model.pooler = None  # which nothing would look at
+        return (MeanClassifierInside if inside else MeanClassifier)(model, traits, outputs)
+    model, traits = _with_head(place, config, "AutoModelForSequenceClassification", untied)
+    model.config.pad_token_id = traits.padding  # by which transformers finds a text's last word
+    return (ClassifierInside if inside else Classifier)(model, traits)
+
+
+def pinned(factory: str) -> str:
+    """The same with the commit that a name on the hub stands for now."""
+    place = place_of(factory)
+    if place.is_folder or re.fullmatch("[0-9a-f]{40}", place.revision):
+        return factory
+    commit = getattr(config_of(place), "_commit_hash", None)
+    return f"hf:{replace(place, revision=commit)}" if commit else factory
+
+
+def place_of(factory: str) -> ModelPlace:
+    return ModelPlace.of(pretrained_name(factory))
+
+
+def config_of(place: ModelPlace) -> Any:
+    """As it is stored."""
+    transformers = transformers_package(EXTRA)
+    try:
+        with quiet(transformers):
+            return transformers.AutoConfig.from_pretrained(place.where, **place.options)
+    except _UNREADABLE as problem:
+        raise place.unreachable(problem, _FILES) from problem
+
+
+def _for_words(place: ModelPlace, config: Any, untied: bool) -> tuple[Any, Traits]:
+    model, new = _loaded(place, "AutoModelForCausalLM", config)
+    traits = _traits(place, model)
+    if not traits.causal:
+        raise InvalidInput(
+            f"{place.where} sees the words that it would have to guess; for words take a model "
+            "that goes on with a text (GPT-2, OPT, Llama)."
+        )
+    _must_be_complete(place, new)
+    if untied:
+        untie(model)
+    return model, traits
+
+
+def _with_head(place: ModelPlace, config: Any, kind: str, untied: bool) -> tuple[Any, Traits]:
+    """A model whose head may be new."""
+    model, new = _loaded(place, kind, config)
+    lacks = _of_the_base(model, new)
+    if lacks and model.base_model is not model:
+        # Some models have another name for their base where questions are answered.
+        new = sorted({*new} - {*lacks})
+        base, lacks = _loaded(place, "AutoModel", config)
+        setattr(model, model.base_model_prefix, base)
+        new += [f"{model.base_model_prefix}.{name}" for name in lacks]
+    _must_be_complete(place, [name for name in lacks if "pooler" not in name])
+    _begin_at_zero(model, new)
+    if untied:
+        untie(model)
+    return model, replace(_traits(place, model), new=tuple(new))
+
+
+def _must_be_complete(place: ModelPlace, lacks: list[str]) -> None:
+    if lacks:
+        raise InvalidInput(
+            f"The weights of {place.where} are not complete for this task: {len(lacks)} arrays are "
+            f"missing, the first is {lacks[0]}. Take a model that was saved with them ({_FILES})."
+        )
+
+
+def for_training(config: Any) -> dict[str, Any]:
+    """What is changed of a configuration: without dropout, a pass in train() is the same as one in
+    eval(), and nothing is kept for the next word."""
+    drops = [name for name, value in config.to_dict().items() if _is_dropout(name, value)]
+    return {"use_cache": False} | dict.fromkeys(drops, 0.0)
+
+
+def _is_dropout(name: str, value: Any) -> bool:
+    return "drop" in name and isinstance(value, float)
+
+
+def _loaded(place: ModelPlace, kind: str, config: Any) -> tuple[Any, list[str]]:
+    """A model, and the names of its weights that are not in the file."""
+    transformers = transformers_package(EXTRA)
+    try:
+        with quiet(transformers):
+            model, report = getattr(transformers, kind).from_pretrained(
+                place.where,
+                config=config,
+                **place.options,
+                use_safetensors=True,
+                dtype=torch.float32,
+                ignore_mismatched_sizes=True,  # heads with another number of classes
+                output_loading_info=True,
+            )
+    except _UNREADABLE as problem:
+        raise place.unreachable(problem, _FILES) from problem
+    others = [name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]]
+    return model, sorted({*report["missing_keys"], *others})
+
+
+def _of_the_base(model: Any, names: list[str]) -> list[str]:
+    """Those that are not of a head."""
+    prefix = f"{model.base_model_prefix}."
+    return names if model.base_model is model else [n for n in names if n.startswith(prefix)]
+
+
+def _takes_means(place: ModelPlace) -> bool:
+    """Whether sentence-transformers takes the mean over a text's words with this model."""
+    try:
+        found = transformers_package(EXTRA).utils.cached_file(
+            place.where,
+            "1_Pooling/config.json",
+            **place.options,
+            _raise_exceptions_for_missing_entries=False,
+        )
+    except (OSError, ValueError) as problem:
+        raise place.unreachable(problem, _FILES) from problem
+    if found is None:
+        return False
+    told = json.loads(Path(found).read_text(encoding="utf-8"))
+    return bool(told.get("pooling_mode_mean_tokens", told.get("pooling_mode") == "mean"))
+
+
+def _begin_at_zero(model: Any, new: list[str]) -> None:
+    """The last layer, if it knows nothing yet: what is before it could not begin so."""
+    name, last = [(n, one) for n, one in model.named_modules() if isinstance(one, nn.Linear)][-1]
+    if f"{name}.weight" in new:
+        nn.init.zeros_(last.weight)
+        if last.bias is not None:
+            nn.init.zeros_(last.bias)
+
+
+def _traits(place: ModelPlace, model: Any) -> Traits:
+    config = model.config
+    marks = [getattr(config, name, None) for name in ("pad_token_id", "eos_token_id")]
+    known = [mark[0] if isinstance(mark, list) else mark for mark in marks if mark is not None]
+    takes = inspect.signature(model.forward).parameters
+    marks_pairs = (getattr(config, "type_vocab_size", 0) or 0) > 1 and "token_type_ids" in takes
+    return Traits(
+        padding=known[0] if known else 0,
+        separator=_separator(place) if marks_pairs else None,
+        causal=_is_causal(model),
+        longest=_longest(model),
+    )
+
+
+def _separator(place: ModelPlace) -> int | None:
+    """What stands between two texts; None where the model has no tokenizer beside it."""
+    try:
+        number: int | None = load_tokenizer(str(place)).sep_token_id
+    except InvalidInput:
+        return None
+    return number
+
+
+def _is_causal(model: Any) -> bool:
+    """Whether earlier words stay as they are when a later one is another."""
+    words = torch.arange(4) + model.get_input_embeddings().num_embeddings // 2
+    other = torch.cat([words[:-1], words[:1]])
+    training = model.training
+    with torch.no_grad():
+        found = model.eval().base_model(torch.stack([words, other]), return_dict=True)
+    model.train(training)
+    one, two = found.last_hidden_state[:, :-1]
+    return float((one - two).abs().max()) <= _ROUNDING * float(one.abs().max())
+
+
+def _longest(model: Any) -> int | None:
+    most = getattr(model.config, "max_position_embeddings", None)
+    if not isinstance(most, int) or most <= 0:
+        return None
+    for name, one in model.named_modules():
+        if isinstance(one, nn.Embedding) and "position" in name and one.padding_idx is not None:
+            return most - one.padding_idx - 1  # RoBERTa's positions begin after that
+    return most

@@ -1,0 +1,124 @@
+"""Tables in files, csv and Parquet, as Arrow has them; and what is said of a file that is torn.
+
+What a message shows of a file is its columns, never its values.
+"""
+
+import gzip
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from dptune.errors import InvalidInput
+
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    EOFError,
+    MemoryError,  # a torn header can ask for any size
+    RuntimeError,  # a zip that is encrypted, or compressed in an unknown way
+    zipfile.BadZipFile,
+    zlib.error,
+    pa.ArrowException,
+)
+_LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except _UNREADABLE as error:
+        advice = "It may be damaged, or of another kind than its name says; write it again."
+        if isinstance(error, PermissionError):
+            advice = "Ask its owner for the right to read it."
+        raise InvalidInput(f"{str(path)!r} cannot be read: {_reason(error)}. {advice}") from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, pa.ArrowException):  # which quotes the line it stumbled on
+        telling = re.search(
+            r"Empty CSV file|(Row #\d+: )?Expected \d+ columns, got \d+", str(error)
+        )
+        return telling.group() if telling else type(error).__name__
+    return str(error).split("\n")[0].rstrip(".")
+
+
+def must_hold_something(path: Path) -> None:
+    """Refuse a file without a byte."""
+    if path.stat().st_size == 0:
+        raise InvalidInput(f"the file {str(path)!r} is empty; give one that holds rows.")
+
+
+def read_csv(path: Path, texts: Sequence[str] = ()) -> Any:
+    """A table whose first line names its columns; `texts` are kept letter by letter, line breaks
+    between quotes included. May be compressed with gzip."""
+    with reading(path):
+        _must_be_separated_by_commas(path)
+        kept: Mapping[str, Any] = {name: pa.string() for name in texts}
+        table = csv.read_csv(
+            path,
+            read_options=csv.ReadOptions(block_size=_LONGEST_LINE if texts else None),
+            parse_options=csv.ParseOptions(newlines_in_values=bool(texts)),
+            convert_options=csv.ConvertOptions(column_types=kept),
+        )
+        # Checked before any message shows the names: a first line of data is private.
+        if any(_is_number(name) for name in table.column_names):
+            raise InvalidInput(
+                f"the first line of {str(path)!r} must name the columns, and looks like data: it "
+                "has numbers. Add a line with names; a name cannot be a number."
+            )
+        if any(pa.types.is_binary(kind) for kind in table.schema.types):
+            raise _not_utf8(path)
+        return table
+
+
+def read_parquet(path: Path) -> Any:
+    with reading(path), parquet.ParquetFile(path) as file:
+        return file.read()
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of them, and how many there are."""
+    shown = ", ".join(names[:20])
+    return shown if len(names) <= 20 else f"{shown}, ... ({len(names)} in all)"
+
+
+def _must_be_separated_by_commas(path: Path) -> None:
+    """By the first line alone: with decimal commas, the others seem torn and cannot be read."""
+    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with opener(path, "rb") as file:
+        try:
+            head = file.readline().decode()
+        except UnicodeDecodeError:
+            raise _not_utf8(path) from None
+    if "," not in head and (";" in head or "\t" in head):
+        raise InvalidInput(
+            f"the columns of {str(path)!r} must be separated by commas; its first line has none, "
+            "but semicolons or tabs. Save it again with commas (and a point in numbers)."
+        )
+
+
+def _not_utf8(path: Path) -> InvalidInput:
+    return InvalidInput(
+        f"the text in {str(path)!r} is not UTF-8, so it cannot be read; save the file as UTF-8."
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,125 @@
+"""Texts of a source, checked: every column there, every text a text, everybody's rows somebody's.
+
+What a message shows is names of columns, never a text.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dptune import validate
+from dptune.errors import InvalidInput
+from dptune.table_files import listed
+from dptune.texts.sources import open_splits
+from dptune.texts.texts import Texts
+
+
+def read(
+    source: Any,
+    columns: str | Sequence[str],
+    label: str | None = None,
+    unit: str | None = None,
+    *,
+    answers: bool = False,
+    splits: Sequence[str] = ("train",),
+) -> Texts:
+    """The texts in `columns` of a csv, jsonl (both also .gz) or Parquet file, a folder that
+    save_to_disk wrote, "hub:NAME", or a mapping of columns to lists.
+
+    `label` is the column of labels and `unit` that of whose a row is. With `answers`, the last
+    column holds answers, which may be empty, or as SQuAD has them: {"text", "answer_start"}.
+    Of a data set with splits, the first of `splits` that is there.
+    """
+    names = names_of_columns(columns)
+    opened = open_splits(source, names)
+    table = opened.first_of(splits)
+    for name, what in (*[(name, "texts") for name in names], (label, "labels"), (unit, "units")):
+        if name is not None and name not in table.names:
+            raise InvalidInput(
+                f"{opened.where!r} has no column {name!r} of {what}; found the columns "
+                f"{listed(table.names)}. Name it with {_NAMED[what]}."
+            )
+    values = {name: table.values(name) for name in names}
+    counts = {len(found) for found in values.values()}
+    if counts == {0}:
+        raise InvalidInput(f"{opened.where!r} holds no rows, only columns: {listed(table.names)}.")
+    starts = None
+    if answers:
+        values[names[-1]], starts = _answers(values[names[-1]])
+    for name, found in values.items():
+        _must_be_texts(found, name, opened.where)
+    _must_say_something(values, names[:-1] if answers else names, opened.where)
+    labels = None if label is None else table.values(label)
+    units = None if unit is None else table.values(unit)
+    if units is not None:
+        _must_be_somebodys(units, str(unit), opened.where)
+    if len({*counts, *(len(some) for some in (labels, units) if some is not None)}) > 1:
+        raise InvalidInput("the columns of the texts are not equally long; give one value a row.")
+    return Texts(values, labels, units, starts, table.classes(label) if label else ())
+
+
+_NAMED = {
+    "texts": "--column (text= in Python)",
+    "labels": "--label (label= in Python)",
+    "units": "--unit (unit= in Python)",
+}
+
+
+def names_of_columns(columns: object) -> tuple[str, ...]:
+    """One name or several, all different."""
+    names = (columns,) if isinstance(columns, str) else columns
+    if not isinstance(names, Sequence) or not names or len(set(names)) != len(names):
+        raise InvalidInput(
+            f"texts are read from one or several different columns, by name; got {columns!r}."
+        )
+    for name in names:
+        validate.text(column=name)
+    return tuple(names)
+
+
+def _answers(values: Sequence[Any]) -> tuple[list[Any], list[int] | None]:
+    """Answers as texts, and where they begin; -1 where nothing says so."""
+    found, starts = [], []
+    for value in values:
+        text, start = value, -1
+        if isinstance(value, dict) and isinstance(value.get("text"), list):
+            text = value["text"][0] if value["text"] else ""
+            begins = value.get("answer_start") or [-1]
+            start = begins[0]
+        found.append("" if text is None else text)
+        starts.append(start if isinstance(start, int) else -1)
+    return found, starts
+
+
+def _must_be_texts(values: Sequence[Any], name: str, where: str) -> None:
+    if any(value is None for value in values):
+        raise InvalidInput(
+            f"the column {name!r} of {where!r} has missing texts; fill them or remove those rows "
+            "first."
+        )
+    others = {type(value).__name__ for value in values if not isinstance(value, str)}
+    if others:
+        raise InvalidInput(
+            f"the column {name!r} of {where!r} must hold texts; found {listed(sorted(others))}. "
+            "Name another column, or turn its values into texts."
+        )
+
+
+def _must_say_something(values: dict[str, Sequence[Any]], names: Sequence[str], where: str) -> None:
+    """Refuse rows without a letter in any of these columns."""
+    said = zip(*(values[name] for name in names), strict=False)
+    if not all(any(text.strip() for text in row) for row in said):
+        raise InvalidInput(
+            f"some rows of {where!r} have empty texts in {listed(names)}; remove those rows first."
+        )
+
+
+def _must_be_somebodys(units: Sequence[Any], name: str, where: str) -> None:
+    if any(value is None or str(value).strip() in ("", "nan") for value in units):
+        raise InvalidInput(
+            f"the column {name!r} of {where!r} does not say whose some rows are; fill it in or "
+            "remove those rows first."
+        )
+    if any(not isinstance(value, str | int) for value in units):
+        raise InvalidInput(
+            f"the column {name!r} of {where!r} must hold names or numbers that tell people apart."
+        )

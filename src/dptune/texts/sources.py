@@ -1,0 +1,149 @@
+"""Where texts lie: files, folders of Hugging Face datasets, the hub, columns of a program.
+
+A data set with splits may name one behind a colon: FOLDER:validation, hub:OWNER/NAME:validation.
+On the hub, a configuration follows the name and a revision an @: hub:OWNER/NAME/CONFIG@REVISION.
+"""
+
+import gzip
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dptune.errors import InvalidInput
+from dptune.hub import datasets_package, load_from_hub, splits_of
+from dptune.table_files import listed, must_hold_something, read_csv, read_parquet, reading
+
+HUB = "hub:"
+_ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """Columns by name, read when they are asked for; `classes` names a column's numbered labels."""
+
+    names: Sequence[str]
+    values: Callable[[str], Sequence[Any]]
+    classes: Callable[[str], tuple[str, ...]] = lambda name: ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Splits:
+    """The tables of a source; one without splits is a table to train on."""
+
+    where: str
+    tables: Mapping[str, Callable[[], Table]]
+
+    def first_of(self, wanted: Sequence[str]) -> Table:
+        for split in wanted:
+            if split in self.tables:
+                return self.tables[split]()
+        raise InvalidInput(
+            f"{self.where!r} has no split {' or '.join(wanted)}; found {listed(list(self.tables))}."
+        )
+
+
+def place_and_split(source: str | Path) -> tuple[str, str]:
+    """Where a data set lies, and the split that is named behind it, if one is."""
+    place, colon, split = str(source).rpartition(":")
+    if colon and place and (Path(place).is_dir() or place.startswith(HUB)):
+        return place, split
+    return str(source), ""
+
+
+def open_splits(source: Any, texts: Sequence[str]) -> Splits:
+    """What a source holds; the columns `texts` are read as they are."""
+    if isinstance(source, Mapping):
+        columns = {str(name): _plain(values, name) for name, values in source.items()}
+        return Splits("the texts", {"train": lambda: Table(list(columns), columns.__getitem__)})
+    if not isinstance(source, str | Path):
+        raise InvalidInput(
+            "texts are a path, 'hub:NAME' or a mapping of columns to lists; got "
+            f"{type(source).__name__}."
+        )
+    place, split = place_and_split(source)
+    if place.startswith(HUB):
+        splits = _from_hub(place.removeprefix(HUB))
+    elif Path(place).is_dir():
+        with reading(Path(place)):
+            splits = splits_of(datasets_package().load_from_disk(place))
+    else:
+        return Splits(place, {"train": partial(_from_file, Path(place), tuple(texts))})
+    tables = {name: partial(_from_split, stored, place) for name, stored in splits.items()}
+    if split and split not in tables:
+        raise InvalidInput(f"{place!r} has no split {split!r}; found {listed(list(tables))}.")
+    return Splits(place, {"train": tables[split], "test": tables[split]} if split else tables)
+
+
+def _plain(values: Any, name: object) -> list[Any]:
+    found = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(found, list | tuple):
+        raise InvalidInput(f"the column {name!r} must be a list; got {type(values).__name__}.")
+    return list(found)
+
+
+def _from_file(path: Path, texts: Sequence[str]) -> Table:
+    if not path.exists():
+        raise InvalidInput(
+            f"there is no file or folder {str(path)!r}; give the path of a file of texts "
+            f"({', '.join(_ENDINGS)}), a folder by save_to_disk, or 'hub:NAME'."
+        )
+    name = path.name.lower()
+    if not name.endswith(_ENDINGS):
+        raise InvalidInput(
+            f"{str(path)!r} does not end in one of {', '.join(_ENDINGS)}; convert it to one of "
+            "these, or rename it if it is one."
+        )
+    must_hold_something(path)
+    if name.endswith((".jsonl", ".jsonl.gz")):
+        return _from_json_lines(path)
+    return _of_arrow(read_parquet(path) if name.endswith(".parquet") else read_csv(path, texts))
+
+
+def _from_json_lines(path: Path) -> Table:
+    rows: list[dict[str, Any]] = []
+    with reading(path):
+        opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
+        with opener(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    rows.append(_json_line(line, number, path))
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return Table(names, lambda name: [row.get(name) for row in rows])
+
+
+def _json_line(line: str, number: int, path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidInput(
+            f"line {number} of {str(path)!r} is no JSON object; every line must be one, such as "
+            '{"body": "...", "label": "..."}.'
+        )
+    return found
+
+
+def _of_arrow(table: Any) -> Table:
+    return Table(table.column_names, lambda name: table.column(name).to_pylist())
+
+
+def _from_split(split: Any, where: str) -> Table:
+    with reading(Path(where)):
+        table = split.with_format("arrow")[:]
+    kinds = split.features
+    return Table(
+        table.column_names,
+        lambda name: table.column(name).to_pylist(),
+        lambda name: tuple(getattr(kinds.get(name), "names", None) or ()),
+    )
+
+
+def _from_hub(rest: str) -> dict[str, Any]:
+    name, _, revision = rest.partition("@")
+    parts = name.split("/")
+    config = parts.pop() if len(parts) == 3 else None
+    return load_from_hub("/".join(parts), config, revision or None)
