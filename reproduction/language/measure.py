@@ -1,7 +1,7 @@
 """A cell of fine-tuning by the public API: a whole study with everything paid, or one run on rows
 that are public anyway."""
 
-import os
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -12,30 +12,27 @@ import dptune
 from dptune.accounting.calibration import calibrate_direct
 from dptune.data import Data, Preprocessing
 from dptune.engines.base import Engine
-from dptune.engines.modules.lora import LoRA
-from dptune.engines.modules.torch_module import ModuleModel, TorchModule
+from dptune.engines.modules.torch_module import ModuleModel
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.search.base import SearchMethod
 from dptune.study.result import StudyResult
 from reproduction.language.cells import DEFAULT, LORA, PAPER, PROBE, RANK, RATES, SEARCHES, Cell
 from reproduction.language.features import features_of
-from reproduction.language.networks import FACTORIES, ROOT
+from reproduction.language.prepare import MODEL
 from reproduction.language.sets import part_of, private_rows
 from reproduction.lines import Figures
 from reproduction.vision.plain_probe import plain_probe
 
 AS_GIVEN = Preprocessing(unit_rows=False)
-ROWS_AT_ONCE = 1024  # of a pass on a GPU, so that several processes find room
+TOKENS_AT_ONCE = 2**15  # of a pass on a GPU, so that several processes find room
 # Queries, values and both layers behind attention.
 _ADAPTED = "*.query, *.value, *.intermediate.dense, *.layer.?.output.dense"
-_BODY = "model.encoder.*, head.*"
 
 
 def measure(cell: Cell, root: str | None, device: str) -> Figures:
     """Whatever the cell asks for."""
     folder = root or "."
-    os.environ[ROOT] = folder
     began = perf_counter()
     if cell.way == PROBE:
         found = _probe(cell, folder, device)
@@ -49,7 +46,7 @@ def measure(cell: Cell, root: str | None, device: str) -> Figures:
 def _study(cell: Cell, root: str, device: str) -> Figures:
     """A study as anybody would run it."""
     data = private_rows(cell.texts, root, cell.length, cell.limit)
-    engine = engine_of(cell, data, device)
+    engine = engine_of(cell, Path(root) / MODEL, device)
     result = searched(cell, data, engine, device)
     assert isinstance(result.model.model, ModuleModel)
     return {
@@ -109,7 +106,7 @@ def search_of(cell: Cell) -> SearchMethod:
 def _run(cell: Cell, root: str, device: str) -> Figures:
     """One run of the whole budget at a rate that nobody paid for."""
     data = private_rows(cell.texts, root, cell.length, cell.limit)
-    engine = engine_of(cell, data, device)
+    engine = engine_of(cell, Path(root) / MODEL, device)
     model, chosen = one_run(cell, data, engine, device)
     return {**accuracies(cell, root, model, device), **chosen}
 
@@ -131,20 +128,14 @@ def one_run(
     }
 
 
-def engine_of(cell: Cell, data: Data, device: str) -> Engine[Any]:
-    factory = FACTORIES[len(data.classes)]
-    options: dict[str, Any] = {"ids": True, "compute": cell.compute}
+def engine_of(cell: Cell, model: Path, device: str) -> Engine[Any]:
+    """Trains the model in this folder, all but its tables of words, or adapters beside it."""
+    options: dict[str, Any] = {"compute": cell.compute}
     if device != "cpu":
-        options["rows_at_once"] = max(1, ROWS_AT_ONCE * 32 // cell.length)
+        options["rows_at_once"] = max(1, TOKENS_AT_ONCE // cell.length)
     if cell.way == LORA:
-        return LoRA(
-            factory,  # type: ignore[arg-type]
-            rank=RANK,
-            layers=_ADAPTED,
-            trained="adapters, head.*",
-            **options,
-        )
-    return TorchModule(factory, trained=_BODY, **options)  # type: ignore[arg-type]
+        options |= {"lora": RANK, "layers": _ADAPTED}
+    return dptune.HuggingFace(str(model), **options)
 
 
 def recipe_of(cell: Cell, data: Data) -> dict[str, Any]:
