@@ -90,7 +90,7 @@ def _plain(base: Cell, rows: int) -> list[Cell]:
     """Without privacy smaller batches do better."""
     if base.way == PROBE:
         return [replace(base, method=PLAIN, epsilon=None)]
-    batch = min(PLAIN_BATCH, base.batch)
+    batch = min(PLAIN_BATCH, base.batch, max(1, rows // 8))
     steps = max(1, PLAIN_PASSES * rows // batch)
     plain = replace(
         base, method=PLAIN, epsilon=None, batch=batch, steps=steps, clip_norm=None, delta=0.0

@@ -9,11 +9,13 @@ import numpy as np
 import torch
 
 import dptune
+from dptune.accounting import calibrate_full_batch
 from dptune.accounting.calibration import calibrate_direct
 from dptune.data import Data, Preprocessing
 from dptune.engines.base import Engine
 from dptune.engines.modules.torch_module import ModuleModel
 from dptune.engines.randomness import Randomness
+from dptune.gdp import mu_from_epsilon
 from dptune.plan import TrainPlan
 from dptune.search.base import SearchMethod
 from dptune.study.result import StudyResult
@@ -140,24 +142,22 @@ def engine_of(cell: Cell, model: Path, device: str) -> Engine[Any]:
 
 def recipe_of(cell: Cell, data: Data) -> dict[str, Any]:
     """What a search does not decide."""
-    return {
-        "sampling_rate": min(cell.batch / data.count, 0.5),
+    recipe: dict[str, Any] = {
         "clip_norm": cell.clip_norm,
         "optimizer": cell.optimizer,
         "schedule": cell.schedule,
+        "augmentations": data.copies,  # the pieces of a unit
     }
+    if cell.batch < data.count:
+        recipe["sampling_rate"] = min(cell.batch / data.count, 0.5)
+    return recipe
 
 
 def plan_of(cell: Cell, data: Data) -> TrainPlan:
     """With the noise that the budget asks for; none where there is no budget."""
     recipe, noise = recipe_of(cell, data), 0.0
     if cell.epsilon is not None:
-        noise = calibrate_direct(
-            epsilon=cell.epsilon,
-            delta=cell.delta,
-            steps=cell.steps,
-            sampling_rate=recipe["sampling_rate"],
-        ).noise_multiplier
+        noise = _noise(cell, recipe.get("sampling_rate"))
     assert cell.learning_rate is not None
     return TrainPlan(
         rows=data.count,
@@ -166,6 +166,16 @@ def plan_of(cell: Cell, data: Data) -> TrainPlan:
         noise_multiplier=noise,
         **recipe,
     )
+
+
+def _noise(cell: Cell, sampling_rate: float | None) -> float:
+    assert cell.epsilon is not None
+    if sampling_rate is None:
+        mu = mu_from_epsilon(cell.epsilon, cell.delta)
+        return calibrate_full_batch(mu=mu, steps=cell.steps).noise_multiplier
+    return calibrate_direct(
+        epsilon=cell.epsilon, delta=cell.delta, steps=cell.steps, sampling_rate=sampling_rate
+    ).noise_multiplier
 
 
 def accuracies(cell: Cell, root: str, model: ModuleModel, device: str) -> Figures:

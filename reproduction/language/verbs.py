@@ -123,10 +123,107 @@ def finetune(
                 batch=min(batch, rows // 4),
                 steps=steps,
                 length=LENGTHS[name],
-                compute=compute or ("float32" if device is Device.cpu else "bfloat16"),
+                compute=compute or _usual(device),
                 limit=limit,
             )
             cells += cells_of(base, _budgets(epsilon), _words(methods), rows, repeats)
+    _measure(cells, measure, folder, root, device, workers, line=LINE in _words(methods))
+
+
+@app.command("prepare-mails")
+def prepare_mails(
+    root: Annotated[str, typer.Option(metavar="FOLDER", help="Texts, a .jsonl.gz file a set.")],
+    folder: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where it goes.")],
+    more: Annotated[
+        str, typer.Option(metavar="FOLDERS", help="With .txt files of further public text.")
+    ] = "",
+) -> None:
+    """Make a tokenizer from public text, and turn that text and mails into numbers of words."""
+    from reproduction.language.public_text import prepare_texts
+
+    with screen.progress() as report:
+        prepare_texts(Path(root), [Path(one) for one in _words(more)], Path(folder), report)
+
+
+@app.command()
+def pretrain(
+    root: Annotated[
+        str, typer.Option(metavar="FOLDER", help="What language prepare-mails made.")
+    ],
+    layers: Annotated[int, typer.Option(help="Of the GPT-2.")] = 6,
+    width: Annotated[int, typer.Option(help="Of each layer.")] = 384,
+    batch: Annotated[int, typer.Option(help="Pieces of text in a step.")] = 128,
+    steps: Annotated[int, typer.Option(help="At most.")] = 3000,
+    seconds: Annotated[float, typer.Option(help="At most, on this machine.")] = 100.0,
+    device: TrainingDevice = Device.cpu,
+) -> None:
+    """Train a small GPT-2 on public text.
+
+    Example: python -m reproduction language pretrain --root carried --device cuda
+    """
+    from reproduction.language.pretrain import pretrain as train
+
+    find_device(device.value)
+    with screen.progress() as report:
+        found = train(
+            Path(root),
+            layers=layers,
+            width=width,
+            batch=batch,
+            steps=steps,
+            seconds=seconds,
+            device=device.value,
+            report=report,
+        )
+    screen.out.print(", ".join(f"{name} {value:,.6g}" for name, value in found.items()))
+
+
+@app.command()
+def lm(
+    root: Root,
+    folder: Out = FOLDER,
+    epsilon: Epsilons = "0.1,0.2,0.7,1.1,1.9,2.7,inf",
+    ways: Ways = "full",
+    methods: Methods = "default,oracle,line",
+    unit: Annotated[
+        str, typer.Option(metavar="UNIT", help="What is protected: row (a mail), or mailbox.")
+    ] = "row",
+    repeats: Repeats = 1,
+    batch: Annotated[int, typer.Option(help="Mails expected in a Poisson sample.")] = 1024,
+    steps: Annotated[int, typer.Option(help="Of every run, those of trials included.")] = 60,
+    length: Annotated[int, typer.Option(help="Words of a row; longer mails are cut.")] = 256,
+    limit: Limit = None,
+    device: TrainingDevice = Device.cpu,
+    compute: Compute = None,
+    workers: Workers = 1,
+) -> None:
+    """Tune the small GPT-2 on mails: perplexity and r by budget, as in the paper's Table 8.
+
+    Example: python -m reproduction language lm --root carried --epsilon 0.7,2.7 --device cuda
+    """
+    from reproduction.language.mails import measure, private_mails
+
+    validate.one_of(("row", "mailbox"), unit=unit)
+    rows = private_mails(root, length, limit, unit).count
+    cells: list[Cell] = []
+    for way in _words(ways):
+        validate.one_of(WAYS[:2], ways=way)
+        base = Cell(
+            verb="lm",
+            texts="enron",
+            way=way,
+            method="",
+            epsilon=None,
+            delta=1 / (2 * rows),
+            seed=0,
+            batch=min(batch, rows // 4) if unit == "row" else rows,
+            steps=steps,
+            length=length,
+            compute=compute or _usual(device),
+            unit=unit,
+            limit=limit,
+        )
+        cells += cells_of(base, _budgets(epsilon), _words(methods), rows, repeats)
     _measure(cells, measure, folder, root, device, workers, line=LINE in _words(methods))
 
 
@@ -176,6 +273,10 @@ def _measure(
             )
         report(f"{count} cells measured; the others were there")
     _show_page(Path(folder))
+
+
+def _usual(device: Device) -> str:
+    return "float32" if device is Device.cpu else "bfloat16"
 
 
 def _said(cell: Cell, figures: Figures) -> str:
