@@ -8,8 +8,10 @@ from dptune.accounting.calibration import calibrate_sampled as calibrate_sampled
 from dptune.accounting.calibration import calibrate_sealed as calibrate_sealed
 from dptune.accounting.calibration import central_limit_noise as central_limit_noise
 from dptune.accounting.composition import direct_epsilon as direct_epsilon
+from dptune.accounting.guarantees import ONE_PERSON as ONE_PERSON
 from dptune.accounting.guarantees import ONE_PICTURE as ONE_PICTURE
 from dptune.accounting.guarantees import ONE_ROW as ONE_ROW
+from dptune.accounting.guarantees import ONE_TEXT as ONE_TEXT
 from dptune.accounting.guarantees import Guarantee as Guarantee
 from dptune.accounting.guarantees import guarantee as guarantee
 from dptune.accounting.pricing import default_slack as default_slack

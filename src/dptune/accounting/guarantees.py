@@ -13,17 +13,25 @@ from dptune.accounting.pricing import default_slack, epsilon_of, needs_slack, pr
 from dptune.accounting.replace_one import replace_one_epsilon, replace_one_sealed_epsilon
 from dptune.privacy import Event, Parallel, Price, RandomStopping, SampledRun, SubsetSearch, total
 
-ONE_ROW, ONE_PICTURE = "one row", "one picture"  # what is protected
+# What is protected.
+ONE_ROW, ONE_PICTURE, ONE_TEXT, ONE_PERSON = "one row", "one picture", "one text", "one person"
 NEIGHBOURS = {
     ONE_ROW: "zero-out: two data sets are neighbours when one row of one is replaced by an empty "
     "row that contributes nothing; the number of rows is public",
     ONE_PICTURE: "zero-out: two data sets are neighbours when one picture of one is replaced by an "
     "empty row that contributes nothing, as a picture that cannot be read is; the number of "
     "pictures is public",
+    ONE_TEXT: "zero-out: two data sets are neighbours when one text of one, with all that its row "
+    "of the file says, is replaced by an empty one that contributes nothing; the number of texts "
+    "is public",
+    ONE_PERSON: "zero-out: two data sets are neighbours when everything that one person wrote is "
+    "replaced by nothing, however many rows of the file it fills; the number of people is public",
 }
 _SEVERAL = {
     ONE_ROW: "somebody with several rows",
     ONE_PICTURE: "somebody of whom there are several pictures",
+    ONE_TEXT: "somebody with several texts",
+    ONE_PERSON: "a group of several people",
 }
 
 _COVERED = {

@@ -26,6 +26,7 @@ from dptune.study.config import (
 )
 
 DEFAULT_EPSILON = 1.0
+ON_THE_HUB = "hf:"  # how the factories begin that make a pretrained language model
 # What --engine calls engines that train a module which a function of the user's makes.
 ENGINES_OF_MODULES = {"module": "torch-module", "lora": "lora", "zeroth-order": "zeroth-order"}
 _OF_PICTURES = ("name", "rows", "classes")  # what a file may declare of them
@@ -51,12 +52,15 @@ def read_options(
 ) -> TuneOptions:
     """Merge `options`, by section, over those of a TOML file; None is not given. `load` is told
     what [data] says, and options over it."""
-    plain = _parsed(file)
+    plain = parsed(file)
     given = {
         section: {key: value for key, value in values.items() if value is not None}
         for section, values in options.items()
     }
+    trained = _merge(plain["engine"], given["engine"], "name")
     source = {"source": "demo"} | plain["data"] | given["data"]
+    if "text" in source and str(trained.get("factory", "")).startswith(ON_THE_HUB):
+        source.setdefault("tokenizer", trained["factory"].removeprefix(ON_THE_HUB))
     for key in ("source", "test", "public"):
         if key in source:
             source[key] = _absolute(source[key])
@@ -70,7 +74,7 @@ def read_options(
         budget["delta"] = _default_delta(run.get("ledger", ""), data)
     score = _merge(plain["score"], given["score"], "kind")
     score.setdefault("measure", "correct" if data.classes else "loss")
-    engine = engine_from(_merge(plain["engine"], given["engine"], "name"))
+    engine = engine_from(trained)
     usual = {"unit_rows": usual_preparation(data.facts, engine).unit_rows}
     prepared = (plain["preparation"] or usual) | given["preparation"]
     search = search_from(_merge(plain["search"], given["search"], "method"))
@@ -90,7 +94,7 @@ def read_options(
 
 def declared_of_pictures(file: str | None) -> dict[str, Any]:
     """What [data] of a TOML file says beside --images, which names the data."""
-    declared: dict[str, Any] = _parsed(file)["data"]
+    declared: dict[str, Any] = parsed(file)["data"]
     others = [key for key in declared if key not in _OF_PICTURES]
     if others:
         raise InvalidInput(
@@ -146,7 +150,8 @@ def _absolute(place: Any) -> Any:
     return str(Path(place).absolute())
 
 
-def _parsed(file: str | None) -> dict[str, Any]:
+def parsed(file: str | None) -> dict[str, Any]:
+    """The sections of a --config file, all empty where there is none."""
     return parse("", "") if file is None else parse(_read_text(file), file)
 
 

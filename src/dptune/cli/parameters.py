@@ -7,6 +7,7 @@ import typer
 
 HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
 FLAG = ""  # Typer would show a flag as if it took a value
+TEXTS = "Texts"  # a part of the help
 Epsilon = Annotated[float, typer.Option("--epsilon", help="Total epsilon.")]
 Delta = Annotated[float, typer.Option("--delta", help="Total delta, for example 1e-5.")]
 Steps = Annotated[int, typer.Option("--steps", help="Number of training steps.")]
@@ -87,6 +88,12 @@ class Kind(StrEnum):
     grid4 = "grid4"
 
 
+class TextTask(StrEnum):
+    classes = "classes"
+    words = "words"
+    spans = "spans"
+
+
 class Precision(StrEnum):
     float32 = "float32"
     bfloat16 = "bfloat16"
@@ -129,6 +136,17 @@ PictureRoot = Annotated[
         metavar="FOLDER",
         help="Where known sets are looked for. Not given: $DPTUNE_PICTURES, or the current "
         "folder; then the hub.",
+    ),
+]
+TextColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="COLUMN",
+        help="The column of texts; given twice, a pair such as question and sentence. Spans: "
+        "context, question and answer. Words: the text, or prompt and answer, of which only the "
+        "answer is learned.",
+        rich_help_panel=TEXTS,
     ),
 ]
 NetworkDevice = Annotated[

@@ -54,6 +54,11 @@ def say_listing() -> None:
     remark("Listing pictures.")
 
 
+def say_reading() -> None:
+    """Before packages are loaded, and texts are turned into numbers."""
+    remark("Reading texts.")
+
+
 def paragraph(text: Text, console: Console) -> None:
     """Wrapped at words on a terminal; elsewhere one line, which programs can search."""
     console.print(text, soft_wrap=not console.is_terminal)

@@ -30,15 +30,17 @@ from dptune.cli.screen import (
     statement,
 )
 from dptune.cli.text_plot import points_of, text_plot
+from dptune.data.made_by import is_of_texts
 from dptune.report.record import Record
 from dptune.report.split import slots
-from dptune.report.words import readable, verdict
+from dptune.report.words import figures_in_words, readable, verdict
 from dptune.rounding import cost, probability
 from dptune.search.base import SearchMethod
 from dptune.search.picture import CurvePicture
 from dptune.search.trial import Trial, scored_trials
 from dptune.study.outline import Outline
 from dptune.study.recipe import in_words
+from dptune.study.run_folder import EXPORTED
 from dptune.study.runner import Progress
 
 _WIDTH = 79  # of a remark in the live view
@@ -219,12 +221,10 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     """What came of a study, what it cost, what to do next."""
     result, plan = record.result, record.final.plan
     table = facts_table(f"{result['data']['name']}: {record.outline.config.search.name}")
-    accuracy = result["test_accuracy"]
-    if accuracy is not None:
-        table.add_row(
-            "test accuracy", f"[bold]{100 * accuracy:.2f} %[/]", f"on {result['test_rows']:,} rows"
-        )
-    else:
+    accuracy, figures = result["test_accuracy"], figures_in_words(result)
+    for name, figure in figures:
+        table.add_row(f"test {name}", f"[bold]{figure}[/]", f"on {result['test_rows']:,} rows")
+    if not figures:
         why = "test rows have no classes" if result["test_rows"] else "none were asked for (--test)"
         table.add_row("test accuracy", "not known", why)
     how = f"learning rate {plan.learning_rate:.4g} × {plan.steps} steps"
@@ -283,7 +283,8 @@ def _files(record: Record, picture: Path) -> None:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    new = "--images FOLDER" if record.result["data"].get("made_by") else "--data FILE"
+    path = record.folder.path
+    exported = path / EXPORTED
     for name, text in (
         ("model and records", folder),
         ("picture", str(picture)),
@@ -293,12 +294,20 @@ def _files(record: Record, picture: Path) -> None:
             else []
         ),
         ("ledger", f"{ledger}{own}"),
-        ("predict", f"dptune predict {folder} {new} -o predictions.csv"),
+        ("predict", f"dptune predict {folder} {_new(record)} -o predictions.csv"),
         ("publish", f"dptune card {folder}"),
-        ("from Python", f"dptune.load({str(record.folder.path)!r})"),
+        ("from Python", f"dptune.load({str(path)!r})"),
+        *([("Hugging Face", f"{exported} (README.md there opens it)")] * exported.exists()),
     ):
         grid.add_row(Text(name, "dim"), Text(text))
     out.print(grid)
+
+
+def _new(record: Record) -> str:
+    """The option of predict that names what such a model takes."""
+    if is_of_texts(record.model.made_by):
+        return "--text FILE"
+    return "--images FOLDER" if record.model.made_by else "--data FILE"
 
 
 def _about_preparation(sentences: Sequence[str]) -> None:

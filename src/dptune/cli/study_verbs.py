@@ -13,6 +13,7 @@ import typer
 from dptune.cli import screen
 from dptune.cli.parameters import (
     FLAG,
+    TEXTS,
     AsJson,
     Balance,
     Device,
@@ -23,6 +24,8 @@ from dptune.cli.parameters import (
     PictureRoot,
     PictureSize,
     StudyScore,
+    TextColumns,
+    TextTask,
     in_words,
 )
 from dptune.errors import DptuneError, InvalidInput
@@ -58,6 +61,66 @@ def tune(
     features: FeatureKind = Kind.pooled,
     size: PictureSize = None,
     root: PictureRoot = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXTS",
+            help="Private texts in the place of rows: a .csv, .jsonl, .jsonl.gz or .parquet file, "
+            "a folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    column: TextColumns = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="The pretrained language model to train: a folder, or NAME@REVISION on the "
+            "Hugging Face hub.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    lora: Annotated[
+        int | None,
+        typer.Option(
+            metavar="RANK",
+            help="Train adapters of this rank beside the model. Not given: the model itself, all "
+            "but its tables of words.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    task: Annotated[
+        TextTask | None,
+        typer.Option(
+            metavar="TASK",
+            help="What to learn: the label of a text (classes), the next word (words), or where "
+            "the answer stands (spans). Not given: classes.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens of a text: longer ones are cut, shorter ones padded. Not given: 128.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column that says whose a text is: all texts of a person are protected "
+            "together. Not given: every row by itself.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
+    texts_per_unit: Annotated[
+        int | None,
+        typer.Option(
+            help="With --unit: how many texts of a person enter, the first ones. Not given: 8.",
+            rich_help_panel=TEXTS,
+        ),
+    ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -179,18 +242,33 @@ def tune(
 ) -> None:
     """Search for hyperparameters and train, all inside one budget.
 
-    Example: dptune tune --data patients.csv --label ill --epsilon 1
+    Examples: dptune tune --data patients.csv --label ill --epsilon 1
+
+    dptune tune --text mails.csv --column body --label topic --model FOLDER
     """
-    if images is not None:
-        screen.say_listing()
+    _say_what_takes_time(images, text)
     from dptune.cli import study_screen
     from dptune.cli.options import declared_of_pictures, engine_options, read_options, share
+    from dptune.cli.text_rows import TextOptions
     from dptune.study import planning, study
     from dptune.study.run_folder import RunFolder
 
     if out is not None and not dry_run:
         RunFolder(out).must_be_new()
     rows = {"source": data, "label": label, "test": test, "public": public, "shifts": shift}
+    texts = TextOptions(
+        text=text,
+        column=column,
+        model=model,
+        lora=lora,
+        task=task and task.value,
+        length=length,
+        unit=unit,
+        texts_per_unit=texts_per_unit,
+    )
+    others = {"--data": data, "--images": images, "--engine": engine}
+    of_texts, trained = texts.sections(config, others, on_cpu=device is not Device.cuda)
+    rows |= of_texts
     pictures = None
     if images is not None:
         from dptune.cli.picture_rows import find_rows
@@ -212,7 +290,7 @@ def tune(
         )
     options: dict[str, dict[str, Any]] = {
         "data": rows,
-        "engine": engine_options(engine),
+        "engine": trained or engine_options(engine),
         "budget": {"epsilon": epsilon, "delta": delta},
         "search": {"method": method and method.value},
         "score": {"kind": score and score.value},
@@ -292,6 +370,14 @@ def predict(
             "or one picture. Those that cannot be read get no line.",
         ),
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXTS",
+            help="New texts, for a model of texts, with the columns it was trained on: labels, or "
+            "for next words, where there is nothing to predict, the loss of every text.",
+        ),
+    ] = None,
     device: Annotated[
         Device,
         typer.Option(
@@ -300,37 +386,54 @@ def predict(
     ] = Device.cpu,
     as_json: AsJson = False,
 ) -> None:
-    """Predict new rows or pictures: a CSV file with one prediction a line.
+    """Predict new rows, pictures or texts: a CSV file with one prediction a line.
 
     Example: dptune predict runs/patients-1 --data new.csv -o predictions.csv
     """
-    from dptune.data.sources import read_features
     from dptune.study import planning
     from dptune.study.run_folder import RunFolder
     from dptune.study.trained_model import load
+    from dptune.texts.metrics import perplexity
 
-    if (data is None) == (images is None):
-        raise InvalidInput("give new rows with --data, or new pictures with --images.")
+    if [data, images, text].count(None) != 2:
+        raise InvalidInput(
+            "give one of these: new rows with --data, new pictures with --images, new texts with "
+            "--text."
+        )
+    _say_what_takes_time(images, text)
     model = load(folder)
     columns: dict[str, list[Any]] = {}
     if images is not None:
-        screen.say_listing()
         from dptune.cli.picture_rows import features_of_new_pictures
 
         columns["picture"], features = features_of_new_pictures(
             images, model.made_by, folder, device.value
         )
+    elif text is not None:
+        from dptune.cli.text_rows import read_new_texts
+
+        features = read_new_texts(text, model, folder)
     else:
         assert data is not None
+        from dptune.cli.text_rows import must_take_rows
+        from dptune.data.sources import read_features
+
+        must_take_rows(model, folder)
         label = planning.read_config(RunFolder.open(folder)).source.get("label")
         features = read_features(data, model.column_names or model.shape, label)
-    columns["prediction"] = model.predict(features).tolist()
-    _write_columns(out, columns, beside=data or "")
-    count = len(columns["prediction"])
+    said = "predictions"
+    if model.loss == "words":  # there is nothing to predict: how unlikely texts are is told
+        losses, words = model.decision_function(features).T
+        columns |= {"loss": losses.tolist(), "words": words.astype(int).tolist()}
+        said = f"losses, a perplexity of {perplexity(losses, words):,.2f},"
+    else:
+        columns["prediction"] = model.predict(features).tolist()
+    _write_columns(out, columns, beside=data or text or "")
+    count = len(next(iter(columns.values())))
     screen.show(
         as_json,
         {"rows": count, "out": out},
-        lambda: print(f"Wrote {count:,} predictions to {out}."),
+        lambda: print(f"Wrote {count:,} {said} to {out}."),
     )
 
 
@@ -349,12 +452,23 @@ def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> Non
     from dptune.cli import study_screen
     from dptune.report import plots
     from dptune.report.record import Record
+    from dptune.study.run_folder import EXPORTED
 
     assert result.folder is not None
     record = Record.read(result.folder)
     picture = plots.save(record)
     plain = {**result.to_dict(), "picture": str(picture), "delta_chosen": delta_chosen}
+    exported = result.folder / EXPORTED
+    plain["hugging_face"] = str(exported) if exported.exists() else None
     screen.show(as_json, plain, lambda: study_screen.show_result(record, picture, delta_chosen))
+
+
+def _say_what_takes_time(images: str | None, text: str | None) -> None:
+    """Before packages are loaded, which takes seconds."""
+    if images is not None:
+        screen.say_listing()
+    if text is not None:
+        screen.say_reading()
 
 
 @contextmanager

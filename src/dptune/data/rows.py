@@ -56,6 +56,14 @@ class Chunk:
         return Chunk(self.features[which], self.targets[which], self.norms[which], self.bias)
 
 
+def numbers_given(loss: str, outputs: int) -> int:
+    """How many a model gives for a row."""
+    beside = ASKED_IN_ROWS.get(loss)
+    if beside is None:
+        return outputs
+    return beside + (outputs if loss == "inside" else 0)
+
+
 @dataclass(frozen=True)
 class DataFacts:
     """What is public about a data set and decides which models fit it.
@@ -93,9 +101,7 @@ class DataFacts:
     @property
     def width(self) -> int:
         """How many numbers a model gives for a row."""
-        if not self.asks_inside:
-            return self.outputs
-        return ASKED_IN_ROWS[self.loss] + (self.outputs if self.loss == "inside" else 0)
+        return numbers_given(self.loss, self.outputs)
 
     def not_held_out(self, every: int) -> int:
         """How many rows are left, publicly, where each `every`-th, the first included, is not."""

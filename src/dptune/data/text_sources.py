@@ -121,7 +121,8 @@ def _beside(
     if not isinstance(source, Mapping) and not isinstance(other, Mapping):
         (mine, my_split), (theirs, their_split) = map(place_and_split, (source, other))
         if _are_one(mine, theirs):
-            if their_split == (my_split or "train") or not (their_split or "test" in wanted):
+            same = Path(theirs).is_file() or their_split == (my_split or "train")
+            if same or not (their_split or "test" in wanted):
                 raise InvalidInput(
                     f"{theirs!r} is the private data itself: scores on it would leak it. Give "
                     "other texts, or leave it out."

@@ -34,7 +34,8 @@ class Model(Protocol):
 
     def logits(self, features: Tensor) -> Tensor:
         """(rows, outputs) for a batch of rows (rows, *shape), on whatever device that is: a number
-        for every class, or for values the value itself, from -1 to 1.
+        for every class, or for values the value itself, from -1 to 1. Where rows hold what is
+        asked, a row's loss comes first: `DataFacts.width`.
 
         A row's logits depend on that row alone, whatever else is in the batch: or else one private
         row would move what is counted of the others.
@@ -60,7 +61,7 @@ class Engine(ABC, Generic[M]):
             more argument by name, `keep`, a `Checkpoint` or None.
         compares_losses: whether it runs plans with `directions`, and only those.
         outputs: how many numbers a model gives for a row; None before it is made for some data.
-        loss: softmax, binary or squared.
+        loss: softmax, binary or squared; words, spans or inside where rows hold what is asked.
 
     """
 

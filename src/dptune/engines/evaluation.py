@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dptune import validate
-from dptune.data.rows import ASKED_IN_ROWS
+from dptune.data.rows import ASKED_IN_ROWS as ASKED_IN_ROWS
 from dptune.engines import clipping
 from dptune.errors import InvalidInput
 
@@ -101,8 +101,11 @@ def _hits_and_losses(logits: Tensor, targets: Tensor, loss: str) -> tuple[Tensor
     """Whether each row is correct, and its loss, for each model: (models, rows) from logits
     (models, outputs, rows). Losses are float64, in which a bound on them is exact."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if loss in ASKED_IN_ROWS:  # of which models give the loss themselves, first
-        return torch.zeros_like(logits[:, 0], dtype=torch.bool), logits[:, 0].double()
+    if loss in ASKED_IN_ROWS:  # whose models give the loss first, then, if they do, the classes
+        correct = torch.zeros_like(logits[:, 0], dtype=torch.bool)
+        if loss == "inside":
+            correct = logits[:, 1:].argmax(1) == targets
+        return correct, logits[:, 0].double()
     if loss == "softmax":
         correct = logits.argmax(1) == targets
         rows = torch.arange(len(targets), device=targets.device)

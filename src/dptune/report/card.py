@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from dptune import gdp
-from dptune.data.made_by import trained_on
+from dptune.data.made_by import is_of_texts, trained_on
 from dptune.features.network import short_name
 from dptune.report.record import Record
 from dptune.report.split import slots
+from dptune.report.words import figures_in_words
 from dptune.rounding import cost
 from dptune.search.trial import Trial
+from dptune.study.trained_model import TrainedModel
 
 _SHOWN = 12  # ranges; run.toml has all of them
 _CLASSES = 20  # names of classes; the model has all of them
 _DIGEST = 12  # letters of it
+_KINDS = {"squared": "a value", "words": "the next word", "spans": "answers in a text"}
 
 
 def model_card(folder: str | Path) -> str:
@@ -35,27 +38,34 @@ def model_card(folder: str | Path) -> str:
 
 def _model(record: Record) -> list[str]:
     model, data = record.model, record.result["data"]
-    kind = f"{len(model.classes)} classes" if model.classes else "a value"
+    kind = f"{len(model.classes)} classes" if model.classes else _KINDS[model.loss]
     search, trains = record.outline.config.search.name, model.engine.trains
     environment = record.folder.read_json("environment.json") or {}
     version = environment.get("packages", {}).get("dptune", "of unknown version")
-    accuracy, rows = record.result["test_accuracy"], record.result["test_rows"]
-    figure = "Not measured: no test rows with classes were given."
-    if accuracy is not None:
-        figure = f"Test accuracy: **{100 * accuracy:.2f} %** on {rows:,} rows."
+    figures = [
+        f"Test {name}: **{figure}** on {record.result['test_rows']:,} rows."
+        for name, figure in figures_in_words(record.result)
+    ] or ["Not measured: no test rows with classes were given."]
     check = record.result.get("check")  # older versions had none
     return [
         f"# {_escape(data['name'])}: a differentially private {trains}",
         "",
-        f"A {trains} of {kind} from {model.columns:,} features, trained by noisy gradient "
+        f"A {trains} of {kind} from {_what(model)}, trained by noisy gradient "
         f"descent. Its hyperparameters were searched ({search}) inside the same privacy budget, by "
         f"dptune {version}.",
         "",
         *_classes(record),
-        figure,
+        *figures,
         *(["", f"By a noisy count that was paid for, {check['words']}."] if check else []),
         *_shifts(record),
     ]
+
+
+def _what(model: TrainedModel) -> str:
+    """What it takes."""
+    if is_of_texts(model.made_by):
+        return f"texts of up to {model.made_by['length']:,} words"
+    return f"{model.columns:,} features"
 
 
 def _classes(record: Record) -> list[str]:

@@ -2,8 +2,9 @@
 know."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, groupby
+from typing import Any
 
 from dptune.search.picture import CurvePicture, Picture
 from dptune.search.trial import Trial, scored_trials
@@ -12,6 +13,17 @@ from dptune.search.trial import Trial, scored_trials
 def readable(r: float) -> str:
     """A total step size, as long as its digits say something."""
     return f"{r:,.0f}" if r >= 1000 else f"{r:.4g}"
+
+
+def figures_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What test rows said, by name: exact, since they are nobody's secret."""
+    accuracy = result["test_accuracy"]
+    shares = {} if accuracy is None else {"accuracy": accuracy}
+    shares |= result.get("test_figures", {})  # older runs have none
+    return [
+        (name, f"{value:,.2f}" if name == "perplexity" else f"{100 * value:.2f} %")
+        for name, value in shares.items()
+    ]
 
 
 def verdict(picture: Picture | None, trials: Iterable[Trial]) -> str:

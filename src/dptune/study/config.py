@@ -285,6 +285,14 @@ def usual_preparation(facts: DataFacts, engine: Engine[Any]) -> Preparation:
     return Preparation(unit_rows=scaled)
 
 
+def usual_measure(facts: DataFacts) -> dict[str, Any]:
+    """How trials are compared where nobody says: by what is right, or else by their losses. Words
+    may cost more than values: one that is guessed blindly among 22,000 costs 10."""
+    if facts.has_classes or facts.loss == "inside":
+        return {"measure": "correct"}
+    return {"measure": "loss"} | ({"loss_bound": 10.0} if facts.asks_inside else {})
+
+
 def usual_space(search: SearchMethod, engine: Engine[Any]) -> Space:
     """Where a search looks unless told."""
     own = engine.usual_space

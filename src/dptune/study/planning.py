@@ -87,15 +87,13 @@ def outline(data: Data, config: Config) -> Outline:
         _must_be_a_table(data, config)
     if not data.classes and config.score.measure != "loss":
         raise InvalidInput(
-            "values are not right or wrong, so trials are compared by their loss; use a score "
-            "with measure='loss'."
+            "values and words are not right or wrong, so trials are compared by their loss; use a "
+            "score with measure='loss'."
         )
-    if config.balance == "classes" and not (data.classes and config.engine.weighs_rows):
-        why = (
-            f"the engine {config.engine.name} does not weigh rows by class"
-            if data.classes
-            else "values have no classes"
-        )
+    if config.balance == "classes" and not (data.facts.has_classes and config.engine.weighs_rows):
+        why = f"the engine {config.engine.name} does not weigh rows by class"
+        if not data.facts.has_classes:
+            why = "not every row is of one class" if data.classes else "values have no classes"
         raise InvalidInput(f"balance='classes' was asked for, and {why}; leave balance out.")
     if config.reuse and (config.search.sealing or config.search.finalists > 1):
         raise InvalidInput(

@@ -67,6 +67,8 @@ def settled(config: Config, facts: DataFacts) -> Config:
         config.preparation, center_share=bought.center, whiten_share=bought.whiten
     )
     usual = config.engine.usual_recipe(facts, unit_rows=preparation.unit_rows, mu=config.budget.mu)
+    if facts.asks_inside and facts.copies > 1:  # copies are all that one person wrote
+        usual = {**usual, "augmentations": facts.copies}
     named = {**config.recipe, **config.search.fixes}
     free = {name: value for name, value in usual.items() if name not in named}
     if set(named) & {"optimizer", "schedule", "free_steps"}:  # averages are measured without

@@ -46,11 +46,11 @@ def _rehearse(planned: Outline, executor: Executor) -> None:
     features = rows.features[:, 0]
     model = _fitted(planned, executor, rows)
     logits = model.logits(features).cpu()
-    if tuple(logits.shape) != (len(features), facts.outputs) or not logits.isfinite().all():
+    if tuple(logits.shape) != (len(features), facts.width) or not logits.isfinite().all():
         raise InvalidInput(
             f"the engine {engine.name} gives logits of shape {tuple(logits.shape)} for "
             f"{len(features)} rows of these data, or some that are no numbers; they must be of "
-            f"shape {(len(features), facts.outputs)}. Nothing was paid."
+            f"shape {(len(features), facts.width)}. Nothing was paid."
         )
     again = stored_and_loaded(engine, model)
     _must_agree(engine, logits, again.logits(features.cpu()))
@@ -109,7 +109,7 @@ def _made_up(planned: Outline) -> MemoryRows:
         features = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     return MemoryRows(
         features,
-        torch.zeros(3, dtype=torch.int64 if facts.has_classes else torch.float64),
+        torch.zeros(3, dtype=torch.float64 if facts.loss == "squared" else torch.int64),
         device=planned.config.device,
         precision=planned.precision,
         augmented=True,

@@ -1,6 +1,8 @@
 """What a study gives."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ class StudyResult:
     notes: tuple[str, ...]
     folder: Path | None
     set_aside: float = 0.0  # how much of delta its ledger keeps for failures
+    test_figures: Mapping[str, float] = field(default_factory=dict)  # of texts, by name
     shifts: tuple[ShiftResult, ...] = ()  # how it does on rows of other origins
     preparation: tuple[str, ...] = ()  # which steps were worth their price, a sentence each
 
@@ -48,6 +51,11 @@ class StudyResult:
         return {
             "test_accuracy": self.test_accuracy,
             "test_rows": self.test_rows,
+            "test_figures": {
+                name: value
+                for name, value in self.test_figures.items()
+                if math.isfinite(value)  # JSON has no infinity
+            },
             "shifts": [shift.to_dict() for shift in self.shifts],
             "check": self.check and self.check.to_dict(),
             "total_step_size": plan.total_step_size,

@@ -10,6 +10,7 @@ the new one, never half of one.
     environment.json      versions
     search.png            a picture
     shifts.png            another, where the model was tried on rows of other origins
+    hugging-face/         of a language model: what from_pretrained opens, tokenizer and card beside
     ledger.db             the ledger, unless another was named: for the owner of the data only,
                           since it can tell whether a guess of all rows is right
     .lock                 empty, and there only while somebody is at work
@@ -18,8 +19,9 @@ the new one, never half of one.
 import json
 import os
 import platform
+import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,6 +38,7 @@ from dptune.search.trial import Trial
 
 _PACKAGES = ("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors")
 
+EXPORTED = "hugging-face"
 _LOCK = ".lock"
 # What an attempt that was killed before it began may leave.
 _EARLY = {"models", "ledger.db", "ledger.db-journal", "environment.json"}
@@ -169,9 +172,22 @@ class RunFolder:
 
     def write(self, name: str, content: str | bytes) -> None:
         """Replace a file as a whole."""
-        target = self.path / name
+        with self._writing(self.path / name):
+            tensor_files.write_whole(self.path / name, content)
+
+    def write_folder(self, name: str, fill: Callable[[Path], None]) -> None:
+        """Replace a folder as a whole by what `fill` writes into a new one."""
+        target, draft = self.path / name, self.path / f".{name}"
+        with self._writing(target):
+            shutil.rmtree(draft, ignore_errors=True)  # what a kill left
+            fill(draft)
+            shutil.rmtree(target, ignore_errors=True)
+            draft.rename(target)
+
+    @contextmanager
+    def _writing(self, target: Path) -> Iterator[None]:
         try:
-            tensor_files.write_whole(target, content)
+            yield
         except OSError as error:
             then = "Nothing was paid for yet; make room, then begin again."
             if self.holds_a_run():

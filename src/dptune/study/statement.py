@@ -7,8 +7,11 @@ from dataclasses import replace
 from dptune import accounting, rounding
 from dptune.accounting import Guarantee
 from dptune.data import Data
+from dptune.data.made_by import has_units, is_of_texts
 from dptune.data.shift import shifted
+from dptune.engines.modules.torch_module import TorchModule
 from dptune.privacy import Event, Price, total
+from dptune.study.figures import figures_of
 from dptune.study.outline import Outline
 
 _FLOATING_POINT = (
@@ -23,13 +26,15 @@ _RUNNING_TIME = (
 
 def noise_notes(planned: Outline) -> tuple[str, ...]:
     """A note where the noise of the final run drowns whatever all rows could add up to."""
-    weights = planned.parameters
+    # What a pretrained model has to learn lies in few directions, however many weights it has.
+    pretrained = isinstance(planned.engine, TorchModule) and planned.engine.is_pretrained
+    weights = 0 if pretrained else planned.parameters
     if planned.schedule.final.mu * planned.data.count >= max(3.0, 0.5 * math.sqrt(weights)):
         return ()
     return (
         f"with {planned.data.count:,} rows and epsilon {planned.config.budget.epsilon:g} the noise "
         "outweighs everything the rows could say: nothing can be learned, and the model is as "
-        "good as random",
+        f"good as {'it was before' if pretrained else 'random'}",
     )
 
 
@@ -99,7 +104,7 @@ def guarantee_for(
         covers_search=True,
         covers_selection=config.score.covers_selection,
         releases=tuple(releases),
-        unit=accounting.ONE_ROW if data.made_by is None else accounting.ONE_PICTURE,
+        unit=_unit(data),
         public_facts=_public_facts(planned, data),
         caveats=tuple(caveats) + notes,
     )
@@ -107,6 +112,12 @@ def guarantee_for(
     if searched or price != planned.price:
         epsilon = max(epsilon, promise.epsilon)
     return replace(promise, epsilon=epsilon)
+
+
+def _unit(data: Data) -> str:
+    if is_of_texts(data.made_by):
+        return accounting.ONE_PERSON if has_units(data.made_by) else accounting.ONE_TEXT
+    return accounting.ONE_ROW if data.made_by is None else accounting.ONE_PICTURE
 
 
 def _releases(planned: Outline, *, counted: bool, scored: bool) -> list[str]:
@@ -134,7 +145,9 @@ def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
     if planned.held_out_every is not None:
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:
-        public.append("the test rows" + ", whose accuracy is shown exactly" * bool(data.classes))
+        shown = ["accuracy"] * bool(data.classes) + list(figures_of(data))
+        exactly = f", whose {' and '.join(shown)} " + ("are" if shown[1:] else "is")
+        public.append("the test rows" + f"{exactly} shown exactly" * bool(shown))
     public += [f"the {shifted(name)} rows, whose accuracy is shown exactly" for name in data.shifts]
     if config.score.rows == "public":
         public.append("the rows that score the trials")

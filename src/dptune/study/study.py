@@ -38,16 +38,18 @@ from dptune.study.check import NO_BETTER, FinalCheck, final_check
 from dptune.study.config import (
     Config,
     Preparation,
+    usual_measure,
     usual_preparation,
     usual_space,
 )
+from dptune.study.figures import on_test_rows
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, must_fit, outline, read_config
 from dptune.study.recipe import in_words, settled
 from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.result import StudyResult
-from dptune.study.run_folder import RunFolder
+from dptune.study.run_folder import EXPORTED, RunFolder
 from dptune.study.runner import Progress, Runner, Watch
 from dptune.study.shifted import on_shift
 from dptune.study.statement import guarantee_for, noise_notes
@@ -132,7 +134,7 @@ def tune(
         facts=data.public_facts,
         budget=budget,
         search=search,
-        score=score or NoisyScore(measure="correct" if data.classes else "loss"),
+        score=score or NoisyScore(**usual_measure(data.facts)),
         space=space or usual_space(search, engine),
         recipe=dict(recipe or {}),
         preparation=preparation or usual_preparation(data.facts, engine),
@@ -148,11 +150,12 @@ def tune(
     )
     config = settled(asked, data.facts).named()
     if out is not None:
-        return _begin(data, config, Path(out), executor, watch)
+        return _begin(data, config, Path(out), executor, watch, kept=True)
     with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:
         folder = Path(scratch) / "run"
         try:
-            return replace(_begin(data, config, folder, executor, watch), folder=None)
+            ended = _begin(data, config, folder, executor, watch, kept=False)
+            return replace(ended, folder=None)
         except BaseException:  # nobody can resume it
             if config.ledger and RunFolder(folder).holds_a_run():
                 with suppress(DptuneError):  # what went wrong first is what to say
@@ -179,7 +182,7 @@ def resume(
         planned, executor = outline(data, config), executor or SerialExecutor()
         rehearse(planned, executor)
         payments = _payments(config, folder, data)
-        result = _run(data, planned, folder, payments, executor, watch)
+        result = _run(data, planned, folder, payments, executor, watch, kept=True)
     _hide_dates(planned, folder)
     return result
 
@@ -190,6 +193,8 @@ def _begin(
     out: Path,
     executor: Executor | None,
     watch: Watch | None,
+    *,
+    kept: bool,
 ) -> StudyResult:
     """Hold the money and make the folder, both or neither."""
     planned, executor = outline(data, config), executor or SerialExecutor()
@@ -218,7 +223,7 @@ def _begin(
                 raise type(error)(f"{error} Then go on with: dptune resume {out}") from error
             folder.discard(*made)
             raise
-        result = _run(data, planned, folder, payments, executor, watch)
+        result = _run(data, planned, folder, payments, executor, watch, kept=kept)
     _hide_dates(planned, folder)
     return result
 
@@ -260,6 +265,8 @@ def _run(
     payments: Payments,
     executor: Executor,
     watch: Watch | None,
+    *,
+    kept: bool,
 ) -> StudyResult:
     config = planned.config
     runner = Runner(
@@ -305,6 +312,7 @@ def _run(
         model=stored_and_loaded(planned.engine, fitted),
         shape=data.shape,
         preprocessing=preprocessing,
+        loss=data.loss,
         classes=data.classes,
         target_range=data.target_range,
         guarantee=guarantee_for(
@@ -343,6 +351,7 @@ def _run(
         rows=data.count,
         test_accuracy=accuracy,
         test_rows=0 if test is None else test.count,
+        test_figures={} if test is None else on_test_rows(model.model, test, data),
         shifts=shifts,
         check=check,
         notes=notes,
@@ -351,10 +360,21 @@ def _run(
         preparation=in_words(config, planned.data, prepared.found),
     )
     model.save(folder)
+    if kept and model.is_pretrained:
+        ended = replace(ended, notes=(*notes, *_exported(model, folder)))
     folder.write_json("result.json", ended.to_dict())
     # Last: a study that is not finished holds all it may need, whoever else pays from its ledger.
     payments.give_back()  # scores of trials that were lost
     return ended
+
+
+def _exported(model: TrainedModel, folder: RunFolder) -> list[str]:
+    """A note where there is no Hugging Face folder of a model: what was paid for is kept anyway."""
+    try:
+        folder.write_folder(EXPORTED, model.save_pretrained)
+    except InvalidInput as error:
+        return [f"no folder for from_pretrained was written: {str(error).rstrip('.')}"]
+    return []
 
 
 def _check(planned: Outline, census: Census | None, correct: float | None) -> FinalCheck | None:

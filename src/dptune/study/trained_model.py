@@ -14,13 +14,20 @@ from torch import Tensor
 
 from dptune.accounting import Guarantee
 from dptune.data.arrays import names_of, places
+from dptune.data.made_by import is_of_texts
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine, Model
+from dptune.engines.language.folder import save_pretrained
+from dptune.engines.modules.torch_module import TorchModule
 from dptune.errors import InvalidInput
+from dptune.own_code import pretrained_name
 from dptune.search.trial import Trial
 from dptune.study.config import engine_from
+from dptune.study.model_page import model_page
+from dptune.study.new_texts import new_texts
 from dptune.study.run_folder import RunFolder
+from dptune.texts import Encoder, Texts
 
 _FILE = "model.safetensors"
 PREPARE = "prepare."  # how the names begin of what prepares features
@@ -39,6 +46,7 @@ class TrainedModel:
     model: Model
     shape: tuple[int, ...]  # of one row's features
     preprocessing: Preprocessing
+    loss: str  # how what the model gives is meant, as in DataFacts
     classes: tuple[Any, ...]
     target_range: tuple[float, float] | None
     guarantee: Guarantee
@@ -54,12 +62,18 @@ class TrainedModel:
     def facts(self, rows: int) -> DataFacts:
         """What was public about the `rows` rows it was trained on; how many copies they had is not
         known any more."""
-        loss = "softmax" if self.classes else "squared"
-        return DataFacts(rows, self.shape, 1, len(self.classes) or 1, loss)
+        return DataFacts(rows, self.shape, 1, len(self.classes) or 1, self.loss)
 
     def predict(self, features: Any) -> NDArray[Any]:
-        """A label, or a value, for every row."""
-        logits = self._logits(features)
+        """A label, or a value, for every row. A model of texts takes texts: a list of them, of
+        tuples where it reads several columns, or columns by name; where it finds answers in them,
+        these come back, and where it guesses their words, the mean loss of each."""
+        logits = self.decision_function(features)
+        if self.loss == "words":
+            return logits[:, 0]
+        if self.loss == "spans":
+            encoder, texts = self._read(features)
+            return np.asarray(encoder.answers(texts, logits), dtype=object)
         if self.target_range is not None:
             low, high = self.target_range
             values: NDArray[Any] = low + (logits[:, 0].astype(np.float64) + 1) / 2 * (high - low)
@@ -69,15 +83,50 @@ class TrainedModel:
 
     def predict_proba(self, features: Any) -> NDArray[np.float64]:
         """The probability of every class, in the order of `classes`."""
-        if self.target_range is not None:
-            raise InvalidInput("a model of values has no probabilities; use predict.")
-        logits = torch.from_numpy(self._logits(features)).double()
+        if not self.classes:
+            raise InvalidInput("a model without classes has no probabilities; use predict.")
+        logits = torch.from_numpy(self.decision_function(features)).double()
         probabilities: NDArray[np.float64] = torch.softmax(logits, 1).numpy()
         return probabilities
 
     def decision_function(self, features: Any) -> NDArray[np.float32]:
-        """The logit of every class."""
-        return self._logits(features)
+        """The logit of every class; what the model gives beside the loss, where it gives that. For
+        words, the mean loss and of how many words it is."""
+        if is_of_texts(self.made_by) and not _are_numbers(features):
+            encoder, texts = self._read(features)
+            features = encoder.encode(texts)
+        logits = self._logits(features)
+        return logits[:, 1:] if self.loss in ("spans", "inside") else logits
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it is a language model of transformers, which `save_pretrained` can write."""
+        return isinstance(self.engine, TorchModule) and self.engine.is_pretrained
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a language model, or its adapters, as Hugging Face has it: `from_pretrained` opens
+        the folder. A tokenizer and a card with the guarantee lie beside."""
+        if not self.is_pretrained:
+            raise InvalidInput(
+                f"a Hugging Face folder is written of language models that came from one, and this "
+                f"is a {self.engine.trains}; keep the run's folder, which holds the weights."
+            )
+        tokenizer = pretrained_name(self.engine.factory)
+        if is_of_texts(self.made_by):
+            tokenizer = self.made_by["tokenizer"]
+        save_pretrained(
+            self.engine,
+            self.model,
+            folder,
+            tokenizer=tokenizer,
+            card=model_page(self.guarantee, self.made_by),
+            classes=self.classes,
+        )
+
+    def _read(self, texts: Any) -> tuple[Encoder, Texts]:
+        assert self.made_by is not None
+        encoder = Encoder.of(self.made_by)
+        return encoder, new_texts(encoder, texts)
 
     def _logits(self, features: Any) -> NDArray[np.float32]:
         table, names = np.asarray(features), names_of(features)
@@ -89,8 +138,7 @@ class TrainedModel:
                 takes = f"shape {self.shape}"
             raise InvalidInput(f"this model takes rows of {takes}; got shape {table.shape}.")
         if not len(table):
-            outputs = len(self.classes) or 1
-            return np.empty((0, outputs), dtype=np.float32)
+            return np.empty((0, self.facts(0).width), dtype=np.float32)
         with torch.no_grad():
             parts = [
                 self.model.logits(self._prepared(table[start : start + _AT_ONCE])).float().numpy()
@@ -114,6 +162,7 @@ class TrainedModel:
             "engine": {"name": self.engine.name, **self.engine.options()},
             "shape": self.shape,
             **self.preprocessing.facts(),
+            "loss": self.loss,
             "classes": self.classes,
             "target_range": self.target_range,
             "column_names": self.column_names,
@@ -121,6 +170,11 @@ class TrainedModel:
         }
         folder.write_guarantee(self.guarantee)
         folder.write_tensors(_FILE, tensors, facts=json.dumps(facts))
+
+
+def _are_numbers(features: Any) -> bool:
+    """Whether these are rows already, not texts."""
+    return isinstance(features, np.ndarray | Tensor) and np.asarray(features).dtype.kind in "iu"
 
 
 def load(path: str | Path) -> TrainedModel:
@@ -155,6 +209,8 @@ def load(path: str | Path) -> TrainedModel:
             ),
             shape=tuple(shape),
             preprocessing=Preprocessing.from_arrays(prepare, facts),
+            # Models that older versions made know classes and values only.
+            loss=facts.get("loss") or ("softmax" if facts["classes"] else "squared"),
             classes=tuple(facts["classes"]),
             target_range=None if span is None else (span[0], span[1]),
             guarantee=guarantee,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dptune.errors import InvalidInput, MissingExtra
+from dptune.hub import ModelPlace, quiet, transformers_package
 
 # Public words that two tokenizers must cut alike to be one.
 _PROBE = ("The quick brown Fox, 1234 x!", "a second text")
@@ -23,29 +23,12 @@ def load_tokenizer(where: str) -> Any:
 
 @lru_cache(maxsize=4)
 def _loaded(where: str, files: tuple[tuple[str, int], ...]) -> Any:
+    place, transformers = ModelPlace.of(where), transformers_package("text")
     try:
-        import transformers
-    except ImportError:
-        raise MissingExtra(
-            "texts need the package transformers: pip install 'dptune[text]'."
-        ) from None
-    name, _, revision = (where, "", "") if Path(where).is_dir() else where.partition("@")
-    if not name:
-        raise InvalidInput(
-            "texts need a tokenizer: the folder of a model, or its NAME@REVISION on the hub."
-        )
-    options = {"revision": revision} if revision else {}
-    try:
-        return transformers.AutoTokenizer.from_pretrained(
-            name, **options, trust_remote_code=False, local_files_only=Path(name).is_dir()
-        )
-    except Exception as error:  # tokenizers fail in more ways than can be listed
-        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        raise InvalidInput(
-            f"the tokenizer {where} could not be had: {reason}. Without a way to the hub, download "
-            "the model where there is one and give its folder, with tokenizer.json and "
-            "tokenizer_config.json. Tokenizers that bring their own code are not run."
-        ) from None
+        with quiet(transformers):
+            return transformers.AutoTokenizer.from_pretrained(place.where, **place.options)
+    except Exception as problem:  # tokenizers fail in more ways than can be listed
+        raise place.unreachable(problem, "tokenizer.json and tokenizer_config.json") from None
 
 
 def digest_of(tokenizer: Any) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from dptune import validate
-from dptune.data.rows import DataFacts, Rows
+from dptune.data.rows import DataFacts, Rows, numbers_given
 from dptune.engines.base import Engine
 from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.evaluation import Tally

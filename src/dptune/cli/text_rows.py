@@ -1,0 +1,107 @@
+"""Texts in the place of rows: what --text and its options say, as [data] and [engine] of a file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dptune.cli.options import ON_THE_HUB, parsed
+from dptune.data.made_by import is_of_texts
+from dptune.errors import InvalidInput
+from dptune.study.new_texts import new_texts
+from dptune.study.trained_model import TrainedModel
+from dptune.texts import Encoder, Texts
+
+Section = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """What was asked about texts on the command line; None is not given."""
+
+    text: str | None
+    column: Sequence[str] | None
+    model: str | None
+    lora: int | None
+    task: str | None
+    length: int | None
+    unit: str | None
+    texts_per_unit: int | None
+
+    @property
+    def given(self) -> list[str]:
+        """The options, as they are written."""
+        return [
+            f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value is not None
+        ]
+
+    def sections(
+        self, file: str | None, others: Mapping[str, object], *, on_cpu: bool
+    ) -> tuple[Section, Section]:
+        """[data] and [engine]; nothing where nothing was asked. `others` are the options that name
+        rows or an engine, too."""
+        if not self.given:
+            return {}, {}
+        for option, value in others.items():
+            if value is not None:
+                raise InvalidInput(
+                    f"{self.given[0]} is about texts and a language model, and {option} names "
+                    "something else to train; leave one out."
+                )
+        plain = parsed(file)
+        in_file, engine = plain["data"], plain["engine"]
+        if self.text is None and "text" not in in_file:
+            raise InvalidInput(
+                f"{', '.join(self.given)}: these are about texts; name them with --text."
+            )
+        if self.column is None and "text" not in in_file:
+            raise InvalidInput("say which column of --text holds the texts: --column NAME.")
+        if self.model is None and "factory" not in engine:
+            raise InvalidInput(
+                "texts need a pretrained language model, which is trained on them: --model FOLDER, "
+                "or --model NAME@REVISION from the Hugging Face hub."
+            )
+        if self.texts_per_unit is not None and self.unit is None and "unit" not in in_file:
+            raise InvalidInput("--texts-per-unit says how many of a --unit enter; give that too.")
+        model = None if self.model is None else _place(self.model)
+        data = {
+            "source": self.text,
+            "text": None if self.column is None else list(self.column),
+            "task": self.task,
+            "length": self.length,
+            "unit": self.unit,
+            "texts_per_unit": self.texts_per_unit,
+            "tokenizer": model,
+        }
+        return data, self._engine(model, engine, on_cpu)
+
+    def _engine(self, model: str | None, in_file: Section, on_cpu: bool) -> Section:
+        factory = in_file.get("factory") if model is None else f"{ON_THE_HUB}{model}"
+        if self.lora is None:
+            return {"name": in_file.get("name", "torch-module"), "factory": factory}
+        # Which many processors are slow at.
+        compute = in_file.get("compute", "float32" if on_cpu else None)
+        made = {"name": "lora", "factory": factory, "rank": self.lora}
+        return {**made, "compute": compute}
+
+
+def read_new_texts(source: str, model: TrainedModel, folder: str) -> Texts:
+    """Texts that a model of texts is to predict."""
+    if not is_of_texts(model.made_by):
+        raise InvalidInput(
+            f"the model in {folder} was not trained on texts; give new rows with --data, or "
+            "pictures with --images."
+        )
+    return new_texts(Encoder.of(model.made_by), source)
+
+
+def must_take_rows(model: TrainedModel, folder: str) -> None:
+    if is_of_texts(model.made_by):
+        raise InvalidInput(
+            f"the model in {folder} was trained on texts; give new ones with --text."
+        )
+
+
+def _place(model: str) -> str:
+    """A folder so that a run can be resumed from another one."""
+    return str(Path(model).absolute()) if Path(model).is_dir() else model

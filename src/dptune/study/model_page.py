@@ -1,0 +1,39 @@
+"""What a Hugging Face folder says of the model in it: what was learned, and what is promised."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dptune.accounting import Guarantee
+from dptune.data.made_by import is_of_texts
+
+_LEARNED = {
+    "classes": "the classes of texts",
+    "inside": "the classes of texts",
+    "words": "the next words of texts",
+    "spans": "where answers stand in texts",
+}
+
+
+def model_page(guarantee: Guarantee, made_by: Mapping[str, Any] | None) -> str:
+    """Markdown, without a head of its own."""
+    lines = ["## What it is", "", _about(made_by), "", "## What is promised", ""]
+    lines += [f"- **{heading}**: {_escaped(said)}." for heading, said in guarantee.sections()]
+    return "\n".join(lines)
+
+
+def _about(made_by: Mapping[str, Any] | None) -> str:
+    if not is_of_texts(made_by):
+        return "A language model, trained and tuned by dptune under one privacy budget."
+    length, columns = made_by["length"], " and ".join(made_by["columns"])
+    return (
+        f"It learned {_LEARNED[made_by['task']]}, trained and tuned by dptune under one privacy "
+        f"budget. Texts were read from {_escaped(columns)} and cut to {length:,} words and marks "
+        "of the tokenizer beside it."
+    )
+
+
+def _escaped(text: str) -> str:
+    """What Markdown would take for a mark stands for itself."""
+    for mark in "\\`*_[]<>|#":
+        text = text.replace(mark, f"\\{mark}")
+    return text
