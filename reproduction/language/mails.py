@@ -48,7 +48,9 @@ def measure(cell: Cell, root: str | None, device: str) -> Figures:
 def private_mails(root: str, length: int, limit: int | None, unit: str) -> Data:
     """A mail a row; or a mailbox a row, its mails end to end in pieces that are copies of it."""
     with np.load(Path(root) / f"{MAILS}.npz", allow_pickle=False) as arrays:
-        words, lengths, owners = (arrays[f"train_{what}"] for what in ("words", "lengths", "owners"))
+        words, lengths, owners = (
+            arrays[f"train_{what}"] for what in ("words", "lengths", "owners")
+        )
     if unit == "row":
         return Data(rows_of_words(padded(words, lengths, length)[:limit]), name=MAILS, task="words")
     of_words = np.repeat(owners, lengths)

@@ -9,17 +9,25 @@ import numpy as np
 import torch
 
 import dptune
-from dptune.accounting import calibrate_full_batch
-from dptune.accounting.calibration import calibrate_direct
 from dptune.data import Data, Preprocessing
 from dptune.engines.base import Engine
 from dptune.engines.modules.torch_module import ModuleModel
 from dptune.engines.randomness import Randomness
-from dptune.gdp import mu_from_epsilon
-from dptune.plan import TrainPlan
 from dptune.search.base import SearchMethod
 from dptune.study.result import StudyResult
-from reproduction.language.cells import DEFAULT, LORA, PAPER, PROBE, RANK, RATES, SEARCHES, Cell
+from reproduction.language.cells import (
+    DEFAULT,
+    LORA,
+    PAPER,
+    PROBE,
+    RANK,
+    RATES,
+    SEARCHES,
+    SGD_RATES,
+    Cell,
+    plan_of,
+    recipe_of,
+)
 from reproduction.language.features import features_of
 from reproduction.language.prepare import MODEL
 from reproduction.language.sets import part_of, private_rows
@@ -62,13 +70,14 @@ def searched(
     cell: Cell, data: Data, engine: Engine[Any], device: str, **options: Any
 ) -> StudyResult:
     assert cell.epsilon is not None
+    rates = SGD_RATES if cell.optimizer == "sgd" else RATES[cell.way]
     return dptune.tune(
         data,
         budget=dptune.Budget(cell.epsilon, cell.delta),
         engine=engine,
         search=search_of(cell),
-        space=dptune.Space(learning_rate=RATES[cell.way], steps=(cell.steps, cell.steps)),
-        recipe=recipe_of(cell, data),
+        space=dptune.Space(learning_rate=rates, steps=(cell.steps, cell.steps)),
+        recipe=recipe_of(cell, data.count, data.copies),
         seed=cell.seed,
         device=device,
         **options,
@@ -117,7 +126,7 @@ def one_run(
     cell: Cell, data: Data, engine: Engine[Any], device: str
 ) -> tuple[ModuleModel, Figures]:
     fitted = engine.for_data(data.facts)
-    plan = plan_of(cell, data)
+    plan = plan_of(cell, data.count, data.copies)
     rows = data.unprotected_rows(AS_GIVEN, device=device, precision="int64")
     (model,) = fitted.fit_many([plan], rows, [Randomness(seed=cell.seed)])
     assert isinstance(model, ModuleModel)
@@ -138,44 +147,6 @@ def engine_of(cell: Cell, model: Path, device: str) -> Engine[Any]:
     if cell.way == LORA:
         options |= {"lora": RANK, "layers": _ADAPTED}
     return dptune.HuggingFace(str(model), **options)
-
-
-def recipe_of(cell: Cell, data: Data) -> dict[str, Any]:
-    """What a search does not decide."""
-    recipe: dict[str, Any] = {
-        "clip_norm": cell.clip_norm,
-        "optimizer": cell.optimizer,
-        "schedule": cell.schedule,
-        "augmentations": data.copies,  # the pieces of a unit
-    }
-    if cell.batch < data.count:
-        recipe["sampling_rate"] = min(cell.batch / data.count, 0.5)
-    return recipe
-
-
-def plan_of(cell: Cell, data: Data) -> TrainPlan:
-    """With the noise that the budget asks for; none where there is no budget."""
-    recipe, noise = recipe_of(cell, data), 0.0
-    if cell.epsilon is not None:
-        noise = _noise(cell, recipe.get("sampling_rate"))
-    assert cell.learning_rate is not None
-    return TrainPlan(
-        rows=data.count,
-        steps=cell.steps,
-        learning_rate=cell.learning_rate,
-        noise_multiplier=noise,
-        **recipe,
-    )
-
-
-def _noise(cell: Cell, sampling_rate: float | None) -> float:
-    assert cell.epsilon is not None
-    if sampling_rate is None:
-        mu = mu_from_epsilon(cell.epsilon, cell.delta)
-        return calibrate_full_batch(mu=mu, steps=cell.steps).noise_multiplier
-    return calibrate_direct(
-        epsilon=cell.epsilon, delta=cell.delta, steps=cell.steps, sampling_rate=sampling_rate
-    ).noise_multiplier
 
 
 def accuracies(cell: Cell, root: str, model: ModuleModel, device: str) -> Figures:

@@ -111,7 +111,7 @@ def split(rows: Sequence[Record], test: int) -> dict[str, list[Record]]:
     return {"train": shuffled[test:], "test": shuffled[:test]}
 
 
-def ragged(sequences: Sequence[Sequence[int]], part: str) -> dict[str, NDArray[Any]]:
+def ragged(sequences: Sequence[Sequence[int]], part: str) -> dict[str, Any]:
     """Sequences of words end to end, and how long each is."""
     flat = np.fromiter((word for words in sequences for word in words), dtype=np.int32)
     if flat.size and flat.max() >= 2**15:

@@ -34,10 +34,11 @@ def pretrain(
 
     with np.load(root / f"{TEXTS}.npz", allow_pickle=False) as arrays:
         train, valid = (
-            torch.from_numpy(arrays[part].astype(np.int64)).to(device) for part in ("train", "valid")
+            torch.from_numpy(arrays[part].astype(np.int64)).to(device)
+            for part in ("train", "valid")
         )
     torch.manual_seed(0)
-    drops = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), _DROPOUT)
+    drops: dict[str, Any] = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), _DROPOUT)
     config = GPT2Config(
         vocab_size=VOCABULARY,
         n_positions=LENGTH,
@@ -48,7 +49,8 @@ def pretrain(
         eos_token_id=0,
         **drops,
     )
-    model = GPT2LMHeadModel(config).to(device)
+    model: Any = GPT2LMHeadModel(config)  # type: ignore[no-untyped-call]
+    model.to(device)
     decayed = [p for p in model.parameters() if p.ndim > 1]
     rest = [p for p in model.parameters() if p.ndim <= 1]
     groups = [{"params": decayed, "weight_decay": _DECAY}, {"params": rest, "weight_decay": 0.0}]
@@ -58,7 +60,9 @@ def pretrain(
     while done < 1:
         done = max((step + 1) / steps, (perf_counter() - began) / seconds)
         for group in optimizer.param_groups:
-            group["lr"] = _RATE * min(1.0, done / _WARM, 0.5 * (1 + math.cos(math.pi * min(done, 1))))
+            group["lr"] = _RATE * min(
+                1.0, done / _WARM, 0.5 * (1 + math.cos(math.pi * min(done, 1)))
+            )
         loss = _loss(model, _windows(train, batch), device)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -94,5 +98,5 @@ def _loss(model: Any, words: Tensor, device: str) -> Tensor:
 def _perplexity(model: Any, words: Tensor, device: str) -> float:
     whole = words[: len(words) // LENGTH * LENGTH].view(-1, LENGTH)
     with torch.no_grad():
-        losses = [_loss(model, some, device).item() * len(some) for some in whole.split(64)]
+        losses = [_loss(model, some, device).item() * len(some) for some in torch.split(whole, 64)]
     return math.exp(sum(losses) / len(whole))

@@ -1,5 +1,5 @@
-"""Public text for a small language model: its tokenizer, one long stream of words to learn from, and
-mails as rows. The tokenizer sees public text only."""
+"""Public text for a small language model: its tokenizer, one long stream of words to learn from,
+and mails as rows. The tokenizer sees public text only."""
 
 import gzip
 import json
@@ -34,7 +34,9 @@ def prepare_texts(texts: Path, more: Sequence[Path], out: Path, report: Report) 
     parts: dict[str, list[int]] = {"train": [], "valid": []}
     for number, encoded in enumerate(tokenizer.encode_batch(public)):
         parts["valid" if number % _VALID == 0 else "train"] += [end, *encoded.ids]
-    arrays = {name: np.array(words, dtype=np.int16) for name, words in parts.items()}
+    arrays: dict[str, Any] = {
+        name: np.array(words, dtype=np.int16) for name, words in parts.items()
+    }
     np.savez_compressed(out / f"{TEXTS}.npz", **arrays)
     report(f"{len(arrays['train']):,} words to learn from, {len(arrays['valid']):,} to validate")
     mails = records(texts / _MAILS)

@@ -42,9 +42,7 @@ def part_of(name: str, root: str, part: str, length: int = _LONGEST) -> Part | N
     return Part(padded(words, lengths, min(length, int(lengths.max()))), labels)
 
 
-def padded(
-    words: NDArray[np.int16], lengths: NDArray[np.uint16], length: int
-) -> NDArray[np.int32]:
+def padded(words: NDArray[np.int16], lengths: NDArray[np.uint16], length: int) -> NDArray[np.int32]:
     """Sequences that lie end to end as rows of one length. What is longer is cut, and ends as it
     ended before: with the word that separates texts."""
     table = np.full((len(lengths), length), PADDING, dtype=np.int32)

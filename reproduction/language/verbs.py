@@ -1,8 +1,9 @@
-"""`python -m reproduction language`: pretrained language models, tuned privately on public texts."""
+"""`python -m reproduction language`: pretrained models, tuned privately on public texts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,10 +23,9 @@ from reproduction.language.cells import (
 )
 from reproduction.lines import Figures
 
-app = typer.Typer(
-    help="Language models, tuned with all of the search paid.", no_args_is_help=True
-)
+app = typer.Typer(help="Language models, tuned with all of the search paid.", no_args_is_help=True)
 FOLDER = "benchmarks/language"
+_DELTA_OF_UNITS = 1e-5  # half of one over six mailboxes would promise nothing
 Root = Annotated[
     str, typer.Option(metavar="FOLDER", help="What language prepare made, sets and models.")
 ]
@@ -56,6 +56,9 @@ Methods = Annotated[
 Repeats = Annotated[int, typer.Option(help="Studies behind every accuracy.")]
 Limit = Annotated[
     int | None, typer.Option(help="Rows of each part at most, to see whether all works.")
+]
+Rule = Annotated[
+    str, typer.Option(metavar="NAME", help="adam, whose rate falls, or sgd, whose rate stays.")
 ]
 Workers = Annotated[int, typer.Option(help="Processes that train at once.")]
 Compute = Annotated[
@@ -94,6 +97,7 @@ def finetune(
     repeats: Repeats = 1,
     batch: Annotated[int, typer.Option(help="Rows expected in a Poisson sample.")] = 4096,
     steps: Annotated[int, typer.Option(help="Of every run, those of trials included.")] = 200,
+    optimizer: Rule = "adam",
     limit: Limit = None,
     device: TrainingDevice = Device.cpu,
     compute: Compute = None,
@@ -110,23 +114,22 @@ def finetune(
     for name in _words(sets):
         validate.one_of(tuple(LENGTHS), sets=name)
         rows = private_rows(name, root, LENGTHS[name], limit).count
-        for way in _words(ways):
-            validate.one_of(WAYS, ways=way)
-            base = Cell(
-                verb="finetune",
-                texts=name,
-                way=way,
-                method="",
-                epsilon=None,
-                delta=1 / (2 * rows),
-                seed=0,
-                batch=min(batch, rows // 4),
-                steps=steps,
-                length=LENGTHS[name],
-                compute=compute or _usual(device),
-                limit=limit,
-            )
-            cells += cells_of(base, _budgets(epsilon), _words(methods), rows, repeats)
+        base = Cell(
+            verb="finetune",
+            texts=name,
+            way="",
+            method="",
+            epsilon=None,
+            delta=1 / (2 * rows),
+            seed=0,
+            batch=min(batch, rows // 4),
+            steps=steps,
+            length=LENGTHS[name],
+            compute=compute or _usual(device),
+            limit=limit,
+            **_rule(optimizer),
+        )
+        cells += _all_ways(base, ways, epsilon, methods, rows, repeats)
     _measure(cells, measure, folder, root, device, workers, line=LINE in _words(methods))
 
 
@@ -147,9 +150,7 @@ def prepare_mails(
 
 @app.command()
 def pretrain(
-    root: Annotated[
-        str, typer.Option(metavar="FOLDER", help="What language prepare-mails made.")
-    ],
+    root: Annotated[str, typer.Option(metavar="FOLDER", help="What language prepare-mails made.")],
     layers: Annotated[int, typer.Option(help="Of the GPT-2.")] = 6,
     width: Annotated[int, typer.Option(help="Of each layer.")] = 384,
     batch: Annotated[int, typer.Option(help="Pieces of text in a step.")] = 128,
@@ -191,7 +192,8 @@ def lm(
     repeats: Repeats = 1,
     batch: Annotated[int, typer.Option(help="Mails expected in a Poisson sample.")] = 1024,
     steps: Annotated[int, typer.Option(help="Of every run, those of trials included.")] = 60,
-    length: Annotated[int, typer.Option(help="Words of a row; longer mails are cut.")] = 256,
+    length: Annotated[int, typer.Option(help="Words of a row; longer mails are cut.")] = 128,
+    optimizer: Rule = "adam",
     limit: Limit = None,
     device: TrainingDevice = Device.cpu,
     compute: Compute = None,
@@ -205,25 +207,23 @@ def lm(
 
     validate.one_of(("row", "mailbox"), unit=unit)
     rows = private_mails(root, length, limit, unit).count
-    cells: list[Cell] = []
-    for way in _words(ways):
-        validate.one_of(WAYS[:2], ways=way)
-        base = Cell(
-            verb="lm",
-            texts="enron",
-            way=way,
-            method="",
-            epsilon=None,
-            delta=1 / (2 * rows),
-            seed=0,
-            batch=min(batch, rows // 4) if unit == "row" else rows,
-            steps=steps,
-            length=length,
-            compute=compute or _usual(device),
-            unit=unit,
-            limit=limit,
-        )
-        cells += cells_of(base, _budgets(epsilon), _words(methods), rows, repeats)
+    base = Cell(
+        verb="lm",
+        texts="enron",
+        way="",
+        method="",
+        epsilon=None,
+        delta=1 / (2 * rows) if unit == "row" else _DELTA_OF_UNITS,
+        seed=0,
+        batch=min(batch, rows // 4) if unit == "row" else rows,
+        steps=steps,
+        length=length,
+        compute=compute or _usual(device),
+        unit=unit,
+        limit=limit,
+        **_rule(optimizer),
+    )
+    cells = _all_ways(base, ways, epsilon, methods, rows, repeats)
     _measure(cells, measure, folder, root, device, workers, line=LINE in _words(methods))
 
 
@@ -273,6 +273,23 @@ def _measure(
             )
         report(f"{count} cells measured; the others were there")
     _show_page(Path(folder))
+
+
+def _all_ways(
+    base: Cell, ways: str, epsilon: str, methods: str, rows: int, repeats: int
+) -> list[Cell]:
+    """Budgets as they were asked for, each in all ways before the next."""
+    found: list[Cell] = []
+    for budget in _budgets(epsilon):
+        for way in _words(ways):
+            validate.one_of(WAYS, ways=way)
+            found += cells_of(replace(base, way=way), [budget], _words(methods), rows, repeats)
+    return found
+
+
+def _rule(optimizer: str) -> dict[str, Any]:
+    validate.one_of(("adam", "sgd"), optimizer=optimizer)
+    return {"optimizer": optimizer, "schedule": "linear" if optimizer == "adam" else "constant"}
 
 
 def _usual(device: Device) -> str:
