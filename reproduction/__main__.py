@@ -1,5 +1,5 @@
 """`python -m reproduction`: the paper's tables and figures, its vision tasks from pictures, the map
-of best noise, whole networks from scratch, and a backbone from random pictures.
+of best noise, whole networks from scratch, language models, and a backbone from random pictures.
 
 Options, output, --json and exit codes are as in the command line of dptune.
 """
@@ -18,6 +18,7 @@ from dptune.cli.app import run_verbs
 from dptune.cli.parameters import AsJson, Device, TrainingDevice
 from reproduction import best_noise, reproduce
 from reproduction.experiment import Result
+from reproduction.language import verbs as language
 from reproduction.modules import verbs as modules
 from reproduction.synthetic import verbs as synthetic
 from reproduction.vision import verbs as pictures
@@ -30,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(language.app, name="language")
 app.add_typer(modules.app, name="modules")
 app.add_typer(synthetic.app, name="synthetic")
 app.command("vision")(pictures.vision)
