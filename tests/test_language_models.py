@@ -18,7 +18,14 @@ from dptune.engines.language.word_losses import word_losses
 from dptune.engines.modules import ghost, rows_apart
 from dptune.engines.modules.losses import row_loss
 from dptune.errors import InvalidInput
-from support.tiny_models import KINDS, LENGTH, write_mean_pooling, write_tiny_model
+from dptune.hub import quiet
+from support.tiny_models import (
+    KINDS,
+    LENGTH,
+    tiny_tokenizer,
+    write_mean_pooling,
+    write_tiny_model,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 transformers = pytest.importorskip("transformers")
@@ -146,6 +153,46 @@ def test_what_a_row_gives_is_its_own_bit_by_bit(
     full = rows[:1].expand_as(rows)
     assert not bool((full == -1).any()) and bool((rows == -1).any())
     torch.testing.assert_close(module(full)[0], module(rows)[0], rtol=0, atol=0)
+
+
+def test_models_that_look_near_compute_a_row_alike_whatever_is_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take no masks for each word; of plain ones, fused attention has another kernel where
+    all rows are full."""
+    tokenizer = tiny_tokenizer("bert")
+    config = transformers.ModernBertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        local_attention=16,
+        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0),
+        **dict.fromkeys(("cls_token_id", "sep_token_id"), 3),
+    )
+    with torch.random.fork_rng([]), quiet(transformers):
+        transformers.ModernBertModel(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    masked: list[bool] = []
+    fused = torch.nn.functional.scaled_dot_product_attention
+
+    def noted(*given: Any, **more: Any) -> Tensor:
+        masked.append(more.get("attn_mask") is not None)
+        return fused(*given, **more)
+
+    _, module = made(str(tmp_path), "softmax")
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", noted)
+    full = torch.arange(2 * WORDS).view(2, WORDS) + 5
+    short = torch.cat([full[:1], torch.where(torch.arange(WORDS) < 2, full[1:], -1)])
+    seen = []
+    for rows in (full, short):
+        masked.clear()
+        module(rows)
+        seen.append(masked[:])
+    assert seen[0] == seen[1]
+    assert not module.traits.causal
 
 
 @pytest.mark.parametrize("task", ["words", "spans", "inside"])

@@ -24,6 +24,9 @@ def open_language_model(named: str, encoder: Encoder) -> Network:
     module: Any = model
     if getattr(config, "is_encoder_decoder", False):
         module = module.get_encoder()  # which alone reads texts
+    # Other ways to attend leave the mask out, and round otherwise, where all texts are full: then
+    # one short text would change the features of the others.
+    module.set_attn_implementation("eager")
     reader = _Reader(module, encoder.words)
     return Network(module, reader.ways(), Words.of(encoder), made_of(config))
 

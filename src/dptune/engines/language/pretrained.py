@@ -201,11 +201,15 @@ def _traits(place: ModelPlace, model: Any) -> Traits:
     known = [mark[0] if isinstance(mark, list) else mark for mark in marks if mark is not None]
     takes = inspect.signature(model.forward).parameters
     marks_pairs = (getattr(config, "type_vocab_size", 0) or 0) > 1 and "token_type_ids" in takes
+    causal, whole_masks = _is_causal(model), _takes_whole_masks(model)
+    if not causal and not whole_masks:
+        # Of plain masks, any other way asks whether all rows are full, and rounds otherwise then.
+        model.set_attn_implementation("eager")
     return Traits(
         padding=known[0] if known else 0,
         separator=_separator(place) if marks_pairs else None,
-        causal=_is_causal(model),
-        whole_masks=_takes_whole_masks(model),
+        causal=causal,
+        whole_masks=whole_masks,
         longest=_longest(model),
     )
 
