@@ -163,7 +163,12 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(
         ({"body": [SECRET], "who": [None]}, {"unit": "who"}, "'who' .* whose some rows are"),
         ({"body": [SECRET], "who": [" "]}, {"unit": "who"}, "'who' .* whose some rows are"),
         ({"body": [SECRET], "who": [float("nan")]}, {"unit": "who"}, "whose some rows are"),
+        ({"body": [SECRET], "who": ["N/A"]}, {"unit": "who"}, "whose some rows are"),
+        ({"body": [SECRET], "who": ["None"]}, {"unit": "who"}, "whose some rows are"),
         ({"body": [SECRET], "who": [0.5]}, {"unit": "who"}, "names or numbers"),
+        ({"body": [SECRET, "a"], "who": [1, "1"]}, {"unit": "who"}, "all of them text or all"),
+        ({"body": [SECRET, "a"], "who": [1, True]}, {"unit": "who"}, "all of them text or all"),
+        ({"body": [SECRET + chr(0xD800)]}, {}, "'body' of 'the texts' holds letters that are none"),
         ({"body": [SECRET], "who": ["a", "b"]}, {"unit": "who"}, "not equally long"),
         ({"body": SECRET}, {}, "'body' must be a list; got str"),
         (3, {}, "a mapping of columns to lists; got int"),
@@ -175,6 +180,15 @@ def test_what_is_no_text_is_refused_without_showing_any(
     with pytest.raises(InvalidInput, match=message) as refused:
         read(given, "body", **options)
     assert SECRET not in str(refused.value)
+
+
+def test_people_of_a_csv_file_are_told_apart_letter_by_letter(tmp_path: Path) -> None:
+    path = tmp_path / "mails.csv"
+    path.write_text("body,who\na,007\nb,7\nc,7.0\nd, 7\n")
+    assert list(read(path, "body", unit="who").units or ()) == ["007", "7", "7.0", "7"]
+    path.write_text("body,who\na,1\nb,NA\n")  # not one person more
+    with pytest.raises(InvalidInput, match=r"'who' .* whose some rows are"):
+        read(path, "body", unit="who")
 
 
 def test_one_text_of_a_pair_may_be_empty() -> None:

@@ -30,7 +30,8 @@ def read(
     Of a data set with splits, the first of `splits` that is there.
     """
     names = names_of_columns(columns)
-    opened = open_splits(source, names)
+    # Units letter by letter, too: 007 and 7 are two people.
+    opened = open_splits(source, names if unit is None else (*names, unit))
     table = opened.first_of(splits)
     for name, what in (*[(name, "texts") for name in names], (label, "labels"), (unit, "units")):
         if name is not None and name not in table.names:
@@ -52,6 +53,8 @@ def read(
     units = None if unit is None else table.values(unit)
     if units is not None:
         _must_be_somebodys(units, str(unit), opened.where)
+        # White space around a name makes nobody another.
+        units = [value.strip() if isinstance(value, str) else value for value in units]
     if len({*counts, *(len(some) for some in (labels, units) if some is not None)}) > 1:
         raise InvalidInput("the columns of the texts are not equally long; give one value a row.")
     return Texts(values, labels, units, starts, table.classes(label) if label else ())
@@ -62,6 +65,10 @@ _NAMED = {
     "labels": "--label (label= in Python)",
     "units": "--unit (unit= in Python)",
 }
+
+
+# How files say that nothing is known: all those rows would be taken for one person's.
+_NOBODY = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none")
 
 
 def names_of_columns(columns: object) -> tuple[str, ...]:
@@ -102,6 +109,19 @@ def _must_be_texts(values: Sequence[Any], name: str, where: str) -> None:
             f"the column {name!r} of {where!r} must hold texts; found {listed(sorted(others))}. "
             "Name another column, or turn its values into texts."
         )
+    if not all(value.isascii() or _is_unicode(value) for value in values):
+        raise InvalidInput(
+            f"the column {name!r} of {where!r} holds letters that are none (halves of UTF-16 "
+            "pairs), which no tokenizer takes; remove them first."
+        )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _must_say_something(values: dict[str, Sequence[Any]], names: Sequence[str], where: str) -> None:
@@ -114,12 +134,14 @@ def _must_say_something(values: dict[str, Sequence[Any]], names: Sequence[str], 
 
 
 def _must_be_somebodys(units: Sequence[Any], name: str, where: str) -> None:
-    if any(value is None or str(value).strip() in ("", "nan") for value in units):
+    if any(value is None or str(value).strip().casefold() in _NOBODY for value in units):
         raise InvalidInput(
             f"the column {name!r} of {where!r} does not say whose some rows are; fill it in or "
             "remove those rows first."
         )
-    if any(not isinstance(value, str | int) for value in units):
+    # Not both: 1 and "1" may be one person.
+    if {type(value) for value in units} not in ({str}, {int}):
         raise InvalidInput(
-            f"the column {name!r} of {where!r} must hold names or numbers that tell people apart."
+            f"the column {name!r} of {where!r} must hold names or numbers that tell people apart, "
+            "all of them text or all whole numbers."
         )
