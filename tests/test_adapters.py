@@ -124,6 +124,29 @@ def test_what_is_kept_in_bfloat16_can_be_computed_with_in_float32(make: Any) -> 
     assert {name: one.dtype for name, one in module.state_dict().items()} == kept
 
 
+@pytest.mark.parametrize("graded", [False, True])
+def test_attention_of_torch_can_be_computed_with_in_float32(graded: bool) -> None:
+    """It takes the weights of layers inside it without calling these; in one go, or by parts."""
+    torch.manual_seed(0)
+    block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    module = adapted(nn.Sequential(nn.Linear(4, 8), block), layers="0", base_dtype=torch.bfloat16)
+    wide, rows = copy.deepcopy(module.eval()).float(), torch.randn(3, 5, 4)
+    kept = {name: one.dtype for name, one in module.state_dict().items()}
+    assert kept["1.self_attn.out_proj.weight"] == torch.bfloat16
+    with torch.set_grad_enabled(graded), all_in_float32(module):
+        found = module(rows)
+    assert torch.allclose(found, wide(rows), rtol=1e-5, atol=1e-6)
+    assert {name: one.dtype for name, one in module.state_dict().items()} == kept
+
+
+def test_weights_are_in_bfloat16_again_where_a_pass_fails() -> None:
+    module = adapted(plain(), base_dtype=torch.bfloat16)
+    kept = {name: one.dtype for name, one in module.state_dict().items()}
+    with pytest.raises(RuntimeError), all_in_float32(module):
+        module(torch.randn(3, 5))
+    assert {name: one.dtype for name, one in module.state_dict().items()} == kept
+
+
 @pytest.mark.parametrize(("make", "head"), [(bert, "classifier"), (gpt2, "score")])
 def test_models_of_transformers_get_the_adapters_of_peft(make: Any, head: str) -> None:
     pytest.importorskip("peft")

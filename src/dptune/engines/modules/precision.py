@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 COMPUTE = ("float32", "bfloat16")
+# Layers that use the weights of those inside them without calling these.
+_WHOLE = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
 
 def computing(compute: str, device: torch.device) -> torch.autocast:
@@ -21,7 +23,8 @@ def all_in_float32(module: nn.Module) -> Iterator[None]:
     a time, while it runs. Machines then agree on what a module gives."""
     with ExitStack() as stack:
         for layer in module.modules():
-            coarse = [p for p in layer.parameters(recurse=False) if p.dtype == torch.bfloat16]
+            own = layer.parameters(recurse=isinstance(layer, _WHOLE))
+            coarse = [parameter for parameter in own if parameter.dtype == torch.bfloat16]
             if coarse:
                 before = layer.register_forward_pre_hook(_changed_to(torch.float32, coarse))
                 after = layer.register_forward_hook(
