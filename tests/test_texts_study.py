@@ -161,3 +161,24 @@ def test_a_run_never_writes_texts_down(place: Path) -> None:
     with pytest.raises(InvalidInput, match="these are in memory") as refused:
         tune(load_data(**source), budget=Budget(1.0, 1e-3), source=source)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("case", ["classes", "words"])
+def test_words_that_the_model_has_no_numbers_for_are_refused_before_anything_is_paid(
+    case: str, place: Path, tmp_path: Path
+) -> None:
+    """Or else a row that holds one would stop the run, whenever it is drawn."""
+    transformers = pytest.importorskip("transformers")
+    source = _source(place, case)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source["tokenizer"])
+    tokenizer.add_tokens(["zebra"])
+    tokenizer.save_pretrained(tmp_path / "more")
+    data = load_data(**source | {"tokenizer": str(tmp_path / "more")})
+    with pytest.raises(InvalidInput, match=r"has words up to number .* own tokenizer"):
+        tune(
+            data,
+            budget=Budget(4.0, 1e-3),
+            engine=TorchModule(f"hf:{source['tokenizer']}"),
+            out=tmp_path / "run",
+        )
+    assert not (tmp_path / "run").exists()

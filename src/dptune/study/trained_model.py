@@ -67,11 +67,14 @@ class TrainedModel:
     def predict(self, features: Any) -> NDArray[Any]:
         """A label, or a value, for every row. A model of texts takes texts: a list of them, of
         tuples where it reads several columns, or columns by name; where it finds answers in them,
-        these come back, and where it guesses their words, the mean loss of each."""
+        these come back, and where it guesses their words, the mean loss of each. It takes rows of
+        words, too, whose answers come back as the numbers of their first and last words."""
         logits = self.decision_function(features)
         if self.loss == "words":
             return logits[:, 0]
         if self.loss == "spans":
+            if _are_numbers(features):
+                return logits.astype(np.int64)  # the first and the last word of each answer
             encoder, texts = self._read(features)
             return np.asarray(encoder.answers(texts, logits), dtype=object)
         if self.target_range is not None:

@@ -90,6 +90,20 @@ def config_of(place: ModelPlace) -> Any:
         raise place.unreachable(problem, _FILES) from problem
 
 
+def must_know_words(factory: str, tokenizer: str) -> None:
+    """Refuse a tokenizer with words that the model has no numbers for: a row that has one would
+    stop a run that was paid for, and tell by that that it is there."""
+    place, words = place_of(factory), load_tokenizer(tokenizer).get_vocab().values()
+    known = config_of(place).get_text_config().vocab_size
+    if max(words) >= known:
+        raise InvalidInput(
+            f"the tokenizer {tokenizer} has words up to number {max(words)}, and the model "
+            f"{place.where} knows {known}, from 0 on. Take the model's own tokenizer, without "
+            "words that were added to it, or save the model with room for them "
+            "(resize_token_embeddings)."
+        )
+
+
 def _for_words(place: ModelPlace, config: Any, untied: bool) -> tuple[Any, Traits]:
     model, new = _loaded(place, "AutoModelForCausalLM", config)
     traits = _traits(place, model)
