@@ -51,6 +51,9 @@ def run(command: Run, models: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.chdir(tmp_path)
     for kind in ("bert", "gpt2"):
         Path(kind).symlink_to(models / kind)
+    Path("bare").mkdir()  # a model without a tokenizer, of which transformers makes one anyhow
+    for name in ("config.json", "model.safetensors"):
+        Path("bare", name).symlink_to(models / "bert" / name)
     write_texts()
     return command
 
@@ -192,6 +195,7 @@ def test_answers_are_found_in_texts(run: Run) -> None:
         (("--column", "subject"), "subject"),
         (("--label", "mood"), "mood"),
         (("--model", "nowhere"), "nowhere"),
+        (("--model", "bare"), "no tokenizer that knows a word"),
         (("--lora", "0"), "rank"),
         (("--length", "0"), "length"),
         (("--length", "1000"), "1000"),
