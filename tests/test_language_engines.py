@@ -1,6 +1,7 @@
 """Language models through full training, adapters and DP-ZO, and the folders they leave behind."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,8 @@ OPENED = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     root = tmp_path_factory.mktemp("tiny")
     for kind in KINDS:
-        write_tiny_model(root / kind, kind)
-    write_mean_pooling(write_tiny_model(root / "means", "bert"))
+        write_tiny_model(root / kind, kind, layers=1)
+    write_mean_pooling(write_tiny_model(root / "means", "bert", layers=1))
     return lambda kind: str(root / kind)
 
 
@@ -58,7 +59,9 @@ def task_of(kind: str) -> str:
 def trained(engine: TorchModule, task: str) -> tuple[TorchModule, ModuleModel, MemoryRows]:
     """By two steps on rows that are nobody's."""
     shape = (WORDS,) if task == "softmax" else (2, WORDS)
-    made = engine.for_data(DataFacts(COUNT, shape, 1, len(CLASSES), task))
+    made = replace(engine, rows_at_once=COUNT).for_data(
+        DataFacts(COUNT, shape, 1, len(CLASSES), task)
+    )
     features = rows_apart.made_up(made.made(), shape, COUNT, ids=True)
     rows = MemoryRows(features, torch.arange(COUNT) % 3, precision=IDS, augmented=False)
     plan = TrainPlan(
@@ -190,9 +193,9 @@ def test_texts_are_classified_in_a_study(folder: Callable[[str], str], tmp_path:
     result = dptune.tune(
         data,
         budget=Budget(8.0, 1e-5),
-        engine=HuggingFace(folder("means"), rows_at_once=64),
+        engine=HuggingFace(folder("means"), trained="head.*", rows_at_once=64),
         search=RandomSearch(trials=2),
-        space=Space(learning_rate=(0.3, 3.0), steps=(10, 10)),
+        space=Space(learning_rate=(5.0, 20.0), steps=(10, 10)),
         out=tmp_path / "run",
     )
     assert result.guarantee.epsilon <= 8.0

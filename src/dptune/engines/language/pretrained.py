@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dptune.engines.language.reader import (
     Classifier,
@@ -205,6 +205,7 @@ def _traits(place: ModelPlace, model: Any) -> Traits:
         padding=known[0] if known else 0,
         separator=_separator(place) if marks_pairs else None,
         causal=_is_causal(model),
+        whole_masks=_takes_whole_masks(model),
         longest=_longest(model),
     )
 
@@ -220,13 +221,43 @@ def _separator(place: ModelPlace) -> int | None:
 
 def _is_causal(model: Any) -> bool:
     """Whether earlier words stay as they are when a later one is another."""
+    words = _some_words(model)
+    words[1, -1] = words[1, 0]
+    one, two = _states(model, words)[:, :-1]
+    return _same(one, two)
+
+
+def _takes_whole_masks(model: Any) -> bool:
+    """Whether a mask (rows, 1, words, words) does what a plain one does, which models of their own
+    kind of attention do not promise."""
+    config = model.config
+    looks_near = any(getattr(config, name, None) for name in ("sliding_window", "local_attention"))
+    if looks_near or config._attn_implementation != "sdpa":
+        return False
+    words, known = _some_words(model), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    plain = _states(model, words, attention_mask=known)
+    try:
+        whole = known.bool()[:, None, None].expand(-1, 1, 4, -1)
+        return _same(plain[1, :2], _states(model, words, attention_mask=whole)[1, :2])
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return False
+
+
+def _some_words(model: Any) -> Tensor:
     words = torch.arange(4) + model.get_input_embeddings().num_embeddings // 2
-    other = torch.cat([words[:-1], words[:1]])
+    return torch.stack([words, words])
+
+
+def _states(model: Any, words: Tensor, **more: Tensor) -> Tensor:
     training = model.training
     with torch.no_grad():
-        found = model.eval().base_model(torch.stack([words, other]), return_dict=True)
+        found = model.eval().base_model(words, return_dict=True, **more)
     model.train(training)
-    one, two = found.last_hidden_state[:, :-1]
+    states: Tensor = found.last_hidden_state
+    return states
+
+
+def _same(one: Tensor, two: Tensor) -> bool:
     return float((one - two).abs().max()) <= _ROUNDING * float(one.abs().max())
 
 

@@ -22,6 +22,7 @@ class Traits:
 
     `padding` is the word that stands where there is none, `separator` the one after which the
     second text of a pair begins, if the model marks it; `causal`: words see those before them only;
+    `whole_masks`: it takes masks that say for each word which others it sees;
     `longest`: the most words it takes, if there is such a number; `new`: the names of weights that
     it was not pretrained with.
     """
@@ -29,6 +30,7 @@ class Traits:
     padding: int
     separator: int | None
     causal: bool
+    whole_masks: bool
     longest: int | None
     new: tuple[str, ...] = ()
 
@@ -42,7 +44,6 @@ class Reader(nn.Module):
         super().__init__()
         self.model = model
         self.traits = traits
-        self._masks_itself = model.config._attn_implementation == "sdpa"
 
     def parts(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Words and answers; without answers, words twice."""
@@ -59,7 +60,7 @@ class Reader(nn.Module):
             )
         return (rows[:, 0], rows[:, 1]) if self.holds_answers else (rows, rows)
 
-    def read(self, words: Tensor, model: Any = None) -> Any:
+    def read(self, words: Tensor) -> Any:
         """What the model gives for words (rows, words).
 
         What is computed of a row, and by which kernel, never depends on how long others are.
@@ -73,11 +74,11 @@ class Reader(nn.Module):
             known = seen(known)
             whole = known[:, None, None, :].expand(-1, 1, words.shape[1], -1)
             # Of a plain mask transformers asks whether all rows are full, and computes otherwise.
-            given["attention_mask"] = whole if self._masks_itself else known.long()
+            given["attention_mask"] = whole if self.traits.whole_masks else known.long()
         if self.traits.separator is not None:
             ends = (words == self.traits.separator).long()
             given["token_type_ids"] = ((ends.cumsum(1) - ends) > 0).long() * (words >= 0)
-        return (self.model if model is None else model)(**given, return_dict=True)
+        return self.model(**given, return_dict=True)
 
     @property
     def heads(self) -> list[str]:
