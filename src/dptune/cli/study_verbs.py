@@ -344,7 +344,7 @@ def _find_features(
         from dptune.cli.picture_rows import find_rows
 
         name = declared_of_features(config, "--images").get("name")
-        kind = features or Kind.pooled
+        kind = features or Kind.pooled.value
         return find_rows(
             rows, images=images, name=name, features=kind, device=device, **of_pictures
         )
