@@ -248,9 +248,7 @@ def test_mails_are_rows_of_words_or_mailboxes_that_never_mix(mail_root: str) -> 
     assert kept[:most].tolist() == of_first[:most].tolist()
 
 
-@pytest.mark.parametrize(
-    ("method", "unit"), [(DEFAULT, "row"), (GRID, "row"), (DEFAULT, "mailbox")]
-)
+@pytest.mark.parametrize(("method", "unit"), [(DEFAULT, "row"), (GRID, "row"), (GRID, "mailbox")])
 def test_perplexities_are_of_mails_held_back(mail_root: str, method: str, unit: str) -> None:
     cell = replace(
         BASE,
