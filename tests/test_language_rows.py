@@ -303,6 +303,7 @@ def test_the_page_stands_beside_the_paper_from_however_few_cells(tmp_path: Path)
     page = write_page(tmp_path).read_text()
     assert "| 0.7 | 87.00 | all layers | 83.5 | met |" in page
     assert "91.06 (5.07)" in page and "10.14 (13.98)" in page and "six of them" in page
+    assert "83.02" in page  # Table 9
     drawn = draw_picture(tmp_path)
     assert drawn is not None and drawn.read_bytes().startswith(b"\x89PNG")
 
