@@ -14,7 +14,7 @@ from dptune.bench.store import write
 from dptune.bench.tables import Table
 from dptune.gdp import mu_from_epsilon
 from reproduction import lines, paper
-from reproduction.charts import Panel, Picture, Plot, Series
+from reproduction.charts import Picture, Plot, Series
 from reproduction.language.cells import (
     DEFAULT,
     GRID,
@@ -45,6 +45,8 @@ def write_page(folder: Path) -> Path:
         "times its steps. Written by `python -m reproduction language page`.",
     ]
     parts += _aims(tuned) + _tuned(tuned) + _mails(mails) + _not_here(tuned)
+    if (folder / PICTURE).exists():
+        parts.append(f"![accuracy, perplexity and the best r over epsilon]({PICTURE})")
     write(folder / PAGE, "\n\n".join(parts) + "\n")
     return folder / PAGE
 
@@ -239,7 +241,7 @@ def _best_r(
 
 def picture(tuned: Found, mails: Found) -> Picture:
     """Accuracy and perplexity over epsilon, and the best r."""
-    panels: list[Panel] = []
+    panels: list[Plot] = []
     for name in dict.fromkeys(cell.texts for cell in tuned):
         series = _over_epsilon(tuned, name, "accuracy")
         if series:
@@ -255,7 +257,12 @@ def picture(tuned: Found, mails: Found) -> Picture:
     ]
     if lines_of_r:
         panels.append(Plot("best r", "epsilon", "r", lines_of_r, xlog=True, ylog=True))
-    return Picture("Language models, everything paid", panels)
+    labels = list(dict.fromkeys(one.label for panel in panels for one in panel.series))
+    coloured = [
+        replace(panel, series=[replace(one, color=labels.index(one.label)) for one in panel.series])
+        for panel in panels
+    ]
+    return Picture("Language models: studies with everything paid, and unpaid oracles", coloured)
 
 
 def _over_epsilon(found: Found, name: str, figure: str) -> list[Series]:
