@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import dptune
+from dptune.study.trained_model import TrainedModel
 from support.tiny_models import write_tiny_model
 
 pytest.importorskip("transformers")
@@ -182,6 +183,30 @@ def test_a_run_that_was_cut_off_is_gone_on_with_from_another_folder(
     done = as_json(run("resume", str(tmp_path / "r"), "--json"))
     assert done["guarantee"]["epsilon"] <= 3.0
     assert (tmp_path / "r/hugging-face/model.safetensors").exists()
+
+
+def test_a_model_that_cannot_be_exported_is_kept_and_a_killed_export_is_made_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(self: TrainedModel, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "half").touch()
+        raise KeyboardInterrupt
+
+    def refused(self: TrainedModel, folder: Path) -> None:
+        raise dptune.errors.InvalidInput("peft has no place for it.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainedModel, "save_pretrained", killed)
+        assert run(*CLASSES, "--out", "r")[0] == 130
+    assert not Path("r/result.json").exists() and not Path("r/hugging-face").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainedModel, "save_pretrained", refused)
+        done = as_json(run("resume", "r", "--json"))
+    assert done["hugging_face"] is None
+    assert "no folder for from_pretrained was written: peft has no place for it" in done["notes"]
+    assert as_json(run("resume", "r", "--json"))["hugging_face"] == "r/hugging-face"
+    assert not Path("r/hugging-face/half").exists() and not Path("r/.hugging-face").exists()
 
 
 def test_next_words_are_learned_and_their_perplexity_is_told(run: Run) -> None:

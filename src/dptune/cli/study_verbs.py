@@ -244,9 +244,9 @@ def tune(
 ) -> None:
     """Search for hyperparameters and train, all inside one budget.
 
-    Examples: dptune tune --data patients.csv --label ill --epsilon 1
+    Example: dptune tune --data patients.csv --label ill --epsilon 1
 
-    dptune tune --text mails.csv --column body --label topic --model FOLDER
+    Texts: dptune tune --text mails.csv --column body --label topic --model FOLDER
     """
     _say_what_takes_time(images, text)
     from dptune.cli import study_screen
