@@ -20,11 +20,14 @@ from dptune.cli.parameters import (
     FeatureKind,
     Folder,
     Kind,
+    LanguageModel,
     Method,
     PictureRoot,
     PictureSize,
+    PrivateTexts,
     StudyScore,
     TextColumns,
+    TextLength,
     TextTask,
     in_words,
 )
@@ -63,25 +66,9 @@ def tune(
     features: FeatureKind = None,
     size: PictureSize = None,
     root: PictureRoot = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXTS",
-            help="Private texts in the place of rows: a .csv, .jsonl, .jsonl.gz or .parquet file, "
-            "a folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
-            rich_help_panel=TEXTS,
-        ),
-    ] = None,
+    text: PrivateTexts = None,
     column: TextColumns = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="The pretrained language model to train: a folder, or NAME@REVISION on the "
-            "Hugging Face hub.",
-            rich_help_panel=TEXTS,
-        ),
-    ] = None,
+    model: LanguageModel = None,
     lora: Annotated[
         int | None,
         typer.Option(
@@ -100,13 +87,7 @@ def tune(
             rich_help_panel=TEXTS,
         ),
     ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(
-            help="Tokens of a text: longer ones are cut, shorter ones padded. Not given: 128.",
-            rich_help_panel=TEXTS,
-        ),
-    ] = None,
+    length: TextLength = None,
     unit: Annotated[
         str | None,
         typer.Option(
