@@ -150,8 +150,8 @@ PrivateTexts = Annotated[
     typer.Option(
         "--text",
         metavar="TEXTS",
-        help="Private texts in the place of all else: a .csv, .jsonl, .jsonl.gz or .parquet file, a "
-        "folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
+        help="Private texts in the place of all else: a .csv, .jsonl, .jsonl.gz or .parquet file, "
+        "a folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
         rich_help_panel=TEXTS,
     ),
 ]
