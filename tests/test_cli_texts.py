@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import dptune
+from dptune.study.trained_model import TrainedModel
 from support.tiny_models import write_tiny_model
 
 pytest.importorskip("transformers")
@@ -51,6 +54,9 @@ def run(command: Run, models: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.chdir(tmp_path)
     for kind in ("bert", "gpt2"):
         Path(kind).symlink_to(models / kind)
+    Path("bare").mkdir()  # a model without a tokenizer, of which transformers makes one anyhow
+    for name in ("config.json", "model.safetensors"):
+        Path("bare", name).symlink_to(models / "bert" / name)
     write_texts()
     return command
 
@@ -121,6 +127,35 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
     assert model.predict(bodies).tolist() == told
 
 
+def test_python_does_the_same_and_what_is_exported_gives_the_same_numbers(run: Run) -> None:
+    import transformers
+
+    data = dptune.load_data("mails.csv", text="body", label="topic", tokenizer="bert", length=10)
+    result = dptune.tune(
+        data,
+        budget=dptune.Budget(3.0, 1e-3),
+        engine=dptune.HuggingFace("bert"),
+        search=dptune.search.RandomSearch(trials=2),
+        space=dptune.search.Space(steps=(2, 2), learning_rate=(1.0, 2.0)),
+    )
+    assert result.folder is None
+    result.model.save_pretrained("to-publish")
+    texts = ["the goal of the match", "bank stock price"]
+    words = transformers.AutoTokenizer.from_pretrained("to-publish")(
+        texts, padding="max_length", max_length=10, return_tensors="pt"
+    )
+    opened = transformers.AutoModelForSequenceClassification.from_pretrained("to-publish")
+    with torch.no_grad():
+        logits = opened.eval()(**words).logits.numpy()
+    np.testing.assert_allclose(result.model.decision_function(texts), logits, atol=1e-5)
+    assert np.abs(logits).max() > 1e-4  # something was learned, so heads are not at zero
+    assert result.model.predict(texts).tolist() == [
+        opened.config.id2label[number] for number in logits.argmax(1).tolist()
+    ]
+    with pytest.raises(dptune.errors.InvalidInput, match="texts of 1 columns"):
+        result.model.predict([("two", "texts")])
+
+
 def test_adapters_of_pairs_and_what_a_plan_says(run: Run) -> None:
     pairs = (*CLASSES, "--column", "sender", "--lora", "2")
     planned = as_json(run(*pairs, "--dry-run", "--json"))
@@ -148,6 +183,30 @@ def test_a_run_that_was_cut_off_is_gone_on_with_from_another_folder(
     done = as_json(run("resume", str(tmp_path / "r"), "--json"))
     assert done["guarantee"]["epsilon"] <= 3.0
     assert (tmp_path / "r/hugging-face/model.safetensors").exists()
+
+
+def test_a_model_that_cannot_be_exported_is_kept_and_a_killed_export_is_made_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(self: TrainedModel, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "half").touch()
+        raise KeyboardInterrupt
+
+    def refused(self: TrainedModel, folder: Path) -> None:
+        raise dptune.errors.InvalidInput("peft has no place for it.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainedModel, "save_pretrained", killed)
+        assert run(*CLASSES, "--out", "r")[0] == 130
+    assert not Path("r/result.json").exists() and not Path("r/hugging-face").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainedModel, "save_pretrained", refused)
+        done = as_json(run("resume", "r", "--json"))
+    assert done["hugging_face"] is None
+    assert "no folder for from_pretrained was written: peft has no place for it" in done["notes"]
+    assert as_json(run("resume", "r", "--json"))["hugging_face"] == "r/hugging-face"
+    assert not Path("r/hugging-face/half").exists() and not Path("r/.hugging-face").exists()
 
 
 def test_next_words_are_learned_and_their_perplexity_is_told(run: Run) -> None:
@@ -192,6 +251,7 @@ def test_answers_are_found_in_texts(run: Run) -> None:
         (("--column", "subject"), "subject"),
         (("--label", "mood"), "mood"),
         (("--model", "nowhere"), "nowhere"),
+        (("--model", "bare"), "no tokenizer that knows a word"),
         (("--lora", "0"), "rank"),
         (("--length", "0"), "length"),
         (("--length", "1000"), "1000"),

@@ -96,7 +96,11 @@ def test_one_command_makes_a_model_of_a_folder_and_names_bad_pictures(run: Run) 
     card = model_card("r")
     assert "Classes: blue, green, red." in card
     digest = dptune.load("r").made_by["backbones"][0]["digest"]  # type: ignore[index]
-    row = f"| module:small.py:factory | pooled | 8 | data that are not on record | {digest[:12]} |"
+    size = "pictures of 8 x 8 pixels"
+    row = (
+        f"| module:small.py:factory | pooled | {size} | data that are not on record | "
+        f"{digest[:12]} |"
+    )
     assert row in card and digest not in card
     declared = load_data(
         "features/own-module-small-factory", rows=200, classes=["blue", "green", "red"]

@@ -29,10 +29,11 @@ SGD_RATES = (1e-4, 1e4)
 SGD_STEP = 2.5
 _LAW: Mapping[str, float] = {FULL: 15 / 10.6e6**0.5, LORA: 15 / 0.26e6**0.5}
 PLAIN_RATES: Mapping[str, tuple[float, ...]] = {
-    FULL: (1e-4, 2e-4, 4e-4),
+    FULL: (1e-4, 2e-4, 4e-4, 8e-4),
     LORA: (5e-4, 1e-3, 2e-3),
 }
-PLAIN_BATCH, PLAIN_PASSES = 512, 5
+PLAIN_BATCH = 512  # at most, and a 64th of the rows
+PLAIN_PASSES = {"finetune": 5, "lm": 10}
 # The line of the paper's Tables 6 and 8 goes through the best r of these two.
 FIRST, SECOND = 0.1, 0.2
 
@@ -148,8 +149,8 @@ def _plain(base: Cell, rows: int) -> list[Cell]:
     """Without privacy smaller batches do better."""
     if base.way == PROBE:
         return [replace(base, method=PLAIN, epsilon=None)]
-    batch = min(PLAIN_BATCH, base.batch, max(1, rows // 8))
-    steps = max(1, PLAIN_PASSES * rows // batch)
+    batch = min(PLAIN_BATCH, max(1, rows // 64))
+    steps = PLAIN_PASSES[base.verb] * rows // batch
     plain = replace(
         base,
         method=PLAIN,
@@ -166,7 +167,11 @@ def _plain(base: Cell, rows: int) -> list[Cell]:
 
 def best_of_grid(found: Mapping[Cell, Figures], like: Cell) -> tuple[Cell, Figures] | None:
     """The best cell of the grid that `like` would be in, by what is reported, as oracles do."""
-    same = [(cell, figures) for cell, figures in found.items() if _key(cell) == _key(like)]
+    same = [
+        (cell, figures)
+        for cell, figures in found.items()
+        if cell.method == GRID and _key(cell) == _key(like)
+    ]
     return max(same, key=lambda pair: _quality(pair[1]), default=None)
 
 

@@ -35,7 +35,7 @@ from reproduction.lines import Figures
 from reproduction.vision.plain_probe import plain_probe
 
 AS_GIVEN = Preprocessing(unit_rows=False)
-TOKENS_AT_ONCE = 2**15  # of a pass on a GPU, so that several processes find room
+TOKENS_AT_ONCE = 2**17  # of a pass on a GPU: few launches, and room for several processes
 # Queries, values and both layers behind attention.
 _ADAPTED = "*.query, *.value, *.intermediate.dense, *.layer.?.output.dense"
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dptune.bench.harness import Report
 from dptune.errors import InvalidInput
@@ -122,9 +121,9 @@ def ragged(sequences: Sequence[Sequence[int]], part: str) -> dict[str, Any]:
 
 def _arrays(
     parts: Mapping[str, Sequence[Record]], source: Source, tokenizer: Any
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, Any]:
     tokenizer.enable_truncation(source.length)
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, Any] = {}
     for part, rows in parts.items():
         encoded = tokenizer.encode_batch([source.text(row) for row in rows])
         arrays |= ragged([each.ids for each in encoded], part)

@@ -96,7 +96,8 @@ def _loss(model: Any, words: Tensor, device: str) -> Tensor:
 
 
 def _perplexity(model: Any, words: Tensor, device: str) -> float:
-    whole = words[: len(words) // LENGTH * LENGTH].view(-1, LENGTH)
+    length = min(LENGTH, len(words))
+    whole = words[: len(words) // length * length].view(-1, length)
     with torch.no_grad():
         losses = [_loss(model, some, device).item() * len(some) for some in torch.split(whole, 64)]
     return math.exp(sum(losses) / len(whole))

@@ -229,7 +229,10 @@ def lm(
 
 @app.command()
 def page(folder: Out = FOLDER) -> None:
-    """Write language.md again from what was measured."""
+    """Write language.md again from what was measured, and draw language.png."""
+    from reproduction.language.page import draw_picture
+
+    draw_picture(Path(folder))
     _show_page(Path(folder))
 
 

@@ -88,7 +88,7 @@ def vision(
                 sets=[name for name in sets.split(",") if name],
                 backbones=backbone,
                 out=Path(folder),
-                kind=features.value,
+                kind=(features or Kind.pooled).value,
                 size=size,
                 root=root,
                 epsilons=numbers(epsilon),

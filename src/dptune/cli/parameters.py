@@ -145,6 +145,33 @@ TextColumns = Annotated[
         rich_help_panel=TEXTS,
     ),
 ]
+PrivateTexts = Annotated[
+    str | None,
+    typer.Option(
+        "--text",
+        metavar="TEXTS",
+        help="Private texts in the place of all else: a .csv, .jsonl, .jsonl.gz or .parquet file, "
+        "a folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
+        rich_help_panel=TEXTS,
+    ),
+]
+LanguageModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help="The pretrained language model: a folder, or NAME@REVISION on the Hugging Face hub.",
+        rich_help_panel=TEXTS,
+    ),
+]
+TextLength = Annotated[
+    int | None,
+    typer.Option(
+        "--length",
+        help="Tokens of a text: longer ones are cut, shorter ones padded. Not given: 128.",
+        rich_help_panel=TEXTS,
+    ),
+]
 NetworkDevice = Annotated[
     Device,
     typer.Option("--device", metavar="DEVICE", help=f"Where networks run: {in_words(Device)}."),

@@ -15,11 +15,14 @@ from dptune.cli.parameters import (
     Device,
     FeatureKind,
     Kind,
+    LanguageModel,
     NetworkDevice,
     PictureRoot,
     PictureSize,
     Precision,
+    PrivateTexts,
     TextColumns,
+    TextLength,
     in_words,
 )
 from dptune.errors import InvalidInput
@@ -39,15 +42,7 @@ def extract(
     backbone: Annotated[list[str] | None, BACKBONE] = None,
     features: FeatureKind = None,
     size: PictureSize = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXTS",
-            help="Private texts in the place of pictures: a .csv, .jsonl, .jsonl.gz or .parquet "
-            "file, a folder that save_to_disk wrote, or hub:NAME.",
-            rich_help_panel=TEXTS,
-        ),
-    ] = None,
+    text: PrivateTexts = None,
     column: TextColumns = None,
     label: Annotated[
         str | None,
@@ -57,22 +52,8 @@ def extract(
             rich_help_panel=TEXTS,
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="The public language model that makes features of texts: a folder, or "
-            "NAME@REVISION on the Hugging Face hub.",
-            rich_help_panel=TEXTS,
-        ),
-    ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(
-            help="Tokens of a text: longer ones are cut, shorter ones padded. Not given: 128.",
-            rich_help_panel=TEXTS,
-        ),
-    ] = None,
+    model: LanguageModel = None,
+    length: TextLength = None,
     test: Annotated[
         str | None,
         typer.Option(

@@ -20,11 +20,14 @@ from dptune.cli.parameters import (
     FeatureKind,
     Folder,
     Kind,
+    LanguageModel,
     Method,
     PictureRoot,
     PictureSize,
+    PrivateTexts,
     StudyScore,
     TextColumns,
+    TextLength,
     TextTask,
     in_words,
 )
@@ -63,25 +66,9 @@ def tune(
     features: FeatureKind = None,
     size: PictureSize = None,
     root: PictureRoot = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXTS",
-            help="Private texts in the place of rows: a .csv, .jsonl, .jsonl.gz or .parquet file, "
-            "a folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
-            rich_help_panel=TEXTS,
-        ),
-    ] = None,
+    text: PrivateTexts = None,
     column: TextColumns = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="The pretrained language model to train: a folder, or NAME@REVISION on the "
-            "Hugging Face hub.",
-            rich_help_panel=TEXTS,
-        ),
-    ] = None,
+    model: LanguageModel = None,
     lora: Annotated[
         int | None,
         typer.Option(
@@ -100,13 +87,7 @@ def tune(
             rich_help_panel=TEXTS,
         ),
     ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(
-            help="Tokens of a text: longer ones are cut, shorter ones padded. Not given: 128.",
-            rich_help_panel=TEXTS,
-        ),
-    ] = None,
+    length: TextLength = None,
     unit: Annotated[
         str | None,
         typer.Option(
@@ -244,9 +225,9 @@ def tune(
 ) -> None:
     """Search for hyperparameters and train, all inside one budget.
 
-    Examples: dptune tune --data patients.csv --label ill --epsilon 1
+    Example: dptune tune --data patients.csv --label ill --epsilon 1
 
-    dptune tune --text mails.csv --column body --label topic --model FOLDER
+    Texts: dptune tune --text mails.csv --column body --label topic --model FOLDER
     """
     _say_what_takes_time(images, text)
     from dptune.cli import study_screen
@@ -344,7 +325,7 @@ def _find_features(
         from dptune.cli.picture_rows import find_rows
 
         name = declared_of_features(config, "--images").get("name")
-        kind = features or Kind.pooled
+        kind = features or Kind.pooled.value
         return find_rows(
             rows, images=images, name=name, features=kind, device=device, **of_pictures
         )

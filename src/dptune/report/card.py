@@ -40,6 +40,8 @@ def _model(record: Record) -> list[str]:
     model, data = record.model, record.result["data"]
     kind = f"{len(model.classes)} classes" if model.classes else _KINDS[model.loss]
     search, trains = record.outline.config.search.name, model.engine.trains
+    if model.is_pretrained:
+        trains = trains.replace("PyTorch module", "language model")
     environment = record.folder.read_json("environment.json") or {}
     version = environment.get("packages", {}).get("dptune", "of unknown version")
     figures = [

@@ -36,7 +36,10 @@ from dptune.errors import FolderProblem, InvalidInput
 from dptune.lock import FileLock
 from dptune.search.trial import Trial
 
-_PACKAGES = ("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors")
+_PACKAGES = (
+    *("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors"),
+    *("transformers", "tokenizers", "peft"),  # of language models
+)
 
 EXPORTED = "hugging-face"
 _LOCK = ".lock"

@@ -9,6 +9,7 @@ from typing import Any
 
 from dptune.hub import ModelPlace, quiet, transformers_package
 
+_FILES = "tokenizer.json and tokenizer_config.json"
 # Public words that two tokenizers must cut alike to be one.
 _PROBE = ("The quick brown Fox, 1234 x!", "a second text")
 
@@ -26,9 +27,13 @@ def _loaded(where: str, files: tuple[tuple[str, int], ...]) -> Any:
     place, transformers = ModelPlace.of(where), transformers_package("text")
     try:
         with quiet(transformers):
-            return transformers.AutoTokenizer.from_pretrained(place.where, **place.options)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(place.where, **place.options)
     except Exception as problem:  # tokenizers fail in more ways than can be listed
-        raise place.unreachable(problem, "tokenizer.json and tokenizer_config.json") from None
+        raise place.unreachable(problem, _FILES) from None
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        # What transformers makes of a model's kind alone: every word would be an unknown one.
+        raise place.unreachable(ValueError("it has no tokenizer that knows a word"), _FILES)
+    return tokenizer
 
 
 def digest_of(tokenizer: Any) -> str:
