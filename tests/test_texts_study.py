@@ -182,3 +182,35 @@ def test_words_that_the_model_has_no_numbers_for_are_refused_before_anything_is_
             out=tmp_path / "run",
         )
     assert not (tmp_path / "run").exists()
+
+
+def test_a_study_of_a_model_on_the_hub_goes_on_with_the_commit_it_began_with(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits, store = ("0123456789" * 4, "9876543210" * 4), tmp_path / "hub/models--ann--tiny"
+    for seed, commit in enumerate(commits):
+        write_tiny_model(store / "snapshots" / commit, "bert", seed=seed)
+    (store / "refs").mkdir()
+    (store / "refs/main").write_text(commits[0])
+    for where in ("huggingface_hub.constants", "transformers.utils.hub.constants"):
+        monkeypatch.setattr(f"{where}.HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(f"{where}.HF_HUB_OFFLINE", True)
+    source = _source(place, "classes") | {"tokenizer": "ann/tiny"}
+    data = load_data(**source)
+    assert data.made_by is not None and data.made_by["tokenizer"] == f"ann/tiny@{commits[0]}"
+    tune(
+        data,
+        budget=Budget(4.0, 1e-3),
+        engine=TorchModule("hf:ann/tiny"),
+        search=RandomSearch(trials=2),
+        space=Space(steps=(2, 2), learning_rate=(1e-3, 1e-2)),
+        recipe={"sampling_rate": 0.5},
+        source=source,
+        out=tmp_path / "run",
+    )
+    (store / "refs/main").write_text(commits[1])  # somebody uploads another
+    assert len(load(tmp_path / "run").predict(["the dog is red"])) == 1
+    again = resume(tmp_path / "run")
+    assert isinstance(again.model.engine, TorchModule) and again.model.made_by is not None
+    assert again.model.engine.factory == f"hf:ann/tiny@{commits[0]}"
+    assert again.model.made_by["tokenizer"] == f"ann/tiny@{commits[0]}"

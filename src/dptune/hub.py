@@ -4,9 +4,10 @@ No code of theirs is ever run, and weights are read from safetensors files only.
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,26 @@ class ModelPlace:
         """For transformers' from_pretrained."""
         revision = {} if self.is_folder else {"revision": self.revision or "main"}
         return {**revision, "local_files_only": self.is_folder, "trust_remote_code": False}
+
+    def file(self, name: str, files: str) -> Path | None:
+        """One of a model's files; None where it has no such. `files` are as in `unreachable`."""
+        try:
+            found = transformers_package("text").utils.cached_file(
+                self.where, name, **self.options, _raise_exceptions_for_missing_entries=False
+            )
+        except (OSError, ValueError) as problem:
+            raise self.unreachable(problem, files) from problem
+        return None if found is None else Path(found)
+
+    def pinned(self, name: str, files: str) -> "ModelPlace":
+        """The same with the commit that a name on the hub stands for now, as the file called `name`
+        tells."""
+        if self.is_folder or re.fullmatch("[0-9a-f]{40}", self.revision):
+            return self
+        stored = self.file(name, files)
+        # What is had from the hub is kept in .../snapshots/COMMIT/.
+        commit = stored and re.search(r"/snapshots/([0-9a-f]{40})/", stored.as_posix())
+        return replace(self, revision=commit[1]) if commit else self
 
     def unreachable(self, problem: Exception, files: str) -> InvalidInput:
         """What to say where it could not be had; `files` are those that a folder must hold."""

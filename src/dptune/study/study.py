@@ -20,11 +20,13 @@ from typing import Any
 from dptune import accounting, own_code
 from dptune.accounting import Budget
 from dptune.data import Data
+from dptune.data.made_by import is_of_words
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import IDS
 from dptune.engines.base import Engine
 from dptune.engines.executors import Executor, SerialExecutor
 from dptune.engines.linear import LinearEngine
+from dptune.engines.modules.torch_module import TorchModule
 from dptune.engines.registry import must_be_registered
 from dptune.errors import DptuneError, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
@@ -128,6 +130,12 @@ def tune(
     must_be_registered(engine)
     if out is not None:
         engine.must_be_found_again()
+    # A study that is resumed goes on with the same weights and words.
+    if isinstance(engine, TorchModule):
+        engine = engine.pinned()
+    source = dict(source or {})
+    if is_of_words(data.made_by) and "tokenizer" in source:
+        source["tokenizer"] = data.made_by["tokenizer"]
     search = search or LinearScaling()
     asked = Config(
         study="",
@@ -146,7 +154,7 @@ def tune(
         check=check,
         ledger=ledger,
         reuse=str(reuse),
-        source=dict(source or {}),
+        source=source,
     )
     config = settled(asked, data.facts).named()
     if out is not None:

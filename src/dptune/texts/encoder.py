@@ -27,7 +27,7 @@ from dptune.texts import cutting
 from dptune.texts.cutting import NOT_ASKED, PADDING, Piece
 from dptune.texts.reading import names_of_columns, read
 from dptune.texts.texts import Texts
-from dptune.texts.tokenizer import digest_of, load_tokenizer
+from dptune.texts.tokenizer import digest_of, load_tokenizer, pinned_place
 from dptune.texts.units import first_of_each, packed
 
 TASKS = ("classes", "words", "spans", "inside")
@@ -112,8 +112,10 @@ class Encoder:
     @property
     def made_by(self) -> dict[str, Any]:
         """Plain data from which `of` builds it again."""
-        options = asdict(self) | {"columns": list(self.columns)}
-        return {"kind": KIND, "name": self.name, "digest": digest_of(self.words), **options}
+        digest, place = digest_of(self.words), pinned_place(self.tokenizer)
+        options = asdict(self) | {"columns": list(self.columns), "tokenizer": place}
+        name = self.name if Path(place).is_dir() else place
+        return {"kind": KIND, "name": name, "digest": digest, **options}
 
     @property
     def name(self) -> str:

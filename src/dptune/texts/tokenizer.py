@@ -36,6 +36,12 @@ def _loaded(where: str, files: tuple[tuple[str, int], ...]) -> Any:
     return tokenizer
 
 
+def pinned_place(where: str) -> str:
+    """The same place with the commit that a name on the hub stands for now: what lies there later
+    may be another."""
+    return str(ModelPlace.of(where).pinned("tokenizer_config.json", _FILES))
+
+
 def digest_of(tokenizer: Any) -> str:
     """Of its words and of how it cuts public ones, by which the same one is known again."""
     words = sorted(tokenizer.get_vocab().items())

@@ -3,9 +3,7 @@ loss needs. No code of a repository is run, and weights are read from safetensor
 
 import inspect
 import json
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -67,13 +65,7 @@ def make(factory: str, *, loss: str, outputs: int | None, untied: bool = False) 
 
 def pinned(factory: str) -> str:
     """The same with the commit that a name on the hub stands for now."""
-    place = place_of(factory)
-    if place.is_folder or re.fullmatch("[0-9a-f]{40}", place.revision):
-        return factory
-    stored = _file(place, "config.json")
-    # What is had from the hub is kept in .../snapshots/COMMIT/.
-    commit = None if stored is None else re.search(r"/snapshots/([0-9a-f]{40})/", stored.as_posix())
-    return factory if commit is None else f"hf:{replace(place, revision=commit[1])}"
+    return f"hf:{place_of(factory).pinned('config.json', _FILES)}"
 
 
 def place_of(factory: str) -> ModelPlace:
@@ -182,22 +174,11 @@ def _of_the_base(model: Any, names: list[str]) -> list[str]:
 
 def _takes_means(place: ModelPlace) -> bool:
     """Whether sentence-transformers takes the mean over a text's words with this model."""
-    found = _file(place, "1_Pooling/config.json")
+    found = place.file("1_Pooling/config.json", _FILES)
     if found is None:
         return False
     told = json.loads(found.read_text(encoding="utf-8"))
     return bool(told.get("pooling_mode_mean_tokens", told.get("pooling_mode") == "mean"))
-
-
-def _file(place: ModelPlace, name: str) -> Path | None:
-    """One of a model's files; None where it has no such."""
-    try:
-        found = transformers_package(EXTRA).utils.cached_file(
-            place.where, name, **place.options, _raise_exceptions_for_missing_entries=False
-        )
-    except (OSError, ValueError) as problem:
-        raise place.unreachable(problem, _FILES) from problem
-    return None if found is None else Path(found)
 
 
 def _begin_at_zero(model: Any, new: list[str]) -> None:

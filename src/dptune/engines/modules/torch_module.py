@@ -151,10 +151,15 @@ class TorchModule(Engine[ModuleModel]):
     def usual_space(self) -> Mapping[str, Any]:
         return {"learning_rate": (1e-5, 1000.0), "steps": (300, 300)}
 
+    def pinned(self) -> "TorchModule":
+        """The same with the commit that the name of a language model stands for now."""
+        if not self.is_pretrained:
+            return self
+        return replace(self, factory=pretrained.pinned(self.factory))
+
     def for_data(self, facts: DataFacts) -> "TorchModule":
-        factory = pretrained.pinned(self.factory) if self.is_pretrained else self.factory
         outputs, loss = self.outputs or facts.outputs, self.loss or facts.loss
-        return replace(self, factory=factory, outputs=outputs, loss=loss)
+        return replace(self.pinned(), outputs=outputs, loss=loss)
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
         """Poisson samples, with more rows in each the more there are, and a smaller share of them.
