@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -186,6 +187,11 @@ def test_people_of_a_csv_file_are_told_apart_letter_by_letter(tmp_path: Path) ->
     path = tmp_path / "mails.csv"
     path.write_text("body,who\na,007\nb,7\nc,7.0\nd, 7\n")
     assert list(read(path, "body", unit="who").units or ()) == ["007", "7", "7.0", "7"]
+    of_numpy = list(np.array(["ann", "bob "]))
+    assert list(read({"body": ["a", "b"], "who": of_numpy}, "body", unit="who").units or ()) == [
+        "ann",
+        "bob",
+    ]
     path.write_text("body,who\na,1\nb,NA\n")  # not one person more
     with pytest.raises(InvalidInput, match=r"'who' .* whose some rows are"):
         read(path, "body", unit="who")

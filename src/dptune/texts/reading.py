@@ -140,7 +140,7 @@ def _must_be_somebodys(units: Sequence[Any], name: str, where: str) -> None:
             "remove those rows first."
         )
     # Not both: 1 and "1" may be one person.
-    if {type(value) for value in units} not in ({str}, {int}):
+    if {str if isinstance(value, str) else type(value) for value in units} not in ({str}, {int}):
         raise InvalidInput(
             f"the column {name!r} of {where!r} must hold names or numbers that tell people apart, "
             "all of them text or all whole numbers."
