@@ -21,6 +21,14 @@ from numpy.typing import NDArray
 from dptune import validate
 from dptune.data.arrays import as_class_labels, as_features, as_values, names_of, places
 from dptune.data.batches import gather
+from dptune.data.classes import (
+    WITH_CLASSES,
+    class_numbers,
+    classes_on_disk,
+    list_of_classes,
+    must_be_declared,
+    name_classes,
+)
 from dptune.data.copies import has_copies
 from dptune.data.disk import DiskRows
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
@@ -41,8 +49,6 @@ from dptune.texts.cutting import NOT_ASKED
 
 TASKS = {"classes": "softmax", "values": "squared"} | {task: task for task in ASKED_IN_ROWS}
 _OF_CLASSES = ("classes", "inside")
-_FEW_CLASSES = 20  # which may be found in any small data set
-_WITH_CLASSES = "with classes in [data] of a --config file (classes= in Python)"
 _Cache = WeakKeyDictionary[Preprocessing, dict[tuple[str, str, str], Rows]]
 
 
@@ -135,13 +141,13 @@ class Data:
         if task in ASKED_IN_ROWS:
             _must_be_left_out("labels", labels, task)
             if task == "inside":
-                self.classes = list_of_classes(_declared(classes), np.empty(0))
+                self.classes = list_of_classes(must_be_declared(classes), np.empty(0))
             asked = self._asked_inside(features, augmented, "the features")
             return asked, (), lambda: fingerprint_arrays(asked.features)
         if isinstance(features, DiskRows):
             _must_hold_labels(features, labels, augmented)
             if task == "classes":
-                self.classes = _classes_on_disk(classes, features)
+                self.classes = classes_on_disk(classes, features)
             chunks = self._on_disk(features, "the labels")
             return chunks, (), lambda: fingerprint_folder(features.folder)
         table = as_features(features, "the features")
@@ -475,7 +481,7 @@ class Data:
                 raise InvalidInput(
                     f"{what} in {rows.folder} must be class numbers from 0 to "
                     f"{len(self.classes) - 1}, one a row; declare all classes, in order, "
-                    f"{_WITH_CLASSES}, or write the chunks again."
+                    f"{WITH_CLASSES}, or write the chunks again."
                 )
             return DiskSource(rows, ClassNumbers())
         if rows.target_facts.width > 1:
@@ -483,35 +489,6 @@ class Data:
                 f"{what} in {rows.folder} are {rows.target_facts.width} a row, and one is learned."
             )
         return DiskSource(rows, Scale(*self.target_range))
-
-
-def class_numbers(
-    labels: NDArray[Any], classes: Sequence[Any], what: str, *, shown: bool
-) -> NDArray[Any]:
-    """Which of the classes each label is; those of private rows are not `shown` in messages."""
-    distinct, numbers = np.unique(labels, return_inverse=True)
-    known = {label: number for number, label in enumerate(classes)}
-    unknown = [label for label in distinct.tolist() if label not in known]
-    if unknown:
-        raise InvalidInput(
-            f"{what} hold {_some(unknown) if shown else 'others'}, not among the classes "
-            f"({_some(classes)}); declare all of them {_WITH_CLASSES}"
-            f"{', or leave those rows out' if shown else ''}."
-        )
-    found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
-    return found
-
-
-def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
-    """Labels as names, from their numbers."""
-    labels = as_class_labels(numbers, "the labels")
-    if labels.dtype.kind not in "iuf" or labels.min() < 0 or labels.max() >= len(names):
-        raise InvalidInput(
-            f"{len(names)} classes have names, so labels must be numbers from 0 to "
-            f"{len(names) - 1}; found others."
-        )
-    named: NDArray[Any] = np.asarray(names, dtype=str)[labels.astype(np.int64)]
-    return named
 
 
 def _named_shifts(given: Mapping[str, Shift] | None, task: str) -> Mapping[str, Shift]:
@@ -582,28 +559,6 @@ def _must_have_copies(features: NDArray[Any], augmented: bool) -> None:
         )
 
 
-def _classes_on_disk(declared: Sequence[Any] | None, rows: DiskRows) -> tuple[Any, ...]:
-    """In chunks, labels are class numbers."""
-    if declared is not None:
-        return list_of_classes(declared, np.empty(0))
-    highest = rows.target_facts.high
-    if not highest >= 1:
-        raise InvalidInput(
-            "all rows have the same label, so there is nothing to learn; if there are other "
-            f"classes, declare all of them {_WITH_CLASSES}."
-        )
-    return tuple(range(int(highest) + 1))
-
-
-def _declared(classes: Sequence[Any] | None) -> Sequence[Any]:
-    if classes is None:
-        raise InvalidInput(
-            "task='inside' needs its classes, in the order of their numbers: declare them "
-            f"{_WITH_CLASSES}."
-        )
-    return classes
-
-
 def _must_be_left_out(name: str, value: object, task: str) -> None:
     if value is not None:
         raise InvalidInput(f"{name} does not go with task={task!r}; leave it out.")
@@ -641,11 +596,6 @@ def _origin(declared: object) -> str:
     return "taken from the data" if declared is None else "as declared"
 
 
-def _some(values: Sequence[Any]) -> str:
-    shown = ", ".join(repr(value) for value in values[:5])
-    return shown if len(values) <= 5 else f"{shown}, ..."
-
-
 def _names(declared: Sequence[str], found: tuple[str, ...], columns: int) -> tuple[str, ...]:
     names = tuple(declared)
     if not names:
@@ -657,33 +607,6 @@ def _names(declared: Sequence[str], found: tuple[str, ...], columns: int) -> tup
             f"column_names must be {columns} different names, one a column; got {len(names)}."
         )
     return names
-
-
-def list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[Any, ...]:
-    """As declared, or as found among the labels."""
-    if declared is None:
-        classes = tuple(np.unique(labels).tolist())
-        if len(classes) < 2:
-            raise InvalidInput(
-                "all rows have the same label, so there is nothing to learn; if there are other "
-                f"classes, declare all of them {_WITH_CLASSES}."
-            )
-        if len(classes) > _FEW_CLASSES and 10 * len(classes) > len(labels):
-            raise InvalidInput(
-                "the labels are almost all different, so as classes they would be released one by "
-                "one, and there is little to learn. If they are values, say task='values' and give "
-                "a target_range (in [data] of a --config file, or in Python); if they are "
-                f"classes, declare all of them {_WITH_CLASSES}."
-            )
-        return classes
-    if not isinstance(declared, Sequence | np.ndarray) or isinstance(declared, str):
-        raise InvalidInput(
-            f"classes must be a list of labels, in order; got {type(declared).__name__}."
-        )
-    classes = tuple(as_class_labels(list(declared), "the classes").tolist())
-    if len(set(classes)) != len(classes) or len(classes) < 2:
-        raise InvalidInput(f"classes must be two or more different labels; got {_some(classes)}.")
-    return classes
 
 
 def _range(declared: tuple[float, float] | None) -> tuple[float, float]:

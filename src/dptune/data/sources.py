@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.data.arrays import places
-from dptune.data.data import Data, name_classes
+from dptune.data.classes import name_classes
+from dptune.data.data import Data
 from dptune.data.disk import INDEX, DiskRows
 from dptune.data.extracted import (
     CONTENTS,

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.data.arrays import as_class_labels
+from dptune.data.classes import class_numbers, list_of_classes, name_classes
 from dptune.data.copies import has_copies
-from dptune.data.data import Data, class_numbers, list_of_classes, name_classes
+from dptune.data.data import Data
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
 from dptune.data.readers import DEFAULT_LABEL
 from dptune.data.shift import Shift, shifted

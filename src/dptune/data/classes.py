@@ -1,0 +1,97 @@
+"""The classes of labels: declared, or found among them, and the number of each label."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune.data.arrays import as_class_labels
+from dptune.data.disk import DiskRows
+from dptune.errors import InvalidInput
+
+_FEW_CLASSES = 20  # which may be found in any small data set
+WITH_CLASSES = "with classes in [data] of a --config file (classes= in Python)"
+
+
+def list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[Any, ...]:
+    """As declared, or as found among the labels."""
+    if declared is None:
+        classes = tuple(np.unique(labels).tolist())
+        if len(classes) < 2:
+            raise InvalidInput(
+                "all rows have the same label, so there is nothing to learn; if there are other "
+                f"classes, declare all of them {WITH_CLASSES}."
+            )
+        if len(classes) > _FEW_CLASSES and 10 * len(classes) > len(labels):
+            raise InvalidInput(
+                "the labels are almost all different, so as classes they would be released one by "
+                "one, and there is little to learn. If they are values, say task='values' and give "
+                "a target_range (in [data] of a --config file, or in Python); if they are "
+                f"classes, declare all of them {WITH_CLASSES}."
+            )
+        return classes
+    if not isinstance(declared, Sequence | np.ndarray) or isinstance(declared, str):
+        raise InvalidInput(
+            f"classes must be a list of labels, in order; got {type(declared).__name__}."
+        )
+    classes = tuple(as_class_labels(list(declared), "the classes").tolist())
+    if len(set(classes)) != len(classes) or len(classes) < 2:
+        raise InvalidInput(f"classes must be two or more different labels; got {_some(classes)}.")
+    return classes
+
+
+def classes_on_disk(declared: Sequence[Any] | None, rows: DiskRows) -> tuple[Any, ...]:
+    """In chunks, labels are class numbers."""
+    if declared is not None:
+        return list_of_classes(declared, np.empty(0))
+    highest = rows.target_facts.high
+    if not highest >= 1:
+        raise InvalidInput(
+            "all rows have the same label, so there is nothing to learn; if there are other "
+            f"classes, declare all of them {WITH_CLASSES}."
+        )
+    return tuple(range(int(highest) + 1))
+
+
+def must_be_declared(classes: Sequence[Any] | None) -> Sequence[Any]:
+    if classes is None:
+        raise InvalidInput(
+            "task='inside' needs its classes, in the order of their numbers: declare them "
+            f"{WITH_CLASSES}."
+        )
+    return classes
+
+
+def class_numbers(
+    labels: NDArray[Any], classes: Sequence[Any], what: str, *, shown: bool
+) -> NDArray[Any]:
+    """Which of the classes each label is; those of private rows are not `shown` in messages."""
+    distinct, numbers = np.unique(labels, return_inverse=True)
+    known = {label: number for number, label in enumerate(classes)}
+    unknown = [label for label in distinct.tolist() if label not in known]
+    if unknown:
+        raise InvalidInput(
+            f"{what} hold {_some(unknown) if shown else 'others'}, not among the classes "
+            f"({_some(classes)}); declare all of them {WITH_CLASSES}"
+            f"{', or leave those rows out' if shown else ''}."
+        )
+    found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
+    return found
+
+
+def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:
+    """Labels as names, from their numbers."""
+    labels = as_class_labels(numbers, "the labels")
+    if labels.dtype.kind not in "iuf" or labels.min() < 0 or labels.max() >= len(names):
+        raise InvalidInput(
+            f"{len(names)} classes have names, so labels must be numbers from 0 to "
+            f"{len(names) - 1}; found others."
+        )
+    named: NDArray[Any] = np.asarray(names, dtype=str)[labels.astype(np.int64)]
+    return named
+
+
+def _some(values: Sequence[Any]) -> str:
+    shown = ", ".join(repr(value) for value in values[:5])
+    return shown if len(values) <= 5 else f"{shown}, ..."
