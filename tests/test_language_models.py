@@ -356,6 +356,14 @@ def test_models_of_sentences_are_classified_by_the_mean_of_their_words(
     lora.rehearse(facts("inside"), CPU)
 
 
+def test_models_with_experts_are_refused(tmp_path: Path) -> None:
+    sizes = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 16, "num_local_experts": 2}
+    sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
+    transformers.MixtralConfig(**sizes).save_pretrained(tmp_path)
+    with pytest.raises(InvalidInput, match=r"sends words to experts \(mixtral\)"):
+        pretrained.make(f"hf:{tmp_path}", loss="words", outputs=1, untied=False)
+
+
 def test_models_that_see_what_they_should_guess_are_refused(folder: Callable[[str], str]) -> None:
     with pytest.raises(InvalidInput, match="sees the words that it would have to guess"):
         made(folder("bert"), "words")

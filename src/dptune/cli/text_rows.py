@@ -92,12 +92,14 @@ class TextOptions:
 
     def _engine(self, model: str | None, in_file: Section, on_cpu: bool) -> Section:
         name = in_file.get("name", "torch-module") if self.lora is None else "lora"
+        # In bfloat16 a GPU is several times as fast, and many other processors are slow; and
+        # differences of two losses drown in its rounding.
+        precise = on_cpu or name == "zeroth-order"
         return {
             "name": name,
             "factory": in_file.get("factory") if model is None else f"{ON_THE_HUB}{model}",
             "rank": self.lora,
-            # In bfloat16 a GPU is several times as fast; many other processors are slow in it.
-            "compute": in_file.get("compute", "float32" if on_cpu else "bfloat16"),
+            "compute": in_file.get("compute", "float32" if precise else "bfloat16"),
         }
 
 

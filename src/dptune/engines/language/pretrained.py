@@ -28,6 +28,7 @@ from dptune.texts.tokenizer import load_tokenizer
 EXTRA = "text"
 _FILES = "config.json, model.safetensors and its tokenizer"
 _ROUNDING = 1e-4
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")  # in configurations
 _UNREADABLE = (OSError, ValueError, RuntimeError, ImportError, KeyError)
 
 
@@ -43,6 +44,11 @@ def make(factory: str, *, loss: str, outputs: int | None, untied: bool = False) 
         raise InvalidInput(
             f"{place.where} reads one text to write another ({config.model_type}); take a model "
             "that only reads (BERT, RoBERTa) or only goes on (GPT-2, OPT, Llama)."
+        )
+    if any(getattr(config, name, None) for name in _EXPERTS):
+        raise InvalidInput(
+            f"{place.where} sends words to experts ({config.model_type}), many texts' together, so "
+            "what is computed of one depends on the others; take a model without experts."
         )
     for name, value in for_training(config).items():
         setattr(config, name, value)
