@@ -95,7 +95,7 @@ def test_tune_makes_features_and_predict_makes_them_again(run: Run) -> None:
     assert loaded.guarantee.unit == "one text"
     assert not Path("r", "hugging-face").exists()
     card = run("card", "r")[1]
-    assert "| hf:bert | mean | texts of 16 words and marks |" in card
+    assert "| hf:bert | mean | texts of 16 tokens |" in card
     assert "picture" not in card
     # Features that are there serve the next study.
     again = run(*TUNE, "--test", "held.csv", "--out", "r2")

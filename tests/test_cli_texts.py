@@ -109,7 +109,7 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
         "-differential privacy for one text",
         "dptune predict r --text FILE",
         "Hugging Face r/hugging-face",
-        "texts are cut to 10 words and marks of the tokenizer bert",
+        "texts are cut to 10 tokens of the tokenizer bert",
     ):
         assert shown in words, (shown, words)
     assert max(map(len, out.splitlines())) <= 80
@@ -118,7 +118,7 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
     assert sorted(opened.config.label2id) == ["money", "sport"]
     assert "differential privacy" in Path("r/hugging-face/README.md").read_text()
     card = one_line(run("card", "r")[1])
-    assert "texts of up to 10 words" in card and "tokenizer bert" in card and "Test F1" in card
+    assert "texts of up to 10 tokens" in card and "tokenizer bert" in card and "Test F1" in card
     assert run("predict", "r", "--text", "new.csv", "-o", "p.csv")[0] == 0
     told = [line["prediction"] for line in predictions("p.csv")]
     assert len(told) == 12 and set(told) <= {"sport", "money"}

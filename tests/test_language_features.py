@@ -175,7 +175,7 @@ def test_extracted_rows_are_what_load_data_takes(models: Path, tmp_path: Path) -
     assert (data.count, data.shape, data.classes) == (5, (32,), ("money", "sport"))
     facts = "\n".join(data.public_facts)
     assert "the number of texts (5), taken from the data" in facts
-    assert "texts are cut to 12 words and marks" in facts
+    assert "texts are cut to 12 tokens" in facts
     assert "the number of columns (32)" in facts
     assert "nothing is promised about texts that they were trained on" in facts
     assert "the classes (2), taken from the data" in facts

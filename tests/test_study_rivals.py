@@ -63,7 +63,7 @@ def paused_before(step: int, rival: Callable[[], None]) -> Iterator[list[str]]:
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes after the beginning is the same for all; it is marked and left out."""
 
-    def run(data: Any, planned: Any, folder: RunFolder, *more: Any) -> str:
+    def run(data: Any, planned: Any, folder: RunFolder, *more: Any, **ways: Any) -> str:
         folder.write("result.json", planned.config.study)
         return str(planned.config.study)
 

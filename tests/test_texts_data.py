@@ -127,7 +127,7 @@ def test_public_facts_say_unit_length_and_tokenizer_and_not_how_many_were_cut(
 ) -> None:
     by_row = " ".join(load_data(**options).public_facts)
     assert "the number of texts (40), taken from the data" in by_row
-    assert "cut to 16 words and marks of the tokenizer bert, and shorter ones padded" in by_row
+    assert "cut to 16 tokens of the tokenizer bert, and shorter ones padded" in by_row
     assert "the classes (3), taken from the data" in by_row
     declared = load_data(**options, classes=["x", "y", "z"], rows=50).public_facts
     assert declared[0] == "the number of texts (50), as declared"

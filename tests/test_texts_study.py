@@ -107,7 +107,7 @@ def test_every_task_is_trained_scored_told_and_found_again(
 
     card = model_card(tmp_path / "run")
     assert f"differential privacy for {result.guarantee.unit}" in card
-    assert "of the tokenizer" in card and "texts of up to 20 words" in card
+    assert "of the tokenizer" in card and "texts of up to 20 tokens" in card
     for name in TOLD[case]:
         assert f"Test {name}: **" in card
 

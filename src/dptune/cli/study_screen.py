@@ -357,5 +357,9 @@ def _about_trials(planned: Outline) -> None:
 
 def _about_delta(planned: Outline) -> Text:
     delta, rows = planned.config.budget.delta, planned.data.count
-    why = "the ledger's" if planned.config.ledger else f"one in ten times the {rows:,} rows"
+    why = (
+        "the ledger's"
+        if planned.config.ledger
+        else f"one in ten times {rows:,}, how many are protected"
+    )
     return Text(f"No delta was given: {probability(delta)} is {why} (--delta).")

@@ -26,7 +26,7 @@ def size_in_words(backbone: Mapping[str, Any]) -> str:
     """Of what the backbone takes."""
     transform = backbone["transform"]
     if "length" in transform:
-        return f"texts of {transform['length']:,} words and marks"
+        return f"texts of {transform['length']:,} tokens"
     return f"pictures of {transform['size']} x {transform['size']} pixels"
 
 
@@ -61,7 +61,7 @@ def texts_in_words(made_by: Mapping[str, Any]) -> list[str]:
     how = ", prompts at their beginning" * has_prompts
     how += ", questions to half of it before their contexts" * (task == "spans")
     facts = [
-        f"texts are cut to {length:,} words and marks of the tokenizer {name}{how}, and shorter "
+        f"texts are cut to {length:,} tokens of the tokenizer {name}{how}, and shorter "
         "ones padded to that; how many were cut is not released",
         f"the tokenizer {name}: nothing is promised about texts that it was made from",
     ]
@@ -70,7 +70,7 @@ def texts_in_words(made_by: Mapping[str, Any]) -> list[str]:
     if task == "words" and not has_prompts:
         facts[0] = (
             f"the texts of a person are joined in the order of the file and cut into {rows:,} rows "
-            f"of {length:,} words and marks of the tokenizer {name}, never with those of another; "
+            f"of {length:,} tokens of the tokenizer {name}, never with those of another; "
             "what is beyond them is left out, and what is missing is padded; how much is not "
             "released"
         )

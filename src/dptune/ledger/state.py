@@ -168,7 +168,11 @@ class State:
 
     def _caveats(self) -> tuple[str, ...]:
         budget, first = self.budget, self.changes[0].budget
-        caveats = ["whatever touched the rows without a payment here is not covered"]
+        caveats = [
+            "whatever touched the rows without a payment here is not covered",
+            "a row is what the studies protect that were paid from here: a row of a table, a "
+            "picture, a text or, where they are of people (--unit), all that one person wrote",
+        ]
         if self.counted:
             # A sum that stops early because of what was seen is an odometer, not a filter.
             caveats.append(

@@ -66,7 +66,7 @@ def _model(record: Record) -> list[str]:
 def _what(model: TrainedModel) -> str:
     """What it takes."""
     if is_of_texts(model.made_by):
-        return f"texts of up to {model.made_by['length']:,} words"
+        return f"texts of up to {model.made_by['length']:,} tokens"
     return f"{model.columns:,} features"
 
 

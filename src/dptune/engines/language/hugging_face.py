@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from dptune.engines.modules.lora import LoRA
 from dptune.engines.modules.torch_module import TorchModule
 from dptune.engines.modules.zeroth_order import ZerothOrder
@@ -17,7 +19,8 @@ def HuggingFace(
         model: NAME@REVISION on the hub, or a folder with config.json and model.safetensors.
         lora: the rank of adapters, where these are trained in the model's place.
         zeroth_order: whether losses are compared, without gradients (DP-ZO).
-        options: of the engine that is made: `TorchModule`, `LoRA` or `ZerothOrder`.
+        options: of the engine that is made: `TorchModule`, `LoRA` or `ZerothOrder`. Without
+            `compute`, gradients are computed in bfloat16 where there is a GPU.
 
     """
     if lora is not None and zeroth_order:
@@ -25,4 +28,6 @@ def HuggingFace(
     factory = f"hf:{model.removeprefix('hf:')}"
     if zeroth_order:
         return ZerothOrder(factory, **options)
+    # Most other processors are slow in bfloat16.
+    options = {"compute": "bfloat16" if torch.cuda.is_available() else "float32"} | options
     return TorchModule(factory, **options) if lora is None else LoRA(factory, rank=lora, **options)

@@ -55,7 +55,7 @@ class Reader(nn.Module):
             )
         if self.traits.longest is not None and rows.shape[-1] > self.traits.longest:
             raise InvalidInput(
-                f"the model takes texts of {self.traits.longest} words at most, and rows have "
+                f"the model takes texts of {self.traits.longest} tokens at most, and rows have "
                 f"{rows.shape[-1]}; ask for a smaller length."
             )
         return (rows[:, 0], rows[:, 1]) if self.holds_answers else (rows, rows)
