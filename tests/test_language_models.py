@@ -244,9 +244,7 @@ def test_rows_of_another_shape_and_texts_that_are_too_long_are_refused(
     _, module = made(folder("roberta"), "softmax")
     assert module.traits.longest == LENGTH
     module(torch.full((1, LENGTH), 7))
-    with pytest.raises(
-        InvalidInput, match="64 tokens at most, and rows have 65; ask for"
-    ):
+    with pytest.raises(InvalidInput, match="64 tokens at most, and rows have 65; ask for"):
         module(torch.full((1, LENGTH + 1), 7))
     with pytest.raises(InvalidInput, match=r"a row of this task is words.* shape \(2, 9\)"):
         module(torch.zeros(1, 2, 9, dtype=torch.long))
