@@ -116,6 +116,8 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
     assert Path("r/search.png").exists() and Path("r/guarantee.txt").exists()
     opened = transformers.AutoModelForSequenceClassification.from_pretrained("r/hugging-face")
     assert sorted(opened.config.label2id) == ["money", "sport"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained("r/hugging-face")
+    assert len(tokenizer("goal " * 50, truncation=True).input_ids) == 10
     assert "differential privacy" in Path("r/hugging-face/README.md").read_text()
     card = one_line(run("card", "r")[1])
     assert "texts of up to 10 tokens" in card and "tokenizer bert" in card and "Test F1" in card

@@ -1,5 +1,6 @@
 """Language models through full training, adapters and DP-ZO, and the folders they leave behind."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,13 @@ from dptune.engines import HuggingFace, ModuleModel, Randomness, TorchModule
 from dptune.engines.language.folder import HEAD, save_pretrained
 from dptune.engines.modules import rows_apart
 from dptune.errors import InvalidInput
+from dptune.hub import ModelPlace
 from dptune.plan import TrainPlan
 from dptune.search.random_search import RandomSearch
 from dptune.search.score import NoisyScore
 from dptune.search.space import Space
-from support.tiny_models import KINDS, write_mean_pooling, write_tiny_model
+from dptune.texts.tokenizer import load_tokenizer
+from support.tiny_models import KINDS, LENGTH, write_mean_pooling, write_tiny_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 transformers = pytest.importorskip("transformers")
@@ -128,17 +131,83 @@ def opened(out: Path, base: str, way: str, task: str) -> Any:
     return peft.PeftModel.from_pretrained(auto.from_pretrained(base, **more), out).eval()
 
 
+def opened_as_its_card_says(out: Path) -> dict[str, Any]:
+    """What the card's lines of Python leave behind."""
+    card = (out / "README.md").read_text()
+    code = card.partition("```python\n")[2].partition("```")[0]
+    code = code.replace('"FOLDER"', repr(str(out))).replace(HEAD, str(out / HEAD))
+    names: dict[str, Any] = {}
+    exec(code, names)
+    return names
+
+
+@pytest.mark.parametrize("way", ["full", "lora"])
+@pytest.mark.parametrize("kind", ["roberta", "gpt2"])
+def test_lines_of_the_card_give_names_of_classes_and_logits(
+    kind: str, way: str, folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    engine, model, _ = trained(HuggingFace(folder(kind), **WAYS[way]), "softmax")
+    save_pretrained(engine, model, tmp_path, tokenizer=folder(kind), card="", classes=CLASSES)
+    names = opened_as_its_card_says(tmp_path)
+    config = names["model"].config
+    assert config.id2label == dict(enumerate(CLASSES)) and names["classes"] == list(CLASSES)
+    assert config.label2id == {name: number for number, name in enumerate(CLASSES)}
+    words = names["tokenizer"]("a text").input_ids
+    row = torch.tensor([[*words, *[-1] * (WORDS - len(words))]])
+    logits = names["found"].logits.detach()
+    torch.testing.assert_close(logits, model.logits(row), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "given"), [("gpt2", "logits"), ("llama", "start_logits")])
+def test_lines_of_the_card_read_a_text_where_there_are_no_classes(
+    kind: str, given: str, folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    engine, model, _ = trained(HuggingFace(folder(kind), **WAYS["lora"]), task_of(kind))
+    save_pretrained(engine, model, tmp_path, tokenizer=folder(kind), card="")
+    assert getattr(opened_as_its_card_says(tmp_path)["found"], given).isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_the_tokenizer_cuts_and_pads_as_in_training(
+    kind: str, folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    engine, model, _ = trained(HuggingFace(folder(kind)), "softmax")
+    save_pretrained(engine, model, tmp_path, tokenizer=folder(kind), card="")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    long, short = tokenizer(["film " * 50, "film"], truncation=True, padding=True).input_ids
+    assert len(long) == len(short) == WORDS
+    assert short[-1] == model.module.traits.padding
+    assert load_tokenizer(folder(kind)).model_max_length == LENGTH  # the one read with is as it was
+
+
+def test_a_base_in_a_folder_of_this_machine_is_told_of_and_one_on_the_hub_is_named(
+    folder: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "read from a folder of this machine"
+    for way in ("full", "lora"):
+        engine, model, _ = trained(HuggingFace(folder("bert"), **WAYS[way]), "softmax")
+        save_pretrained(engine, model, tmp_path / way, tokenizer=folder("bert"), card="")
+        card = (tmp_path / way / "README.md").read_text()
+        assert "\n# bert, trained with differential privacy\n" in card
+        assert (f"{said}, `{folder('bert')}`" in card) == (way == "lora")
+    place = ModelPlace("someone/bert", "a" * 40)
+    monkeypatch.setattr("dptune.engines.language.folder.place_of", lambda factory: place)
+    out = save_pretrained(engine, model, tmp_path / "hub", tokenizer=folder("bert"), card="")
+    card = (out / "README.md").read_text()
+    assert said not in card and "\n# someone/bert, trained" in card
+    assert f"from_pretrained('someone/bert', revision='{'a' * 40}', " in card
+    config = json.loads((out / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == place.where
+    assert config["revision"] == place.revision
+
+
 @pytest.mark.parametrize("way", ["full", "lora"])
 def test_a_model_of_sentences_is_opened_as_its_card_says(
     way: str, folder: Callable[[str], str], tmp_path: Path
 ) -> None:
     engine, model, _ = trained(HuggingFace(folder("means"), **WAYS[way]), "softmax")
     save_pretrained(engine, model, tmp_path, tokenizer=folder("means"), card="", classes=CLASSES)
-    card = (tmp_path / "README.md").read_text()
-    code = card.partition("```python\n")[2].partition("```")[0]
-    code = code.replace('"FOLDER"', repr(str(tmp_path))).replace(HEAD, str(tmp_path / HEAD))
-    names: dict[str, Any] = {}
-    exec(code, names)
+    names = opened_as_its_card_says(tmp_path)
     words = names["tokenizer"]("a text").input_ids
     row = torch.tensor([[*words, *[-1] * (WORDS - len(words))]])
     found: Tensor = names["logits"].detach()

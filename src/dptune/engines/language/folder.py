@@ -3,7 +3,7 @@ for adapters) opens it with from_pretrained, without us."""
 
 import json
 from collections.abc import Sequence
-from copy import copy
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,20 @@ def save_pretrained(
             {name: _plain(one) for name, one in reader.head.state_dict().items()}, folder / HEAD
         )
     with quiet(transformers_package(EXTRA)):
-        load_tokenizer(tokenizer).save_pretrained(folder)
+        _as_in_training(load_tokenizer(tokenizer), model, reader).save_pretrained(folder)
     (folder / "README.md").write_text(_card(engine, reader, card, labels), encoding="utf-8")
     return folder
+
+
+def _as_in_training(tokenizer: Any, model: ModuleModel, reader: Reader) -> Any:
+    """One that cuts texts to as many words, and pads by the same mark where it knew none."""
+    mended = deepcopy(tokenizer)  # others read with the one that was loaded
+    mended.model_max_length = model.shape[-1]
+    padding = reader.traits.padding
+    # A word that is no mark yet would be cut otherwise as one.
+    if mended.pad_token is None and padding in mended.all_special_ids:
+        mended.pad_token = mended.convert_ids_to_tokens(padding)
+    return mended
 
 
 def _plain(tensor: Tensor) -> Tensor:
@@ -129,8 +140,8 @@ def _other_names(reader: Reader) -> list[str]:
 
 
 def _card(engine: TorchModule, reader: Reader, card: str, labels: list[str]) -> str:
-    place, kind = place_of(engine.factory), _task(reader)[0]
-    adapters = isinstance(engine, LoRA)
+    place, adapters = place_of(engine.factory), isinstance(engine, LoRA)
+    name = Path(place.where).resolve().name if place.is_folder else place.where
     about = [
         "tags:",
         "- differential-privacy",
@@ -138,31 +149,63 @@ def _card(engine: TorchModule, reader: Reader, card: str, labels: list[str]) -> 
     ]
     if not place.is_folder:
         about.append(f"base_model: {place.where}")
+    used = _recipe(engine, reader, labels)
+    lines = ["---", *about, "---", "", f"# {name}, trained with differential privacy", ""]
+    lines += ["## How to open it", "", "```python", *used, "```", ""]
+    if adapters and place.is_folder:
+        lines += [
+            f"The base was read from a folder of this machine, `{place.where}`: before you publish "
+            "this one, write the base's name on the hub into adapter_config.json and into the "
+            "lines above.",
+            "",
+        ]
+    return "\n".join([*lines, card.strip(), ""])
+
+
+def _recipe(engine: TorchModule, reader: Reader, labels: list[str]) -> list[str]:
+    """The lines of Python that open the folder and read a text."""
+    kind = _task(reader)[0]
     used = [f"from transformers import {kind}, AutoTokenizer"]
-    if adapters:
-        given = [repr(place.where)]
-        given += [f"revision={place.revision!r}"] if place.revision else []
-        given += _other_names(reader)
-        if kind == "AutoModelForSequenceClassification":
-            given += [f"num_labels={engine.outputs}", f"pad_token_id={reader.traits.padding}"]
+    if isinstance(engine, LoRA):
+        used.append("from peft import PeftModel")
+    if labels:
+        used.append(f"classes = {labels!r}  # of the logits, in this order")
+    if isinstance(engine, LoRA):
         used += [
-            "from peft import PeftModel",
-            f"base = {kind}.from_pretrained({', '.join(given)})",
+            f"base = {kind}.from_pretrained({', '.join(_of_base(engine, reader, labels))})",
             'model = PeftModel.from_pretrained(base, "FOLDER").eval()',
         ]
     else:
         used += [f'model = {kind}.from_pretrained("FOLDER").eval()']
     used += ['tokenizer = AutoTokenizer.from_pretrained("FOLDER")']
-    if isinstance(reader, MeanClassifier):
-        used += [
-            "from safetensors.torch import load_file",
-            f'head = load_file("{HEAD}")  # in FOLDER',
-            'words = tokenizer(["a text"], return_tensors="pt")',
-            "states, seen = model(**words).last_hidden_state, words.attention_mask[..., None]",
-            "means = (states * seen).sum(1) / seen.sum(1)",
-            'logits = means @ head["weight"].T + head["bias"]',
-        ]
-        if labels:
-            used.append(f"classes = {labels!r}  # of the logits, in this order")
-    head = "\n".join(["---", *about, "---", "", "## How to open it", "", "```python", *used, "```"])
-    return f"{head}\n\n{card.strip()}\n"
+    texts = '["a text"], truncation=True'
+    if isinstance(reader, Spans):
+        texts = '["a question"], ["a text"], truncation="only_second"'
+    words = f'tokenizer({texts}, padding=True, return_tensors="pt")'
+    if not isinstance(reader, MeanClassifier):
+        return [*used, f"found = model(**{words})"]
+    return [
+        *used,
+        "from safetensors.torch import load_file",
+        f'head = load_file("{HEAD}")  # in FOLDER',
+        f"words = {words}",
+        "states, seen = model(**words).last_hidden_state, words.attention_mask[..., None]",
+        "means = (states * seen).sum(1) / seen.sum(1)",
+        'logits = means @ head["weight"].T + head["bias"]',
+    ]
+
+
+def _of_base(engine: LoRA, reader: Reader, labels: list[str]) -> list[str]:
+    """What from_pretrained is given for the model that adapters lie beside."""
+    place = place_of(engine.factory)
+    given = [repr(place.where)]
+    given += [f"revision={place.revision!r}"] if place.revision else []
+    given += _other_names(reader)
+    if _task(reader)[1] == "SEQ_CLS":
+        given += [f"num_labels={engine.outputs}", f"pad_token_id={reader.traits.padding}"]
+        if labels:  # adapters hold no names of classes
+            given += [
+                "id2label=dict(enumerate(classes))",
+                "label2id={name: number for number, name in enumerate(classes)}",
+            ]
+    return given
