@@ -273,7 +273,7 @@ def test_another_base_is_refused() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"rank": 0}, "rank must be a whole number"),
+        ({"rank": 0}, "rank must be a whole number from 1 to 65,536; got 0"),
         ({"alpha": 0}, "alpha must be a finite number above 0"),
         ({"trained": "3.*"}, r'comes after: "adapters, head.\*"; got trained=\'3.\*\''),
     ],

@@ -253,6 +253,9 @@ def test_answers_are_found_in_texts(run: Run) -> None:
         (("--column", "subject"), "subject"),
         (("--label", "mood"), "mood"),
         (("--model", "nowhere"), "nowhere"),
+        (("--model", "hf:nowhere"), "The model nowhere could not be had"),
+        (("--model", "hf:"), "needs the name of a model"),
+        (("--model", "empty"), "lacks config.json, model.safetensors, tokenizer.json"),
         (("--model", "bare"), "no tokenizer that knows a word"),
         (("--lora", "0"), "rank"),
         (("--length", "0"), "length"),
@@ -267,8 +270,9 @@ def test_answers_are_found_in_texts(run: Run) -> None:
 def test_what_cannot_be_done_is_said_in_one_paragraph_and_nothing_is_paid(
     run: Run, more: tuple[str, ...], said: str
 ) -> None:
+    Path("empty").mkdir()
     code, shown, errors = run(*CLASSES, *more, "--out", "r")
-    assert code == 2 and said in errors and not shown
+    assert code == 2 and said in one_line(errors) and not shown
     assert "Traceback" not in errors and not Path("r").exists()
 
 
@@ -286,8 +290,19 @@ def test_half_of_what_texts_need_is_not_enough(run: Run, asked: tuple[str, ...],
     assert code == 2 and said in errors and not Path("runs").exists()
 
 
+def test_a_model_may_be_named_as_errors_name_it(run: Run) -> None:
+    plain, named = (
+        as_json(run(*CLASSES, "--model", model, "--dry-run", "--json"))
+        for model in ("bert", "hf:bert")
+    )
+    assert named["guarantee"]["public_facts"] == plain["guarantee"]["public_facts"]
+
+
 def test_texts_are_predicted_by_models_of_texts_only(run: Run) -> None:
     assert run(*CLASSES, "--out", "r")[0] == 0
+    Path("latin.csv").write_bytes("body\nthe goal für\n".encode("latin-1"))
+    code, _, said = run("predict", "r", "--text", "latin.csv", "-o", "p.csv")
+    assert code == 2 and "save the file as UTF-8" in one_line(said)
     code, _, said = run("predict", "r", "--data", "new.csv", "-o", "p.csv")
     assert code == 2 and "--text" in said
     code, _, said = run("predict", "r", "--text", "new.csv", "--data", "new.csv", "-o", "p.csv")

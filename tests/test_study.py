@@ -532,7 +532,7 @@ def test_a_finished_study_can_be_resumed_from_any_folder(
 
 def test_rows_that_a_program_passed_must_be_passed_again(tmp_path: Path) -> None:
     study(tmp_path / "run", search=UnitNoise())
-    with pytest.raises(InvalidInput, match="must be passed again"):
+    with pytest.raises(InvalidInput, match="passed its data, so it must be passed again"):
         resume(tmp_path / "run")
 
 

@@ -1,5 +1,6 @@
 """Texts as rows of words: one length, what is asked, whose they are; nothing of one in another."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -231,5 +232,10 @@ def test_what_cannot_be_encoded_is_refused(
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"could not be had: .*tokenizer\.json"):
+    lacking = "its folder lacks config.json, model.safetensors, tokenizer.json. "
+    with pytest.raises(InvalidInput, match=re.escape(lacking)):
+        Encoder(tokenizer=str(tmp_path)).words  # noqa: B018
+    (tmp_path / "model-00001-of-00002.safetensors").touch()
+    (tmp_path / "tokenizer_config.json").write_text("{}")  # a file by which it is read again
+    with pytest.raises(InvalidInput, match=r"its folder lacks config\.json, tokenizer\.json\. "):
         Encoder(tokenizer=str(tmp_path)).words  # noqa: B018

@@ -227,6 +227,18 @@ def test_a_file_that_cannot_be_read_says_why_and_shows_nothing(
     assert SECRET not in str(refused.value)
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+@pytest.mark.parametrize("text", ["body,topic\n{},x\n", 'body,topic\nfine,x\n"a\n{}",x\n'])
+def test_a_csv_file_that_is_not_utf_8_is_to_be_saved_so(
+    text: str, encoding: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mails.csv"
+    path.write_bytes(text.format(f"{SECRET} für").encode(encoding))
+    with pytest.raises(InvalidInput, match="save the file as UTF-8") as refused:
+        read(path, "body")
+    assert SECRET not in str(refused.value)
+
+
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"no file or folder 'nowhere\.csv'"):
         read("nowhere.csv", "body")

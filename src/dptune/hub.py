@@ -13,6 +13,8 @@ from typing import Any
 
 from dptune.errors import InvalidInput, MissingExtra
 
+_OF_LANGUAGE_MODELS = ("config.json", "model.safetensors", "tokenizer.json")
+
 
 def datasets_package() -> Any:
     try:
@@ -96,14 +98,23 @@ class ModelPlace:
         commit = stored and re.search(r"/snapshots/([0-9a-f]{40})/", stored.as_posix())
         return replace(self, revision=commit[1]) if commit else self
 
-    def unreachable(self, problem: Exception, files: str) -> InvalidInput:
-        """What to say where it could not be had; `files` are those that a folder must hold."""
+    def unreachable(self, problem: Exception, files: str, needed: str = "") -> InvalidInput:
+        """What to say where it could not be had; `files` are those that a folder must hold. Where
+        a folder lacks the one `needed` of a language model, transformers' words would not tell."""
         first = str(problem).strip().partition("\n")[0].rstrip(".") or type(problem).__name__
+        if self.is_folder and needed in (lacking := self._lacking()):
+            first = f"its folder lacks {', '.join(lacking)}"
         return InvalidInput(
             f"The model {self.where} could not be had: {first}. Without a way to the hub, download "
             f"it where there is one and give its folder, with {files}: hf:FOLDER. Only safetensors "
             "files are read, and models that bring their own code are not."
         )
+
+    def _lacking(self) -> list[str]:
+        there = {path.name for path in Path(self.where).iterdir()}
+        if any(name.endswith(".safetensors") for name in there):  # large ones are several files
+            there.add("model.safetensors")
+        return [name for name in _OF_LANGUAGE_MODELS if name not in there]
 
 
 def transformers_package(extra: str) -> Any:

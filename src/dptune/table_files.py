@@ -67,12 +67,18 @@ def read_csv(path: Path, texts: Sequence[str] = ()) -> Any:
     with reading(path):
         _must_be_separated_by_commas(path)
         kept: Mapping[str, Any] = {name: pa.string() for name in texts}
-        table = csv.read_csv(
-            path,
-            read_options=csv.ReadOptions(block_size=_LONGEST_LINE if texts else None),
-            parse_options=csv.ParseOptions(newlines_in_values=bool(texts)),
-            convert_options=csv.ConvertOptions(column_types=kept),
-        )
+        try:
+            table = csv.read_csv(
+                path,
+                read_options=csv.ReadOptions(block_size=_LONGEST_LINE if texts else None),
+                parse_options=csv.ParseOptions(newlines_in_values=bool(texts)),
+                convert_options=csv.ConvertOptions(column_types=kept),
+            )
+        except pa.ArrowInvalid as error:
+            # Only columns that must be text stop here; others become bytes, see below.
+            if "invalid UTF8" in str(error):
+                raise _not_utf8(path) from None
+            raise
         # Checked before any message shows the names: a first line of data is private.
         if any(_is_number(name) for name in table.column_names):
             raise InvalidInput(

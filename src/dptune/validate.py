@@ -46,7 +46,7 @@ def whole(at_least: int, *, at_most: int = _LARGEST_COUNT, **named: object) -> i
         if at_least <= number <= at_most:
             return number
     raise InvalidInput(
-        f"{name} must be a whole number from {at_least} to {at_most:.0e}; got {value!r}."
+        f"{name} must be a whole number from {at_least:,} to {at_most:,}; got {value!r}."
     )
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
 from dptune.cli.feature_rows import FeatureRows, feature_rows
-from dptune.cli.text_rows import TextOptions
+from dptune.cli.text_rows import TextOptions, named_model
 from dptune.data.readers import DEFAULT_LABEL
 from dptune.errors import InvalidInput
 from dptune.features.from_texts import (
@@ -43,6 +43,7 @@ def open_texts(
             "texts need a public language model that makes features of them: --model FOLDER, or "
             "--model NAME@REVISION from the Hugging Face hub."
         )
+    model = str(named_model(model))
     parts = gather_texts(
         text,
         column,

@@ -12,6 +12,7 @@ from dptune.cli import screen
 from dptune.cli.options import ON_THE_HUB, parsed
 from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.errors import InvalidInput
+from dptune.hub import ModelPlace
 from dptune.study.new_texts import new_texts
 from dptune.study.trained_model import TrainedModel
 from dptune.texts import Encoder, Texts
@@ -127,9 +128,15 @@ def must_take_rows(model: TrainedModel, folder: str) -> None:
         )
 
 
+def named_model(model: str) -> ModelPlace:
+    """What --model names; hf: may stand before it, as it does wherever else a model is named."""
+    return ModelPlace.of(model.removeprefix(ON_THE_HUB))
+
+
 def _place(model: str) -> str:
     """A folder so that a run can be resumed from another one."""
-    if Path(model).is_dir():
-        return str(Path(model).absolute())
-    screen.remark(f"There is no folder {model}, so the Hugging Face hub is asked for it.")
-    return model
+    place = named_model(model)
+    if place.is_folder:
+        return str(Path(place.where).absolute())
+    screen.remark(f"There is no folder {place}, so the Hugging Face hub is asked for it.")
+    return str(place)

@@ -126,7 +126,7 @@ class Preparation:
 class Config:
     """Everything that decides a study, apart from the rows.
 
-    `source` says how to load the data again; empty where a program passed arrays. `ledger` is an
+    `source` says how to load the data again; empty where a program passed its data. `ledger` is an
     address; empty for a ledger of the study's own, inside its folder. `reuse` is the folder of an
     earlier study whose paid search serves this one too. `facts` are what is taken as public. With
     `balance` "classes" every class counts alike in training and in scores, else every row. `check`:

@@ -444,7 +444,7 @@ def _load_again(config: Config) -> Data:
 
     if not config.source:
         raise InvalidInput(
-            "this run was started by a program that passed arrays, so they must be passed again: "
+            "this run was started by a program that passed its data, so it must be passed again: "
             "dptune.resume(folder, data)."
         )
     return load_data(**config.source)

@@ -29,7 +29,7 @@ def _loaded(where: str, files: tuple[tuple[str, int], ...]) -> Any:
         with quiet(transformers):
             tokenizer = transformers.AutoTokenizer.from_pretrained(place.where, **place.options)
     except Exception as problem:  # tokenizers fail in more ways than can be listed
-        raise place.unreachable(problem, _FILES) from None
+        raise place.unreachable(problem, _FILES, "tokenizer.json") from None
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         # What transformers makes of a model's kind alone: every word would be an unknown one.
         raise place.unreachable(ValueError("it has no tokenizer that knows a word"), _FILES)

@@ -85,7 +85,7 @@ def config_of(place: ModelPlace) -> Any:
         with quiet(transformers):
             return transformers.AutoConfig.from_pretrained(place.where, **place.options)
     except _UNREADABLE as problem:
-        raise place.unreachable(problem, _FILES) from problem
+        raise place.unreachable(problem, _FILES, "config.json") from problem
 
 
 def must_know_words(factory: str, tokenizer: str) -> None:
