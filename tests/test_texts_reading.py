@@ -250,3 +250,11 @@ def test_prints_agree_where_texts_do_but_for_case_and_white_space() -> None:
     assert (some[0] == other[0]).all()
     assert not (some[1] == other[1]).all()
     assert some.max() < 2**24
+
+
+def test_lines_that_are_not_utf8_are_told_without_their_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "mails.jsonl"
+    file.write_bytes('{"body": "über"}\n'.encode("latin1"))
+    with pytest.raises(InvalidInput, match="is not UTF-8") as error:
+        read(file, "body")
+    assert "0xfc" not in str(error.value)

@@ -77,7 +77,7 @@ def read_csv(path: Path, texts: Sequence[str] = ()) -> Any:
         except pa.ArrowInvalid as error:
             # Only columns that must be text stop here; others become bytes, see below.
             if "invalid UTF8" in str(error):
-                raise _not_utf8(path) from None
+                raise not_utf8(path) from None
             raise
         # Checked before any message shows the names: a first line of data is private.
         if any(_is_number(name) for name in table.column_names):
@@ -86,7 +86,7 @@ def read_csv(path: Path, texts: Sequence[str] = ()) -> Any:
                 "has numbers. Add a line with names; a name cannot be a number."
             )
         if any(pa.types.is_binary(kind) for kind in table.schema.types):
-            raise _not_utf8(path)
+            raise not_utf8(path)
         return table
 
 
@@ -108,7 +108,7 @@ def _must_be_separated_by_commas(path: Path) -> None:
         try:
             head = file.readline().decode()
         except UnicodeDecodeError:
-            raise _not_utf8(path) from None
+            raise not_utf8(path) from None
     if "," not in head and (";" in head or "\t" in head):
         raise InvalidInput(
             f"the columns of {str(path)!r} must be separated by commas; its first line has none, "
@@ -116,7 +116,7 @@ def _must_be_separated_by_commas(path: Path) -> None:
         )
 
 
-def _not_utf8(path: Path) -> InvalidInput:
+def not_utf8(path: Path) -> InvalidInput:
     return InvalidInput(
         f"the text in {str(path)!r} is not UTF-8, so it cannot be read; save the file as UTF-8."
     )

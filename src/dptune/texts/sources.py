@@ -14,7 +14,14 @@ from typing import Any
 
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
-from dptune.table_files import listed, must_hold_something, read_csv, read_parquet, reading
+from dptune.table_files import (
+    listed,
+    must_hold_something,
+    not_utf8,
+    read_csv,
+    read_parquet,
+    reading,
+)
 
 HUB = "hub:"
 _ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet")
@@ -106,10 +113,13 @@ def _from_json_lines(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
     with reading(path):
         opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
-        with opener(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    rows.append(_json_line(line, number, path))
+        try:
+            with opener(path, "rt", encoding="utf-8") as file:
+                for number, line in enumerate(file, start=1):
+                    if line.strip():
+                        rows.append(_json_line(line, number, path))
+        except UnicodeDecodeError:  # whose own message shows a byte
+            raise not_utf8(path) from None
     names = list(dict.fromkeys(name for row in rows for name in row))
     return Table(names, lambda name: [row.get(name) for row in rows])
 
