@@ -108,7 +108,7 @@ def test_a_dry_run_writes_nothing_and_knows_what_is_public(run: Run) -> None:
     planned = as_json(run(*TUNE, "--test", "held.csv", "--dry-run", "--json"))
     facts = " ".join(planned["guarantee"]["public_facts"])
     assert "the number of texts (300), taken from the data" in facts
-    assert "mean features of texts of 16 words" in facts
+    assert "mean features of texts of 16 tokens" in facts
     assert not Path("features").exists() and not Path("runs").exists()
     real = as_json(run(*TUNE, "--test", "held.csv", "--out", "r", "--json"))
     assert real["guarantee"]["public_facts"] == planned["guarantee"]["public_facts"]

@@ -55,12 +55,13 @@ def test_a_configuration_is_built_and_runs(
     asked["data"].pop("test", None)
     asked["engine"]["compute"] = "float32"
     asked["space"]["steps"] = [2, 2]
+    asked["search"]["trials"] = 2
     Path("small.toml").write_text(tomli_w.dumps(asked))
     given = ("--text", "texts.jsonl", "--model", "model", "--length", "32", "--out", "r")
     code, out, errors = command("tune", "--config", "small.toml", *given, "--json")
     assert code == 0, errors
     done = json.loads(out)
-    assert done["steps"] == 2 and len(done["trials"]) == 6
+    assert done["steps"] == 2 and len(done["trials"]) == 4
     assert done["guarantee"]["epsilon"] <= asked["budget"]["epsilon"]
     assert done["guarantee"]["covers_search"] and done["guarantee"]["covers_selection"]
     engine = dptune.load("r").engine

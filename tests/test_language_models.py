@@ -421,10 +421,16 @@ def test_a_name_on_the_hub_is_written_down_with_its_commit(
     assert "tiny@0123456789" in engine.public_facts[0]
 
 
-def test_one_word_makes_the_engine(folder: Callable[[str], str]) -> None:
+@pytest.mark.parametrize(("gpu", "compute"), [(False, "float32"), (True, "bfloat16")])
+def test_one_word_makes_the_engine(
+    folder: Callable[[str], str], gpu: bool, compute: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     where = folder("gpt2")
-    assert HuggingFace(where) == TorchModule(f"hf:{where}")
-    assert HuggingFace(f"hf:{where}", lora=4) == LoRA(f"hf:{where}", rank=4)
+    assert HuggingFace(where) == TorchModule(f"hf:{where}", compute=compute)
+    assert HuggingFace(where, compute="float32").compute == "float32"
+    adapters = LoRA(f"hf:{where}", rank=4, compute=compute)
+    assert HuggingFace(f"hf:{where}", lora=4) == adapters
     assert HuggingFace(where, zeroth_order=True, scale=0.01) == ZerothOrder(
         f"hf:{where}", scale=0.01
     )
