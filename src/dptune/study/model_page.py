@@ -27,7 +27,7 @@ def _about(made_by: Mapping[str, Any] | None) -> str:
     length, columns = made_by["length"], " and ".join(made_by["columns"])
     return (
         f"It learned {_LEARNED[made_by['task']]}, trained and tuned by dptune under one privacy "
-        f"budget. Texts were read from {_escaped(columns)} and cut to {length:,} words and marks "
+        f"budget. Texts were read from {_escaped(columns)} and cut to {length:,} tokens "
         "of the tokenizer beside it."
     )
 
