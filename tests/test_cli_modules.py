@@ -14,6 +14,7 @@ import dptune
 from dptune.cli import doctor_screen
 from dptune.engines.modules.doctor import Examination, Layer
 from dptune.engines.modules.problem import Problem
+from support.commands import cut_off
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -88,14 +89,7 @@ def test_a_module_is_tuned_predicted_with_and_described(run: Run, tmp_path: Path
 def test_a_run_that_was_cut_off_is_gone_on_with_from_another_folder(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dptune.study import runner
-
-    def stop(*given: object, **named: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runner.Runner, "search", stop)
-        code, _, said = run(*TUNE, "--engine", "lora:nets.py:of_lines", "--out", "r")
+    code, said = cut_off(run, monkeypatch, *TUNE, "--engine", "lora:nets.py:of_lines", "--out", "r")
     assert code == 130 and "go on with: dptune resume r" in said
     monkeypatch.chdir("/")
     done = as_json(run("resume", str(tmp_path / "r"), "--json"))

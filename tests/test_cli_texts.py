@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 
 import dptune
 from dptune.study.trained_model import TrainedModel
+from support.commands import cut_off
 from support.tiny_models import write_tiny_model
 
 pytest.importorskip("transformers")
@@ -171,14 +173,7 @@ def test_adapters_of_pairs_and_what_a_plan_says(run: Run) -> None:
 def test_a_run_that_was_cut_off_is_gone_on_with_from_another_folder(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dptune.study import runner
-
-    def stop(*given: object, **named: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runner.Runner, "search", stop)
-        code, _, said = run(*CLASSES, "--out", "r")
+    code, said = cut_off(run, monkeypatch, *CLASSES, "--out", "r")
     assert code == 130 and "go on with: dptune resume r" in said
     assert not Path("r/hugging-face").exists()
     monkeypatch.chdir("/")
@@ -214,6 +209,8 @@ def test_a_model_that_cannot_be_exported_is_kept_and_a_killed_export_is_made_aga
 def test_next_words_are_learned_and_their_perplexity_is_told(run: Run) -> None:
     done = as_json(run(*WORDS, "--test", "new.csv", "--out", "r", "--json"))
     assert done["test_accuracy"] is None and done["test_figures"]["perplexity"] > 1
+    score = tomllib.loads(Path("r/run.toml").read_text())["score"]  # as from Python
+    assert (score["measure"], score["loss_bound"]) == ("loss", 10.0)
     words = one_line(run("resume", "r")[1])
     assert "test perplexity" in words and "r/hugging-face" in words
     assert "perplexity" in run("card", "r")[1]

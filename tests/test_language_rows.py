@@ -4,7 +4,6 @@ the page of what came out."""
 import gzip
 import json
 import math
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import torch
 from dptune.accounting.composition import direct_epsilon
 from dptune.errors import InvalidInput
 from dptune.texts.cutting import NOT_ASKED
-from reproduction import __main__ as command_line
 from reproduction import lines
 from reproduction.language import mails, measure, pretrain, public_text
 from reproduction.language.cells import (
@@ -36,6 +34,7 @@ from reproduction.language.features import features_of
 from reproduction.language.page import draw_picture, write_page
 from reproduction.language.prepare import MODEL, ragged, split
 from reproduction.language.sets import padded, part_of, private_rows
+from support.commands import called
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 BERT = pytest.importorskip("transformers")
@@ -108,16 +107,6 @@ def mail_root(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
     assert found["steps"] == 2 and math.isfinite(found["valid_perplexity"])
     return str(folder)
-
-
-def called(
-    verb: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Any, str, str]:
-    monkeypatch.setattr(sys, "argv", ["reproduction", "language", *verb])
-    with pytest.raises(SystemExit) as exit:
-        command_line.main()
-    captured = capsys.readouterr()
-    return exit.value.code, captured.out, captured.err
 
 
 def test_texts_that_are_too_long_are_cut_and_end_as_before() -> None:
@@ -276,7 +265,7 @@ def test_verbs_measure_what_is_missing_and_write_a_page(
     monkeypatch.setattr(measure, "measure", lambda cell, *_: made_up(cell))
     asked = ["finetune", "--root", root, "--out", str(tmp_path), "--ways", "full"]
     asked += ["--epsilon", "0.1,0.2,0.7,inf", "--methods", "default,oracle,line"]
-    code, out, _ = called(asked, capsys, monkeypatch)
+    code, out, _ = called(["language", *asked], capsys, monkeypatch)
     assert code == 0 and "Does r grow linearly?" in out
     found = lines.read(tmp_path / "finetune.jsonl", Cell)
     methods = [cell.method for cell in found]
@@ -284,9 +273,9 @@ def test_verbs_measure_what_is_missing_and_write_a_page(
         DEFAULT: 3, GRID: 15, PLAIN: 4, LINE: 1
     }  # fmt: skip
     before = (tmp_path / "finetune.jsonl").read_text()
-    assert called(asked, capsys, monkeypatch)[0] == 0
+    assert called(["language", *asked], capsys, monkeypatch)[0] == 0
     assert (tmp_path / "finetune.jsonl").read_text() == before
-    code, _, error = called([*asked, "--epsilon", "much"], capsys, monkeypatch)
+    code, _, error = called(["language", *asked, "--epsilon", "much"], capsys, monkeypatch)
     assert code != 0 and "numbers or inf" in error
 
 

@@ -1,7 +1,6 @@
 """The rows of whole networks: what is trained, on what, and the page of what came out."""
 
 import json
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from dptune.accounting.composition import direct_epsilon
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.standardized import StandardizedConv2d, pull_back, standardized
 from dptune.errors import FolderProblem, InvalidInput
-from reproduction import __main__ as command_line
 from reproduction.modules import augment, measure, networks
 from reproduction.modules.augment import MARGIN, crop_and_flip
 from reproduction.modules.cells import (
@@ -33,6 +31,7 @@ from reproduction.modules.cells import (
 from reproduction.modules.lines import Cell, measure_missing, read_lines
 from reproduction.modules.page import write_page
 from reproduction.modules.sets import rows_of
+from support.commands import called
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SHAPE = Shape(batch=20, steps=3, clip_norm=0.1, momentum=0.9)
@@ -53,16 +52,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
             arrays |= {f"x_{part}": pixels.astype(np.uint8), f"y_{part}": labels}
         np.savez(folder / f"{name}.npz", **arrays)
     return folder
-
-
-def called(
-    verb: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Any, str, str]:
-    monkeypatch.setattr(sys, "argv", ["reproduction", "modules", *verb])
-    with pytest.raises(SystemExit) as exit:
-        command_line.main()
-    captured = capsys.readouterr()
-    return exit.value.code, captured.out, captured.err
 
 
 @pytest.mark.parametrize(
@@ -272,19 +261,19 @@ def test_the_verbs_measure_once(
 ) -> None:
     common = ["--epsilon", "8", "--batch", "20", "--root", str(root), "--out", str(tmp_path)]
     few = [*common, "--steps", "2", "--repeats", "1"]
-    code, page, said = called(["cnn", "--sets", "mnist", *few], capsys, monkeypatch)
+    code, page, said = called(["modules", "cnn", "--sets", "mnist", *few], capsys, monkeypatch)
     assert code == 0 and "1 cells measured" in said
     assert "| mnist | 8 | 2 | 20 | 1 |" in page
     ((_, figures),) = read_lines(tmp_path, "cnn").items()
     assert figures["spent_epsilon"] <= 8 and len(figures["trials"]) == 3
     law = ["law", "--sets", "mnist", "--noises", "0.1,0.2", *few]
-    code, page, said = called(law, capsys, monkeypatch)
+    code, page, said = called(["modules", *law], capsys, monkeypatch)
     assert code == 0 and "2 cells measured" in said
     assert page.count("| mnist | 26,010 | 8 |") == 2
-    code, page, said = called(law, capsys, monkeypatch)
+    code, page, said = called(["modules", *law], capsys, monkeypatch)
     assert code == 0 and "0 cells measured" in said
-    assert called(["page", "--out", str(tmp_path)], capsys, monkeypatch)[1] == page
-    code, _, said = called([*law, "--noises", "a"], capsys, monkeypatch)
+    assert called(["modules", "page", "--out", str(tmp_path)], capsys, monkeypatch)[1] == page
+    code, _, said = called(["modules", *law, "--noises", "a"], capsys, monkeypatch)
     assert code != 0 and "--noises takes numbers, separated by commas" in said
 
 

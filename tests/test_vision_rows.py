@@ -11,13 +11,13 @@ import pytest
 from dptune.cli import app as cli
 from dptune.data.rows import MemoryRows
 from dptune.errors import InvalidInput
-from reproduction import __main__ as command_line
 from reproduction import paper
 from reproduction.vision import cells, imagenet_shape, rows
 from reproduction.vision.cells import Cell, Measured, Shifted
 from reproduction.vision.page import paper_name, picture, write_page
 from reproduction.vision.plain_probe import plain_probe
 from reproduction.vision.rows import Wanted, measure_rows
+from support.commands import called
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 NETWORK = """
@@ -47,17 +47,6 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     np.savez(folder / "cifar10_like.npz", **arrays)
     (folder / "network.py").write_text(NETWORK)
     return str(folder / "cifar10_like.npz"), f"module:{folder / 'network.py'}:factory"
-
-
-def called(
-    verb: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Any, str, str]:
-    """Exit code, output and errors of a verb of the reproduction."""
-    monkeypatch.setattr(sys, "argv", ["reproduction", *verb])
-    with pytest.raises(SystemExit) as exit:
-        command_line.main()
-    captured = capsys.readouterr()
-    return exit.value.code, captured.out, captured.err
 
 
 def test_rows_come_out_once_beside_the_papers_figures(

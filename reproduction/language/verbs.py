@@ -29,6 +29,8 @@ _DELTA_OF_UNITS = 1e-5  # half of one over six mailboxes would promise nothing
 Root = Annotated[
     str, typer.Option(metavar="FOLDER", help="What language prepare made, sets and models.")
 ]
+Texts = Annotated[str, typer.Option(metavar="FOLDER", help="Texts, a .jsonl.gz file a set.")]
+Prepared = Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where it goes.")]
 Out = Annotated[
     str,
     typer.Option(
@@ -69,11 +71,11 @@ Compute = Annotated[
 
 @app.command()
 def prepare(
-    root: Annotated[str, typer.Option(metavar="FOLDER", help="Texts, a .jsonl.gz file a set.")],
+    root: Texts,
     model: Annotated[
         str, typer.Option(metavar="FOLDER", help="all-MiniLM-L6-v2, as its package has it.")
     ],
-    folder: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where it goes.")],
+    folder: Prepared,
     sets: Annotated[
         str, typer.Option(metavar="SETS", help="Sets, separated by commas; else all.")
     ] = "",
@@ -135,8 +137,8 @@ def finetune(
 
 @app.command("prepare-mails")
 def prepare_mails(
-    root: Annotated[str, typer.Option(metavar="FOLDER", help="Texts, a .jsonl.gz file a set.")],
-    folder: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where it goes.")],
+    root: Texts,
+    folder: Prepared,
     more: Annotated[
         str, typer.Option(metavar="FOLDERS", help="With .txt files of further public text.")
     ] = "",

@@ -25,7 +25,7 @@ Function = Callable[..., Any]
 
 _FORM = "FILE.py:NAME or package.module:NAME"
 _NOTEBOOK = "__main__"
-_PRETRAINED = "hf:"
+PRETRAINED = "hf:"  # how factories begin that are no functions, but language models
 _remembered: dict[str, Function] = {}
 _files: dict[Path, tuple[str, ModuleType]] = {}  # imported by us, with a digest of what they held
 _being_imported: list[str] = []
@@ -40,7 +40,7 @@ def reference(function: object, what: str) -> str:
         if what == "factory" and is_pretrained(function):
             place = pretrained_name(function)
             folder = place and Path(place).is_dir()
-            return f"{_PRETRAINED}{Path(place).absolute() if folder else place}"
+            return f"{PRETRAINED}{Path(place).absolute() if folder else place}"
         place, name = parts(function, what)
         return f"{Path(place).absolute() if _is_file(place) else place}:{name}"
     if hasattr(function, "parameters") and not isinstance(function, type):
@@ -71,11 +71,11 @@ def reference(function: object, what: str) -> str:
 
 def is_pretrained(factory: str) -> bool:
     """Whether it is no function, but where a language model lies: hf:NAME[@REVISION], hf:FOLDER."""
-    return factory.startswith(_PRETRAINED)
+    return factory.startswith(PRETRAINED)
 
 
 def pretrained_name(factory: str) -> str:
-    return factory.removeprefix(_PRETRAINED)
+    return factory.removeprefix(PRETRAINED)
 
 
 def resolve(named: str, what: str) -> Function:

@@ -10,6 +10,7 @@ from dptune.data import Data
 from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
+from dptune.own_code import is_pretrained, pretrained_name
 from dptune.search.space import Space
 from dptune.study.config import (
     AUTO,
@@ -21,12 +22,12 @@ from dptune.study.config import (
     parse,
     score_from,
     search_from,
+    usual_measure,
     usual_preparation,
     usual_space,
 )
 
 DEFAULT_EPSILON = 1.0
-ON_THE_HUB = "hf:"  # how the factories begin that make a pretrained language model
 # What --engine calls engines that train a module which a function of the user's makes.
 ENGINES_OF_MODULES = {"module": "torch-module", "lora": "lora", "zeroth-order": "zeroth-order"}
 _OF_FEATURES = ("name", "rows", "classes")  # what a file may declare of pictures or texts
@@ -60,8 +61,8 @@ def read_options(
     }
     trained = _merge(plain["engine"], given["engine"], "name")
     source = {"source": "demo"} | plain["data"] | given["data"]
-    if "text" in source and str(trained.get("factory", "")).startswith(ON_THE_HUB):
-        source.setdefault("tokenizer", trained["factory"].removeprefix(ON_THE_HUB))
+    if "text" in source and is_pretrained(str(trained.get("factory", ""))):
+        source.setdefault("tokenizer", pretrained_name(trained["factory"]))
     for key in ("source", "test", "public"):
         if key in source:
             source[key] = _absolute(source[key])
@@ -73,8 +74,7 @@ def read_options(
     delta_chosen = "delta" not in budget
     if delta_chosen:
         budget["delta"] = _default_delta(run.get("ledger", ""), data)
-    score = _merge(plain["score"], given["score"], "kind")
-    score.setdefault("measure", "correct" if data.classes else "loss")
+    score = usual_measure(data.facts) | _merge(plain["score"], given["score"], "kind")
     engine = engine_from(trained)
     usual = {"unit_rows": usual_preparation(data.facts, engine).unit_rows}
     prepared = (plain["preparation"] or usual) | given["preparation"]

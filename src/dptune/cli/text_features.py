@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
 from dptune.cli.feature_rows import FeatureRows, feature_rows
-from dptune.cli.text_rows import TextOptions, named_model
+from dptune.cli.text_rows import NO_COLUMN, TextOptions, named_model
 from dptune.data.readers import DEFAULT_LABEL
 from dptune.errors import InvalidInput
 from dptune.features.from_texts import (
@@ -37,7 +37,7 @@ def open_texts(
 ) -> tuple[Mapping[str, Pictures], Networks]:
     """The texts and the model that were asked for, and what was asked for `beside` them."""
     if not column:
-        raise InvalidInput("say which column of --text holds the texts: --column NAME.")
+        raise InvalidInput(NO_COLUMN)
     if model is None:
         raise InvalidInput(
             "texts need a public language model that makes features of them: --model FOLDER, or "

@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.cli import screen
-from dptune.cli.options import ON_THE_HUB, parsed
+from dptune.cli.options import parsed
 from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.errors import InvalidInput
 from dptune.hub import ModelPlace
+from dptune.own_code import PRETRAINED, pretrained_name
 from dptune.study.new_texts import new_texts
 from dptune.study.trained_model import TrainedModel
 from dptune.texts import Encoder, Texts
 
 Section = dict[str, Any]
+NO_COLUMN = "say which column of --text holds the texts: --column NAME."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,7 @@ class TextOptions:
                 f"{', '.join(self.given)}: these are about texts; name them with --text."
             )
         if self.column is None and "text" not in in_file:
-            raise InvalidInput("say which column of --text holds the texts: --column NAME.")
+            raise InvalidInput(NO_COLUMN)
         if self.model is None and "factory" not in engine:
             raise InvalidInput(
                 "texts need a pretrained language model, which is trained on them: --model FOLDER, "
@@ -98,7 +100,7 @@ class TextOptions:
         precise = on_cpu or name == "zeroth-order"
         return {
             "name": name,
-            "factory": in_file.get("factory") if model is None else f"{ON_THE_HUB}{model}",
+            "factory": in_file.get("factory") if model is None else f"{PRETRAINED}{model}",
             "rank": self.lora,
             "compute": in_file.get("compute", "float32" if precise else "bfloat16"),
         }
@@ -130,7 +132,7 @@ def must_take_rows(model: TrainedModel, folder: str) -> None:
 
 def named_model(model: str) -> ModelPlace:
     """What --model names; hf: may stand before it, as it does wherever else a model is named."""
-    return ModelPlace.of(model.removeprefix(ON_THE_HUB))
+    return ModelPlace.of(pretrained_name(model))
 
 
 def _place(model: str) -> str:

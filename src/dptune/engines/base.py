@@ -122,6 +122,19 @@ class Engine(ABC, Generic[M]):
     def must_be_found_again(self) -> None:
         """Refuse what another process could not build again, where results are kept."""
 
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it goes on with a language model that others have trained."""
+        return False
+
+    def pinned(self) -> Self:
+        """The same, with what a name elsewhere stands for now, so that a study that is resumed goes
+        on with it."""
+        return self
+
+    def must_know_words(self, tokenizer: str) -> None:
+        """Refuse rows of a tokenizer with words that its model has no numbers for."""
+
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse, by looking at made-up rows, what training on three of them does not show."""
 

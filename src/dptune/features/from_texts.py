@@ -25,14 +25,13 @@ from dptune.features.in_memory import features_of
 from dptune.features.language_models import open_language_model
 from dptune.features.loading import Alike, Batch, digests_of
 from dptune.features.network import Networks, must_not_have_changed
+from dptune.own_code import PRETRAINED, pretrained_name
 from dptune.pictures.pictures import Content, Pictures
 from dptune.pictures.stored import Listed
 from dptune.texts import Encoder, Texts, read
 from dptune.texts.encoder import DEFAULT_LENGTH
 from dptune.texts.sources import open_splits, place_and_split
 from dptune.validate import one_of
-
-_ON_THE_HUB = "hf:"  # how names of models begin
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)  # no repr: it would print texts
@@ -63,7 +62,7 @@ class LanguageNetworks(Networks):
     ) -> None:
         self._encoder = encoder
         one_of(KINDS_OF_TEXTS, features=features)
-        backbone = frozen(f"{_ON_THE_HUB}{model}", open_language_model(model, encoder), features)
+        backbone = frozen(f"{PRETRAINED}{model}", open_language_model(model, encoder), features)
         super().__init__([backbone], device=device, precision=precision)
 
     def batches(self, items: Pictures, spans: Iterable[Sequence[int]]) -> Iterator[Batch]:
@@ -182,7 +181,7 @@ def language_networks_again(
     """Those that made the features which a model was trained on; they must not have changed."""
     (wanted,) = made_by["backbones"]
     networks = LanguageNetworks(
-        wanted["name"].removeprefix(_ON_THE_HUB),
+        pretrained_name(wanted["name"]),
         Encoder.of(made_by),
         features=wanted["kind"],
         device=device,

@@ -3,7 +3,6 @@
 Weights are read from safetensors files only, and no code of a repository is ever run.
 """
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from dptune.features.hugging_face import loaded, made_of
 from dptune.features.words import Words
 from dptune.hub import ModelPlace
 from dptune.texts import Encoder
+from dptune.texts.inputs import seen, tells_texts_apart, which_text
 
 _FILES = "config.json, model.safetensors and the files of its tokenizer"
 
@@ -38,10 +38,9 @@ class _Reader:
         first = tokenizer.cls_token_id
         self._has_class = first is not None and tokenizer("").input_ids[:1] == [first]
         self._padding = tokenizer.pad_token_id or 0
-        takes = inspect.signature(module.forward).parameters
-        kinds = getattr(module.config, "type_vocab_size", 0) or 0
-        tells_pairs = "token_type_ids" in takes and kinds > 1
-        self._separator: int | None = tokenizer.sep_token_id if tells_pairs else None
+        self._separator: int | None = None
+        if tells_texts_apart(module):
+            self._separator = tokenizer.sep_token_id
 
     def ways(self) -> Mapping[str, Way]:
         found: dict[str, Way] = {"mean": self._mean}
@@ -50,15 +49,11 @@ class _Reader:
         return found
 
     def _last(self, module: nn.Module, ids: Tensor) -> Tensor:
-        there = ids >= 0
-        attended = there.clone()
-        attended[:, 0] = True  # else there would be nothing to look at in a text without words
-        more = {}
+        there, more = ids >= 0, {}
         if self._separator is not None:
-            ends = (ids == self._separator).long()
-            more["token_type_ids"] = ((ends.cumsum(1) - ends) > 0).long()  # after the first text
+            more["token_type_ids"] = which_text(ids, self._separator)
         last: Tensor = module(
-            input_ids=ids.where(there, self._padding), attention_mask=attended.long(), **more
+            input_ids=ids.where(there, self._padding), attention_mask=seen(there).long(), **more
         ).last_hidden_state
         return last
 

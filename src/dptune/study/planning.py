@@ -9,8 +9,6 @@ from dptune.accounting import Budget, Guarantee
 from dptune.data import Data
 from dptune.data.made_by import is_of_words
 from dptune.data.rows import find_device, find_precision
-from dptune.engines.language.pretrained import must_know_words
-from dptune.engines.modules.torch_module import TorchModule
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.ledger.store import are_one
@@ -118,9 +116,8 @@ def outline(data: Data, config: Config) -> Outline:
         raise InvalidInput("rows can be held out of two or more; this data set has one.")
     planned.engine.check(planned.recipe)
     planned.engine.must_take(planned.recipe)
-    engine = planned.engine
-    if is_of_words(data.made_by) and isinstance(engine, TorchModule) and engine.is_pretrained:
-        must_know_words(engine.factory, data.made_by["tokenizer"])
+    if is_of_words(data.made_by):
+        planned.engine.must_know_words(data.made_by["tokenizer"])
     if planned.recipe.augmentations > data.copies and not planned.engine.makes_copies:
         raise InvalidInput(
             f"the recipe averages {planned.recipe.augmentations} copies of each row, but the data "

@@ -9,7 +9,6 @@ from dptune.accounting import Guarantee
 from dptune.data import Data
 from dptune.data.made_by import has_units, is_of_texts
 from dptune.data.shift import shifted
-from dptune.engines.modules.torch_module import TorchModule
 from dptune.privacy import Event, Price, total
 from dptune.study.figures import figures_of
 from dptune.study.outline import Outline
@@ -27,7 +26,7 @@ _RUNNING_TIME = (
 def noise_notes(planned: Outline) -> tuple[str, ...]:
     """A note where the noise of the final run drowns whatever all rows could add up to."""
     # What a pretrained model has to learn lies in few directions, however many weights it has.
-    pretrained = isinstance(planned.engine, TorchModule) and planned.engine.is_pretrained
+    pretrained = planned.engine.is_pretrained
     weights = 0 if pretrained else planned.parameters
     if planned.schedule.final.mu * planned.data.count >= max(3.0, 0.5 * math.sqrt(weights)):
         return ()

@@ -26,7 +26,6 @@ from dptune.data.rows import IDS
 from dptune.engines.base import Engine
 from dptune.engines.executors import Executor, SerialExecutor
 from dptune.engines.linear import LinearEngine
-from dptune.engines.modules.torch_module import TorchModule
 from dptune.engines.registry import must_be_registered
 from dptune.errors import DptuneError, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
@@ -131,8 +130,7 @@ def tune(
     if out is not None:
         engine.must_be_found_again()
     # A study that is resumed goes on with the same weights and words.
-    if isinstance(engine, TorchModule):
-        engine = engine.pinned()
+    engine = engine.pinned()
     source = dict(source or {})
     if is_of_words(data.made_by) and "tokenizer" in source:
         source["tokenizer"] = data.made_by["tokenizer"]

@@ -104,7 +104,7 @@ class TrainedModel:
     @property
     def is_pretrained(self) -> bool:
         """Whether it is a language model of transformers, which `save_pretrained` can write."""
-        return isinstance(self.engine, TorchModule) and self.engine.is_pretrained
+        return self.engine.is_pretrained
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a language model, or its adapters, as Hugging Face has it: `from_pretrained` opens

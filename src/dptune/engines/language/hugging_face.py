@@ -8,6 +8,7 @@ from dptune.engines.modules.lora import LoRA
 from dptune.engines.modules.torch_module import TorchModule
 from dptune.engines.modules.zeroth_order import ZerothOrder
 from dptune.errors import InvalidInput
+from dptune.own_code import PRETRAINED, pretrained_name
 
 
 def HuggingFace(
@@ -25,7 +26,7 @@ def HuggingFace(
     """
     if lora is not None and zeroth_order:
         raise InvalidInput("adapters are trained by gradients; leave lora or zeroth_order out.")
-    factory = f"hf:{model.removeprefix('hf:')}"
+    factory = f"{PRETRAINED}{pretrained_name(model)}"
     if zeroth_order:
         return ZerothOrder(factory, **options)
     # Most other processors are slow in bfloat16.

@@ -1,7 +1,6 @@
 """`hf:NAME_OR_FOLDER[@REVISION]` as a factory: a pretrained language model with the head that a
 loss needs. No code of a repository is run, and weights are read from safetensors files only."""
 
-import inspect
 import json
 from dataclasses import replace
 from typing import Any
@@ -22,7 +21,8 @@ from dptune.engines.language.reader import (
 from dptune.engines.modules.mending import untie
 from dptune.errors import InvalidInput
 from dptune.hub import ModelPlace, quiet, transformers_package
-from dptune.own_code import pretrained_name
+from dptune.own_code import PRETRAINED, pretrained_name
+from dptune.texts.inputs import tells_texts_apart
 from dptune.texts.tokenizer import load_tokenizer
 
 EXTRA = "text"
@@ -71,7 +71,7 @@ def make(factory: str, *, loss: str, outputs: int | None, untied: bool = False) 
 
 def pinned(factory: str) -> str:
     """The same with the commit that a name on the hub stands for now."""
-    return f"hf:{place_of(factory).pinned('config.json', _FILES)}"
+    return f"{PRETRAINED}{place_of(factory).pinned('config.json', _FILES)}"
 
 
 def place_of(factory: str) -> ModelPlace:
@@ -200,15 +200,13 @@ def _traits(place: ModelPlace, model: Any) -> Traits:
     config = model.config
     marks = [getattr(config, name, None) for name in ("pad_token_id", "eos_token_id")]
     known = [mark[0] if isinstance(mark, list) else mark for mark in marks if mark is not None]
-    takes = inspect.signature(model.forward).parameters
-    marks_pairs = (getattr(config, "type_vocab_size", 0) or 0) > 1 and "token_type_ids" in takes
     causal, whole_masks = _is_causal(model), _takes_whole_masks(model)
     if not causal and not whole_masks:
         # Of plain masks, any other way asks whether all rows are full, and rounds otherwise then.
         model.set_attn_implementation("eager")
     return Traits(
         padding=known[0] if known else 0,
-        separator=_separator(place) if marks_pairs else None,
+        separator=_separator(place) if tells_texts_apart(model) else None,
         causal=causal,
         whole_masks=whole_masks,
         longest=_longest(model),

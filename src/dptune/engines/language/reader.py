@@ -12,6 +12,7 @@ from torch.nn import functional
 from dptune.engines.language.word_losses import word_losses
 from dptune.errors import InvalidInput
 from dptune.texts.cutting import NOT_ASKED
+from dptune.texts.inputs import seen, which_text
 
 _EVALUATED_AT_ONCE = 2**28  # numbers that a model gives
 
@@ -76,8 +77,7 @@ class Reader(nn.Module):
             # Of a plain mask transformers asks whether all rows are full, and computes otherwise.
             given["attention_mask"] = whole if self.traits.whole_masks else known.long()
         if self.traits.separator is not None:
-            ends = (words == self.traits.separator).long()
-            given["token_type_ids"] = ((ends.cumsum(1) - ends) > 0).long() * (words >= 0)
+            given["token_type_ids"] = which_text(words, self.traits.separator)
         return self.model(**given, return_dict=True)
 
     @property
@@ -116,11 +116,6 @@ class Reader(nn.Module):
 
     def made_up_answers(self, words: Tensor) -> Tensor:
         raise NotImplementedError
-
-
-def seen(known: Tensor) -> Tensor:
-    """The same with the first place, so that a row without a word has something to look at."""
-    return torch.cat([torch.ones_like(known[:, :1]), known[:, 1:]], 1)
 
 
 class Classifier(Reader):

@@ -42,18 +42,13 @@ class Call:
 class _Narrowed:
     """A copy of a tensor in another precision, which does not keep the tensor alive."""
 
-    original: ref[Tensor] | None = None
-    version: int = 0
-    copy: Tensor | None = None
+    original: ref[Tensor]
+    version: int
+    copy: Tensor
 
     def is_of(self, tensor: Tensor, dtype: torch.dtype) -> bool:
-        return (
-            self.original is not None
-            and self.original() is tensor
-            and self.version == tensor._version
-            and self.copy is not None
-            and self.copy.dtype == dtype
-        )
+        unchanged = self.original() is tensor and self.version == tensor._version
+        return unchanged and self.copy.dtype == dtype
 
 
 class Recording:
@@ -62,7 +57,7 @@ class Recording:
     def __init__(self) -> None:
         self.calls: dict[str, list[Call]] = {}
         self.on = True
-        self._last = _Narrowed()
+        self._last: _Narrowed | None = None
 
     def hook(self, name: str, narrow: bool) -> Callable[..., None]:
         def record(
@@ -86,9 +81,8 @@ class Recording:
 
     def _narrowed(self, input: Tensor, dtype: torch.dtype) -> Tensor:
         """Queries, keys and values are made of the same input: one copy serves them all."""
-        if not self._last.is_of(input, dtype):
+        if self._last is None or not self._last.is_of(input, dtype):
             self._last = _Narrowed(ref(input), input._version, input.detach().to(dtype))
-        assert self._last.copy is not None
         return self._last.copy
 
     def differentiate(self, objective: Tensor, leaves: Sequence[Tensor]) -> list[Tensor | None]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,14 @@ from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput, OwnCodeProblem
-from dptune.own_code import is_pretrained, made, must_be_found_again, reference, resolve
+from dptune.own_code import (
+    is_pretrained,
+    made,
+    must_be_found_again,
+    pretrained_name,
+    reference,
+    resolve,
+)
 from dptune.plan import TrainPlan
 from dptune.prior import MODULE, Prior
 
@@ -151,13 +158,17 @@ class TorchModule(Engine[ModuleModel]):
     def usual_space(self) -> Mapping[str, Any]:
         return {"learning_rate": (1e-5, 1000.0), "steps": (300, 300)}
 
-    def pinned(self) -> "TorchModule":
-        """The same with the commit that the name of a language model stands for now."""
+    def pinned(self) -> Self:
+        """With the commit of a language model."""
         if not self.is_pretrained:
             return self
         return replace(self, factory=pretrained.pinned(self.factory))
 
-    def for_data(self, facts: DataFacts) -> "TorchModule":
+    def must_know_words(self, tokenizer: str) -> None:
+        if self.is_pretrained:
+            pretrained.must_know_words(self.factory, tokenizer)
+
+    def for_data(self, facts: DataFacts) -> Self:
         outputs, loss = self.outputs or facts.outputs, self.loss or facts.loss
         return replace(self.pinned(), outputs=outputs, loss=loss)
 
@@ -236,7 +247,7 @@ class TorchModule(Engine[ModuleModel]):
     @property
     def _called(self) -> str:
         if self.is_pretrained:
-            return self.factory.rpartition("/")[2].removeprefix("hf:")
+            return pretrained_name(self.factory).rpartition("/")[2]
         return self.factory.rpartition(":")[2]
 
     def fit(
