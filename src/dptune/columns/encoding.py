@@ -12,7 +12,17 @@ from dptune import validate
 from dptune.columns import blocks
 from dptune.columns.blocks import Features
 from dptune.columns.coding import Vocabularies, code
-from dptune.columns.kinds import LARGEST, Boolean, Category, Column, Date, Number, Pair
+from dptune.columns.kinds import (
+    LARGEST,
+    NO_DATE_RANGE,
+    Boolean,
+    Category,
+    Column,
+    Date,
+    Number,
+    Pair,
+)
+from dptune.columns.problems import Problems
 from dptune.columns.spec import Columns
 from dptune.errors import InvalidInput
 
@@ -38,9 +48,11 @@ class Encoding:
         if not self.columns.kept:
             raise InvalidInput("all columns are dropped; keep at least one of them.")
         kept = {name: self.columns.declared[name] for name in self.columns.kept}
+        problems = Problems()
         for name, column in kept.items():
             if isinstance(column, Date) and column.range is None:
-                raise InvalidInput(f"{name}: declare the range of this date.")
+                problems.add(name, NO_DATE_RANGE)
+        problems.raise_any("the declared columns need a change")
         validate.store(
             self,
             ranges={name: _bought_range(name, kept, pair) for name, pair in self.ranges.items()},

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dptune.columns.dates import SECONDS_AN_HOUR
-from dptune.columns.kinds import WHOLE
 from dptune.errors import InvalidInput
 
 # How files say that nothing is known, whatever the case.
@@ -21,6 +20,7 @@ _TRUTHS = pa.array([*_FALSE, *_TRUE], pa.large_string())
 _FRACTION = r"(:[0-9]{2})[.,][0-9]+"  # of a second
 _HAS_ZONE = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _WITHOUT_ZONE, _IN_UTC = pa.timestamp("s"), pa.timestamp("s", "UTC")
+_WHOLE = r"^(-?[0-9]+)\.0+$"  # a number, whole though written with a point
 _WHOLE_IN_FLOATS = 2.0**53
 Codes = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ def category_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
     if pa.types.is_floating(distinct.type):
         texts = pc.coalesce(_whole_as_text(distinct), texts)
     trimmed = pc.utf8_trim_whitespace(texts)
-    return pc.replace_substring_regex(trimmed, WHOLE, r"\1"), which
+    return pc.replace_substring_regex(trimmed, _WHOLE, r"\1"), which
 
 
 def _whole_as_text(floats: Any) -> Any:
@@ -203,6 +203,7 @@ def is_number(kind: Any) -> bool:
 
 
 def refused(kind: Any, wanted: str) -> InvalidInput:
+    name = str(kind).partition("<")[0]  # a record's fields may be as private as its values
     return InvalidInput(
-        f'is of the type {kind}, which cannot be {wanted}; declare it otherwise, or as "drop".'
+        f'is of the type {name}, which cannot be {wanted}; declare it otherwise, or as "drop".'
     )
