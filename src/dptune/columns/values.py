@@ -106,7 +106,7 @@ def category_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
 def _whole_as_text(floats: Any) -> Any:
     """As whole numbers are written, nothing where they are others."""
     wide = floats.cast(pa.float64())
-    whole = pc.and_(pc.equal(pc.trunc(wide), wide), pc.less(pc.abs(wide), _WHOLE_IN_FLOATS))
+    whole = pc.and_(pc.equal(pc.trunc(wide), wide), pc.less_equal(pc.abs(wide), _WHOLE_IN_FLOATS))
     return pc.if_else(whole, wide, None).cast(pa.int64()).cast(pa.large_string())
 
 
