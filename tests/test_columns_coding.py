@@ -227,7 +227,8 @@ def test_batches_coded_one_after_another_are_one_coding(
 ) -> None:
     whole = code(_table(rows), MIXED, where="it")
     coder = Coder(MIXED, where="it")
-    parts = [coder.add(_table(rows[start : start + size])) for start in range(0, len(rows), size)]
+    batches = _table(rows).combine_chunks().to_batches(max_chunksize=size)
+    parts = [coder.add(batch) for batch in batches]
     assert coder.finish() == whole.vocabularies
     assert_array_equal(np.concatenate(parts), whole.rows)
 

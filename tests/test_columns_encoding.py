@@ -1,6 +1,7 @@
 """From codes to features: of one row, of what is declared and of what was bought, nothing else."""
 
 import json
+import pickle
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -168,6 +169,17 @@ def test_a_private_vocabulary_is_neither_shown_nor_stored() -> None:
     assert "secret" not in repr(bound)
     assert "secret" not in json.dumps(bound.to_plain())
     assert bound == Encoding(Columns.of({"a": PAID}))
+
+
+def test_a_private_vocabulary_does_not_leave_the_process() -> None:
+    columns = Columns.of({"a": PAID})
+    bound = Encoding(columns, categories={"a": ("x",)}).reading({"a": ("secret", "x")})
+    assert bound.apply(np.array([[1.0]])).tolist() == [[1, 0, 0, 0]]
+    with pytest.raises(InvalidInput, match=r"take released\(\)"):
+        pickle.dumps(bound)
+    stored = pickle.dumps(bound.released())
+    assert b"secret" not in stored
+    assert pickle.loads(stored).apply(np.array([[0.0]])).tolist() == [[1, 0, 0, 0]]
 
 
 def test_what_has_no_range_yet_is_undecided() -> None:

@@ -116,6 +116,18 @@ class Encoding:
         """The same for rows that were coded with these private vocabularies."""
         return replace(self, _read_with=dict(vocabularies))
 
+    def released(self) -> "Encoding":
+        """The same without private vocabularies: for models, and for codes of new rows."""
+        return replace(self, _read_with=None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._read_with is not None:
+            raise InvalidInput(
+                "this encoding holds names that only private rows have, so it is not stored or "
+                "sent; take released()."
+            )
+        return dict(self.__dict__)
+
     def code(self, table: Any, *, where: str) -> NDArray[np.float32]:
         """New rows in the codes that this encoding reads, unless it reads private ones."""
         known = {name: self.categories.get(name, ()) for name in self._paid()}
@@ -145,6 +157,7 @@ class Encoding:
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> "Encoding":
+        """From what `to_plain` gave."""
         return Encoding(
             Columns.of(plain["columns"]),
             {name: tuple(pair) for name, pair in plain["ranges"].items()},

@@ -191,9 +191,7 @@ def _plain_type(kind: Any) -> Any:
 
 
 def is_text(kind: Any) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return str(kind) in ("string", "large_string", "string_view")
 
 
 def is_number(kind: Any) -> bool:
