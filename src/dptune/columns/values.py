@@ -40,12 +40,7 @@ def flat(column: Any) -> Any:
 def numbers(column: Any) -> Codes:
     kind = column.type
     if kind == pa.large_string():
-        return _cast_text(
-            column,
-            pa.float64(),
-            'holds texts that are no numbers (a number is written 1234.5, without "," or a unit); '
-            'change them, or declare the column as a "category".',
-        )
+        return _numbers_of_texts(column)
     if pa.types.is_boolean(kind) or is_number(kind):
         return _floats(column.cast(pa.float64(), safe=False))
     raise refused(kind, "a number")
@@ -132,20 +127,22 @@ def chosen(codes: NDArray[Any], which: NDArray[np.int64]) -> Codes:
     return np.append(codes.astype(np.float64), np.nan)[which]  # -1 is the last
 
 
-def _cast_text(column: Any, kind: Any, wrong: str) -> Codes:
-    """Texts as they are if all can be read so; otherwise trimmed, and those that are gaps left
-    out."""
+def _numbers_of_texts(column: Any) -> Codes:
     try:
-        return _floats(column.cast(kind))
-    except pa.ArrowInvalid:
+        return _floats(column.cast(pa.float64()))
+    except pa.ArrowInvalid:  # gaps or blanks, most often
         pass
     try:
-        return _floats(_without_gaps(column).cast(kind))
+        return _floats(_without_gaps(column).cast(pa.float64()))
     except pa.ArrowInvalid:  # which shows a value
-        raise InvalidInput(wrong) from None
+        raise InvalidInput(
+            'holds texts that are no numbers (a number is written 1234.5, without "," or a unit); '
+            'change them, or declare the column as a "category".'
+        ) from None
 
 
 def _without_gaps(texts: Any) -> Any:
+    """Trimmed, and nothing where they say that nothing is known."""
     trimmed = pc.utf8_trim_whitespace(texts)
     gaps = pc.is_in(pc.utf8_lower(trimmed), value_set=GAPS)
     return pc.if_else(gaps, pa.scalar(None, pa.large_string()), trimmed)
