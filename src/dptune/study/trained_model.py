@@ -61,6 +61,12 @@ class TrainedModel:
         """How many numbers a row has."""
         return math.prod(self.shape)
 
+    @property
+    def has_declared_columns(self) -> bool:
+        """Whether rows are more than numbers: its columns say what they hold."""
+        encoding = self.preprocessing.encoding
+        return encoding is not None and not takes_numbers(encoding)
+
     def facts(self, rows: int) -> DataFacts:
         """What was public about the `rows` rows it was trained on; how many copies they had is not
         known any more."""
@@ -144,10 +150,10 @@ class TrainedModel:
 
     def _logits(self, features: Any) -> NDArray[np.float32]:
         encoding = self.preprocessing.encoding
-        if encoding is None or takes_numbers(encoding):
-            table = self._numbers(features)
-        else:
+        if encoding is not None and self.has_declared_columns:
             table = codes_of_new_rows(features, encoding)
+        else:
+            table = self._numbers(features)
         if not len(table):
             return np.empty((0, self.facts(0).width), dtype=np.float32)
         with torch.no_grad():
