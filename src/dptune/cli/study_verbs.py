@@ -315,6 +315,8 @@ def tune(
         folder = _free_folder(asked.data.name, asked.settings["source"]["source"])
     if made is not None:
         asked = read_options(config, options | {"data": made.make()})
+    for note in planning.before_paying(asked.data, asked.config):
+        screen.remark(f"Note: {note}.")
     with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
         result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)
     _show_study(result, as_json, asked.delta_chosen)
@@ -436,8 +438,8 @@ def predict(
 
         must_take_rows(model, folder)
         label = planning.read_config(RunFolder.open(folder)).source.get("label")
-        if model.has_declared_columns:
-            features = read_new_rows(data, model.preprocessing.encoding, label)
+        if model.encoding is not None:
+            features = read_new_rows(data, model.encoding, label)
         else:
             features = read_features(data, model.column_names or model.shape, label)
     said = "predictions"

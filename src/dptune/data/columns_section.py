@@ -57,9 +57,8 @@ def _file_of(path: Path) -> Path:
 
 
 def _line(name: str, column: Column, kind: str) -> str:
-    entry = f"{_key(name)} = {_entry(column)}"
-    note = {Drop: f"of the type {kind}, which cannot be used"}.get(type(column), kind)
-    return f"{entry}  # {note}"
+    unusable = ", which cannot be used" * isinstance(column, Drop)
+    return f"{_key(name)} = {_entry(column)}  # {kind}{unusable}"
 
 
 def _entry(column: Column) -> str:
