@@ -229,7 +229,7 @@ class Outline:
             self.config.budget,
             self.facts,
             self.config.score,
-            aside=total(map(accounting.price, self.preparing.values())).mu_squared,
+            aside=total(map(accounting.price, self.preparing.values())),
             slack=self.slack_of_a_run,
             score_slack=self.slack if self.samples_scores else 0.0,
             set_aside=self.set_aside,
