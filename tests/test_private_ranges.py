@@ -175,9 +175,18 @@ MADE = np.random.default_rng(1)
         (MADE.integers(0, 2, ROWS), (-1.6, 0.001), (1.0, 2.6)),
         ((MADE.random(ROWS) < 0.01), (-1e-4, 0), (0, 1e-4)),  # what is rare is clipped
     ],
-    ids=(
-        "years incomes heavy-tails around-zero small below-zero constant zeros two-values rare"
-    ).split(),
+    ids=[
+        "years",
+        "incomes",
+        "heavy-tails",
+        "around-zero",
+        "small",
+        "below-zero",
+        "constant",
+        "zeros",
+        "two-values",
+        "rare",
+    ],
 )
 def test_ranges_of_a_few_thousand_rows_at_epsilon_1_are_of_use(
     values: Array, low: tuple[float, float], high: tuple[float, float]

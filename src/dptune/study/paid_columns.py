@@ -1,0 +1,169 @@
+"""Ranges and categories that nobody declared: for which columns they are bought, what they may
+cost, and why not, in one sentence each.
+
+Decided before anything is paid, by public numbers alone: rows, columns and the budget. A column
+that asks for it ("paid") is never left out: where it cannot be bought, the study is refused. A
+number that declares no range is bought where enough rows stand against the noise, else taken as it
+is.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scipy.special import ndtri
+
+from dptune import accounting
+from dptune.columns.kinds import PAID, Category, Number
+from dptune.columns.private_ranges import noise_for, rows_needed
+from dptune.data.rows import DataFacts
+from dptune.errors import InvalidInput
+from dptune.study.config import AUTO, Config
+
+# As payments are labelled.
+RANGES, CATEGORIES = "ranges of columns", "names of categories"
+# Of mu^2, where nobody names a share: as little as finds what is in this part of all rows.
+_LEAST_SHARE, _MOST_SHARE = 0.005, 0.05
+_SEEN = 0.02
+# Names that are in fewer than this part of all rows may stay hidden; were it more, buying is vain.
+_MOST_HIDDEN = 0.25
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """Columns for which something is bought, and for which share of mu^2; `against` says why the
+    columns in `left` are not among them."""
+
+    columns: tuple[str, ...] = ()
+    share: float = 0.0
+    left: tuple[str, ...] = ()
+    against: str = ""
+
+
+def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
+    """Of numbers without a declared range."""
+    asked = config.preparation.range_share
+    paid, free = _numbers(config, PAID), _numbers(config, None)
+    everything = tuple(name for name in _kept(config) if name in {*paid, *free})
+    if not everything:
+        _must_be_unasked(range_share=asked)
+        return Purchase()
+    sealed = config.search.sealing is not None
+    if asked == 0 or sealed and asked == AUTO:
+        why = "as asked" if asked == 0 else "a sealed search is priced well only where it is alone"
+        _must_be_free(paid, "range", why)
+        return Purchase(left=free, against=why)
+
+
+    def share_of(columns: Sequence[str]) -> float:
+        if not isinstance(asked, str):
+            return asked
+        return _usual(len(columns), noise_for(facts.count, _SEEN), config)
+
+    def are_few(columns: Sequence[str]) -> bool:
+        return facts.count >= rows_needed(noise_of(config, len(columns), share_of(columns)))
+
+    if are_few(everything):
+        return Purchase(everything, share_of(everything))
+    why = _too_many(everything, facts)
+    if not paid:
+        return Purchase(left=free, against=why)
+    if asked == AUTO and not are_few(paid):
+        _must_be_free(paid, "range", _too_many(paid, facts))
+    return Purchase(paid, share_of(paid), left=free, against=why)
+
+
+def categories_bought(config: Config, facts: DataFacts) -> Purchase:
+    """Of categories whose names are secret."""
+    asked = config.preparation.category_share
+    paid = tuple(
+        name
+        for name, column in _kept(config).items()
+        if isinstance(column, Category) and column.paid
+    )
+    if not paid:
+        _must_be_unasked(category_share=asked)
+        return Purchase()
+    if asked == 0 or config.search.sealing is not None:
+        why = "as asked" if asked == 0 else "a sealed search is priced well only where it is alone"
+        _must_be_free(paid, "list of names", why)
+    if not isinstance(asked, str):
+        return Purchase(paid, asked)
+    failures = accounting.default_slack(config.budget.delta)
+    deviations = -float(ndtri(failures / len(paid)))  # of the noise, up to the threshold
+    share = _usual(len(paid), max(_SEEN * facts.count - 1, 1e-9) / deviations, config)
+    if 1 + deviations * noise_of(config, len(paid), share) > _MOST_HIDDEN * facts.count:
+        _must_be_free(paid, "list of names", _too_many(paid, facts))
+    return Purchase(paid, share)
+
+
+def noise_of(config: Config, counts: int, share: float) -> float:
+    """On so many counts for this share of the budget."""
+    return math.sqrt(counts / (share * config.budget.mu_squared()))
+
+
+def in_words(config: Config, facts: DataFacts) -> tuple[str, ...]:
+    """What is bought, and what is not and why; nothing where all is declared."""
+    ranges, names = ranges_bought(config, facts), categories_bought(config, facts)
+    said = []
+    if names.columns:
+        said.append(
+            f"told apart by private names of categories in {_columns(names.columns)}: "
+            f"{100 * names.share:g} % of the budget"
+        )
+    if ranges.columns:
+        said.append(
+            f"scaled by private ranges of {_columns(ranges.columns)}: {100 * ranges.share:g} % of "
+            "the budget"
+        )
+    if ranges.left:
+        said.append(
+            f"taken as they are in {_columns(ranges.left)} without a range, which is not bought: "
+            f"{ranges.against}"
+        )
+    return tuple(said)
+
+
+def _usual(counts: int, noise: float, config: Config) -> float:
+    """The share for which so many counts have this noise, within reason."""
+    share = min(max(counts / noise**2 / config.budget.mu_squared(), _LEAST_SHARE), _MOST_SHARE)
+    return math.ceil(1000 * share - 1e-9) / 1000
+
+
+def _kept(config: Config) -> dict[str, object]:
+    columns = config.columns
+    return {} if columns is None else {name: columns.declared[name] for name in columns.kept}
+
+
+def _numbers(config: Config, asked: str | None) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, column in _kept(config).items()
+        if isinstance(column, Number) and column.range == asked
+    )
+
+
+def _columns(names: Sequence[str]) -> str:
+    return "1 column" if len(names) == 1 else f"{len(names):,} columns"
+
+
+def _too_many(names: Sequence[str], facts: DataFacts) -> str:
+    verb = "is" if len(names) == 1 else "are"
+    return f"{_columns(names)} {verb} too many for {facts.count:,} rows at this budget"
+
+
+def _must_be_unasked(**named: float | str) -> None:
+    ((name, asked),) = named.items()
+    if asked not in (AUTO, 0):
+        raise InvalidInput(
+            f"{name} is {asked}, and no column is declared that something could be bought for; "
+            "leave it out."
+        )
+
+
+def _must_be_free(paid: Sequence[str], what: str, why: str) -> None:
+    if paid:
+        raise InvalidInput(
+            f"{', '.join(paid)}: a {what} is asked to be paid for, and it is not bought ({why}). "
+            f"Nothing was spent; declare the {what}, drop the column, or change what is against it."
+        )
