@@ -22,6 +22,7 @@ from dptune.study.config import AUTO, Config
 
 # As payments are labelled.
 RANGES, CATEGORIES = "ranges of columns", "names of categories"
+ALONE = "a sealed search is priced well only where it is alone"
 # Of mu^2, where nobody names a share: as little as finds what is in this part of all rows.
 _LEAST_SHARE, _MOST_SHARE = 0.005, 0.05
 _SEEN = 0.02
@@ -43,34 +44,32 @@ class Purchase:
 def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     """Of numbers without a declared range."""
     asked = config.preparation.range_share
-    paid, free = _numbers(config, PAID), _numbers(config, None)
-    everything = tuple(name for name in _kept(config) if name in {*paid, *free})
-    if not everything:
+    paid, free = _numbers(facts, PAID), _numbers(facts, None)
+    everything = tuple(name for name in _kept(facts) if name in {*paid, *free})
+    if not everything or config.preparation.ranges or config.preparation.standardize:
         _must_be_unasked(range_share=asked)
         return Purchase()
-    sealed = config.search.sealing is not None
-    if asked == 0 or sealed and asked == AUTO:
-        why = "as asked" if asked == 0 else "a sealed search is priced well only where it is alone"
-        _must_be_free(paid, "range", why)
-        return Purchase(left=free, against=why)
-
 
     def share_of(columns: Sequence[str]) -> float:
-        if not isinstance(asked, str):
+        if not isinstance(asked, str) and asked:
             return asked
         return _usual(len(columns), noise_for(facts.count, _SEEN), config)
 
-    def are_few(columns: Sequence[str]) -> bool:
-        return facts.count >= rows_needed(noise_of(config, len(columns), share_of(columns)))
+    def against(columns: Sequence[str]) -> str:
+        if config.search.sealing is not None and asked in (AUTO, 0):
+            return ALONE
+        needed = rows_needed(noise_of(config, len(columns), share_of(columns)))
+        return _too_many(columns, facts) if facts.count < needed else ""
 
-    if are_few(everything):
+    if asked == 0:
+        _must_be_free(paid, "range", "range_share is 0")
+        return Purchase(left=free, against=against(free) or "as asked")
+    why = against(everything)
+    if not why:
         return Purchase(everything, share_of(everything))
-    why = _too_many(everything, facts)
-    if not paid:
-        return Purchase(left=free, against=why)
-    if asked == AUTO and not are_few(paid):
-        _must_be_free(paid, "range", _too_many(paid, facts))
-    return Purchase(paid, share_of(paid), left=free, against=why)
+    if asked == AUTO and paid and (why_paid := against(paid)):
+        _must_be_free(paid, "range", why_paid)
+    return Purchase(paid, share_of(paid) if paid else 0.0, left=free, against=why)
 
 
 def categories_bought(config: Config, facts: DataFacts) -> Purchase:
@@ -78,15 +77,14 @@ def categories_bought(config: Config, facts: DataFacts) -> Purchase:
     asked = config.preparation.category_share
     paid = tuple(
         name
-        for name, column in _kept(config).items()
+        for name, column in _kept(facts).items()
         if isinstance(column, Category) and column.paid
     )
     if not paid:
         _must_be_unasked(category_share=asked)
         return Purchase()
     if asked == 0 or config.search.sealing is not None:
-        why = "as asked" if asked == 0 else "a sealed search is priced well only where it is alone"
-        _must_be_free(paid, "list of names", why)
+        _must_be_free(paid, "list of names", ALONE if asked else "category_share is 0")
     if not isinstance(asked, str):
         return Purchase(paid, asked)
     failures = accounting.default_slack(config.budget.delta)
@@ -130,15 +128,15 @@ def _usual(counts: int, noise: float, config: Config) -> float:
     return math.ceil(1000 * share - 1e-9) / 1000
 
 
-def _kept(config: Config) -> dict[str, object]:
-    columns = config.columns
+def _kept(facts: DataFacts) -> dict[str, object]:
+    columns = facts.named
     return {} if columns is None else {name: columns.declared[name] for name in columns.kept}
 
 
-def _numbers(config: Config, asked: str | None) -> tuple[str, ...]:
+def _numbers(facts: DataFacts, asked: str | None) -> tuple[str, ...]:
     return tuple(
         name
-        for name, column in _kept(config).items()
+        for name, column in _kept(facts).items()
         if isinstance(column, Number) and column.range == asked
     )
 

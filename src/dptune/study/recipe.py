@@ -139,7 +139,7 @@ def _against_whitening(config: Config, facts: DataFacts) -> str:
 
 def _never(config: Config, facts: DataFacts) -> str:
     if config.search.sealing is not None:
-        return "a sealed search is priced well only where it is alone"
+        return paid_columns.ALONE
     if not config.preparation.unit_rows:
         return "rows are not scaled to unit length"
     if not config.engine.linear_in_rows:
