@@ -83,9 +83,10 @@ class Preparation:
     """What is done to features: columns mapped to [-1, 1] from declared `ranges`, each a (low,
     high), or standardised with public rows; rows scaled to unit length; a private mean subtracted
     for `center_share` of mu^2; rows whitened by a private second moment for `whiten_share` of it.
-    Of columns that are declared by name, ranges are bought for `range_share` of mu^2 and names of
-    categories for `category_share`. Of the shares, 0 is never, a number always, and "auto" where it is worth its price. With
-    `rescale`, rows of unit length are scaled back to it before they are whitened and at the end."""
+    Of columns by name that do not declare them, ranges are bought for `range_share` of mu^2 and
+    names of categories for `category_share` of it. Of the shares, 0 is never, a number always, and
+    "auto" where it is worth its price. With `rescale`, rows of unit length are scaled back to it
+    before they are whitened and at the end."""
 
     unit_rows: bool = True
     standardize: bool = False

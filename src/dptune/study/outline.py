@@ -212,8 +212,8 @@ class Outline:
     @property
     def preparing(self) -> dict[str, Event]:
         """All that prepares rows and is paid for, likewise."""
-        of_columns = {CATEGORIES: self.names, RANGES: self.ranks}
-        return {label: event for label, event in of_columns.items() if event} | self.measuring
+        named = {CATEGORIES: self.names, RANGES: self.ranks, **self.measuring}
+        return {label: event for label, event in named.items() if event}
 
     @cached_property
     def slack(self) -> float:

@@ -26,6 +26,8 @@ ALONE = "a sealed search is priced well only where it is alone"
 # Of mu^2, where nobody names a share: as little as finds what is in this part of all rows.
 _LEAST_SHARE, _MOST_SHARE = 0.005, 0.05
 _SEEN = 0.02
+# So many columns and more are features that somebody made, such as those of texts and pictures.
+_MOST_COLUMNS = 100
 # Names that are in fewer than this part of all rows may stay hidden; were it more, buying is vain.
 _MOST_HIDDEN = 0.25
 
@@ -58,6 +60,8 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     def against(columns: Sequence[str]) -> str:
         if config.search.sealing is not None and asked in (AUTO, 0):
             return ALONE
+        if len(free) > _MOST_COLUMNS and columns != paid:
+            return f"more than {_MOST_COLUMNS} columns are taken for features of one scale"
         needed = rows_needed(noise_of(config, len(columns), share_of(columns)))
         return _too_many(columns, facts) if facts.count < needed else ""
 

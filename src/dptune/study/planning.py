@@ -204,8 +204,8 @@ def must_fit(planned: Outline, data: Data) -> int:
     if spent.slack > now.remaining.slack:
         raise BudgetExceeded(
             "the study's sampled runs, sealed search or secret categories need a failure "
-            f"probability of {cost(spent.slack)}, and {ledger.address} has {allowance(now.remaining.slack)} left "
-            f"of the {cost(now.slack)} that was set aside when it was opened; nothing was spent. "
+            f"probability of {cost(spent.slack)}, and {ledger.address} has "
+            f"{allowance(now.remaining.slack)} left of the {cost(now.slack)} that was set aside when it was opened; nothing was spent. "
             "Leave the sampling rate out, declare the categories, or pay from a ledger that was "
             "opened with more (--slack)."
         )

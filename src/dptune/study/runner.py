@@ -130,19 +130,22 @@ class Runner:
 
     def _encoding(self) -> Encoding | None:
         """The columns as declared, with what is bought for them; what is lost is left out."""
-        data, outline, made = self.data, self.outline, self.data.encoding
-        if made is not None and outline.names:
-            categories = self._bought(
+        outline, data, declared = self.outline, self.data, self.data.encoding
+        if declared is None:
+            return None
+        made = declared
+        if outline.names:
+            names = self._bought(
                 CATEGORIES,
                 lambda paid: buy_categories(
-                    outline, made, data.tables_for(paid), data.vocabularies_for(paid)
+                    outline, declared, data.tables_for(paid), data.vocabularies_for(paid)
                 ),
             )
             with self.folder.undamaged(_PURCHASES[CATEGORIES]):
-                made = made.with_categories(categories)
-        if made is not None and outline.ranks:
+                made = made.with_categories(names)
+        if outline.ranks:
             ranges = self._bought(
-                RANGES, lambda paid: buy_ranges(outline, made, data.tables_for(paid))
+                RANGES, lambda paid: buy_ranges(outline, declared, data.tables_for(paid))
             )
             with self.folder.undamaged(_PURCHASES[RANGES]):
                 made = made.with_ranges({name: tuple(pair) for name, pair in ranges.items()})
