@@ -104,26 +104,25 @@ def noise_of(config: Config, counts: int, share: float) -> float:
     return math.sqrt(counts / (share * config.budget.mu_squared()))
 
 
-def in_words(config: Config, facts: DataFacts) -> tuple[str, ...]:
-    """What is bought, and what is not and why; nothing where all is declared."""
-    ranges, names = ranges_bought(config, facts), categories_bought(config, facts)
-    said = []
-    if names.columns:
-        said.append(
-            f"told apart by private names of categories in {_columns(names.columns)}: "
-            f"{100 * names.share:g} % of the budget"
-        )
-    if ranges.columns:
-        said.append(
-            f"scaled by private ranges of {_columns(ranges.columns)}: {100 * ranges.share:g} % of "
-            "the budget"
-        )
-    if ranges.left:
-        said.append(
-            f"taken as they are in {_columns(ranges.left)} without a range, which is not bought: "
-            f"{ranges.against}"
-        )
-    return tuple(said)
+def bought_in_words(config: Config, facts: DataFacts) -> list[str]:
+    """What is bought; nothing where all is declared."""
+    names, ranges = categories_bought(config, facts), ranges_bought(config, facts)
+    said = {
+        "told apart by private names of categories in": names,
+        "scaled by private ranges of": ranges,
+    }
+    return [
+        f"{done} {_columns(bought.columns)}: {100 * bought.share:g} % of the budget"
+        for done, bought in said.items()
+        if bought.columns
+    ]
+
+
+def left_in_words(config: Config, facts: DataFacts) -> list[str]:
+    """What is not, and why."""
+    ranges = ranges_bought(config, facts)
+    as_they_are = f"taken as they are in {_columns(ranges.left)} without a range, not bought"
+    return [f"{as_they_are}: {ranges.against}"] if ranges.left else []
 
 
 def _usual(counts: int, noise: float, config: Config) -> float:
@@ -150,8 +149,9 @@ def _columns(names: Sequence[str]) -> str:
 
 
 def _too_many(names: Sequence[str], facts: DataFacts) -> str:
-    verb = "is" if len(names) == 1 else "are"
-    return f"{_columns(names)} {verb} too many for {facts.count:,} rows at this budget"
+    if len(names) == 1:
+        return f"{facts.count:,} rows are too few at this budget"
+    return f"{_columns(names)} are too many for {facts.count:,} rows at this budget"
 
 
 def _must_be_unasked(**named: float | str) -> None:

@@ -205,9 +205,9 @@ def must_fit(planned: Outline, data: Data) -> int:
         raise BudgetExceeded(
             "the study's sampled runs, sealed search or secret categories need a failure "
             f"probability of {cost(spent.slack)}, and {ledger.address} has "
-            f"{allowance(now.remaining.slack)} left of the {cost(now.slack)} that was set aside when it was opened; nothing was spent. "
-            "Leave the sampling rate out, declare the categories, or pay from a ledger that was "
-            "opened with more (--slack)."
+            f"{allowance(now.remaining.slack)} left of the {cost(now.slack)} that was set aside "
+            "when it was opened; nothing was spent. Leave the sampling rate out, declare the "
+            "categories, or pay from a ledger that was opened with more (--slack)."
         )
     if not now.admits([event for _, event in planned.payments], spent):
         raise BudgetExceeded(

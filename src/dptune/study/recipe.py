@@ -107,13 +107,13 @@ def in_words(
         ("centred", MEAN, bought.center, _against_centring(config, facts)),
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
-    said = list(paid_columns.in_words(config, facts))
+    said = paid_columns.bought_in_words(config, facts)
     said += [_said(*part, (found or {}).get(part[1], "")) for part in parts]
     if plan.clip_norm is not None and plan.clip_norm < 1:
         said.append(f"clipped at norm {plan.clip_norm:g}, so that all push alike: free")
     if plan.averaging == "swa":
         said.append("trained on to the mean of the last half of all steps: free")
-    return tuple(said)
+    return (*said, *paid_columns.left_in_words(config, facts))
 
 
 def _said(done: str, by: str, share: float, against: str, found: str) -> str:

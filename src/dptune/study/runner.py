@@ -142,23 +142,27 @@ class Runner:
                 ),
             )
             with self.folder.undamaged(_PURCHASES[CATEGORIES]):
-                made = made.with_categories(names)
+                if names is not None:
+                    made = made.with_categories({name: names[name] for name in outline.categorized})
         if outline.ranks:
             ranges = self._bought(
                 RANGES, lambda paid: buy_ranges(outline, declared, data.tables_for(paid))
             )
             with self.folder.undamaged(_PURCHASES[RANGES]):
-                made = made.with_ranges({name: tuple(pair) for name, pair in ranges.items()})
+                if ranges is not None:
+                    made = made.with_ranges({name: tuple(ranges[name]) for name in outline.ranged})
         return made
 
-    def _bought(self, label: str, buy: Callable[[Receipt], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """What is bought for columns, by their names; nothing where it is lost."""
+    def _bought(
+        self, label: str, buy: Callable[[Receipt], Mapping[str, Any]]
+    ) -> Mapping[str, Any] | None:
+        """What is bought for columns, by their names; None where it is lost."""
         file = _PURCHASES[label]
         found = self.folder.read_json(file)
         if found is None:
             receipt = self.payments.begin(label, self.outline.preparing[label])
             if receipt is None:
-                return {}
+                return None
             self._tell(label, [])
             found = dict(buy(receipt))
             self.folder.write_json(file, found)
