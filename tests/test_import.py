@@ -13,7 +13,7 @@ import dptune
 
 HEAVY = ("torch", "transformers", "ray", "matplotlib", "sqlalchemy", "dp_accounting", "rich")
 SHOWN = "rich"  # the command line prints with it
-LAZY = ("dptune", "dptune.data", "dptune.report")
+LAZY = ("dptune", "dptune.data", "dptune.export", "dptune.report")
 # Everything that 0.1 promised.
 OLD_NAMES = [
     "Budget",

@@ -16,6 +16,7 @@ import typer
 from dptune.cli import (
     bench_verbs,
     doctor_verb,
+    export_verb,
     ledger_verbs,
     picture_verbs,
     price_verbs,
@@ -42,6 +43,7 @@ for verb in (
     study_verbs.resume,
     study_verbs.predict,
     study_verbs.card,
+    export_verb.export,
     picture_verbs.extract,
     picture_verbs.backbones,
     doctor_verb.doctor,

@@ -1,0 +1,101 @@
+"""A trained model as a pipeline of scikit-learn's own classes, which works without dptune.
+
+Nothing is fitted here: every step is given the numbers that the model has.
+"""
+
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import TruncatedSVD
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    PolynomialFeatures,
+    StandardScaler,
+)
+
+from dptune.export.steps import (
+    Beside,
+    Numbers,
+    Scaled,
+    Step,
+    Turned,
+    UnitRows,
+    Written,
+    class_labels,
+    written,
+)
+from dptune.study.trained_model import TrainedModel
+
+
+def to_sklearn(model: TrainedModel) -> Pipeline:
+    """The model as a fitted scikit-learn pipeline, with `predict` and, for classes,
+    `predict_proba`. It can be pickled, and opened where there is no dptune. What is promised stands
+    in its attribute `guarantee_`, in words.
+    """
+    parts = written(model)
+    steps: list[tuple[str, Any]] = [("numbers", _numbers(model))]
+    columns = model.columns
+    for number, step in enumerate(parts.steps):
+        made = _step(step, columns)
+        columns += isinstance(step, Beside)
+        steps.append((f"{number + 1}-{type(step).__name__.lower()}", made))
+    steps.append(("model", _last(parts, model)))
+    pipeline = Pipeline(steps)
+    pipeline.guarantee_ = model.guarantee.in_words()
+    return pipeline
+
+
+def _numbers(model: TrainedModel) -> FunctionTransformer:
+    """Rows in float64, as the model takes them, and a look at their columns."""
+    taken = FunctionTransformer(np.asarray, validate=True, kw_args={"dtype": "float64"})
+    taken.n_features_in_ = model.columns
+    if model.column_names:
+        taken.feature_names_in_ = np.array(model.column_names, dtype=object)
+    return taken
+
+
+def _step(step: Step, columns: int) -> Any:
+    match step:
+        case Scaled(shift, scale):
+            return _scaler(shift, scale)
+        case Beside(constant):
+            return _beside(constant, columns)
+        case UnitRows():
+            # The largest entry first, so that no square overflows. Rows whose largest is below
+            # 2e-15 are zeros to scikit-learn.
+            return make_pipeline(Normalizer("max"), Normalizer("l2"))
+        case Turned(matrix):
+            product = TruncatedSVD(matrix.shape[1])
+            product.components_ = matrix.T.copy()
+            return product
+
+
+def _scaler(shift: Numbers, scale: Numbers) -> StandardScaler:
+    scaler = StandardScaler()
+    scaler.mean_, scaler.scale_, scaler.var_ = shift.copy(), scale.copy(), scale**2
+    scaler.n_features_in_, scaler.n_samples_seen_ = len(shift), 1
+    return scaler
+
+
+def _beside(constant: float, columns: int) -> FeatureUnion:
+    ones = PolynomialFeatures(degree=0).fit(np.zeros((1, columns)))
+    times = _scaler(np.zeros(1), np.array([1 / constant]))
+    return FeatureUnion([("rows", "passthrough"), ("constant", make_pipeline(ones, times))])
+
+
+def _last(parts: Written, model: TrainedModel) -> LogisticRegression | LinearRegression:
+    weights, added = parts.weights, parts.added
+    if not model.classes:
+        values = LinearRegression()
+        values.coef_, values.intercept_ = weights[0].copy(), added[0]
+        values.n_features_in_ = weights.shape[1]
+        return values
+    if len(weights) == 2:  # of two classes scikit-learn keeps how far the second is ahead
+        weights, added = weights[1:] - weights[:1], added[1:] - added[:1]
+    classes = LogisticRegression()
+    classes.coef_, classes.intercept_ = weights.copy(), added.copy()
+    classes.classes_, classes.n_features_in_ = class_labels(model), weights.shape[1]
+    return classes
