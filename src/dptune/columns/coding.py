@@ -11,6 +11,7 @@ All problems of a file are named at once, by column; no message shows a value.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,10 +85,10 @@ class Coder:
                 self._problems.add(
                     name, "is declared, and is not there; add it, or declare it no more."
                 )
-        for name in found:
+        for name, times in Counter(found).items():
             if name not in self._columns.declared:
                 self._problems.add(name, 'is not declared; declare it, if only as "drop".')
-            elif found.count(name) > 1:
+            elif times > 1:
                 self._problems.add(name, "is there twice; leave one of them out.")
 
     def _coded(self, column: Any, name: str) -> NDArray[np.float64]:
@@ -97,8 +98,12 @@ class Coder:
             _must_be_usable(codes, declared)
         except InvalidInput as error:
             self._problems.add(name, str(error))
-            return np.full(len(column), np.nan)
-        return codes
+        except pa.ArrowException:  # a type that Arrow itself knows little of; it may show values
+            refusal = values.refused(column.type, f"a {declared.kind}")
+            self._problems.add(name, str(refusal))
+        else:
+            return codes
+        return np.full(len(column), np.nan)
 
     def _read(self, column: Any, declared: Column, name: str) -> NDArray[np.float64]:
         if isinstance(declared, Number):
@@ -121,7 +126,9 @@ class Coder:
         else:
             codes = np.full(len(texts), np.nan)
             named = np.flatnonzero(~gaps)
-            codes[named] = [self._code_of(texts[place].as_py(), declared, name) for place in named]
+            codes[named] = [
+                self._code_of(text, declared, name) for text in texts.take(named).to_pylist()
+            ]
         codes[gaps] = np.nan
         return values.chosen(codes, which)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from dptune import validate
 from dptune.columns import dates
@@ -17,9 +18,9 @@ from dptune.errors import InvalidInput
 PAID: Literal["paid"] = "paid"
 MIDDLE: Literal["middle"] = "middle"
 DEFAULT_AT_MOST = 20
-_MOST_VALUES = 10_000
-_LARGEST = float(np.finfo(np.float32).max)  # rows are coded in single precision
-_WHOLE = re.compile(r"^(-?[0-9]+)\.0+$")
+MOST_VALUES = 10_000
+LARGEST = float(np.finfo(np.float32).max)  # rows are coded in single precision
+WHOLE = r"^(-?[0-9]+)\.0+$"  # a number, whole though written with a point
 Pair = tuple[float, float]
 
 
@@ -30,7 +31,7 @@ class Number:
     Attributes:
         range: (low, high) from knowledge; "paid" to buy it; None to buy it where that is worth its
             price, and to take the column as it is where it is not.
-        fill: what stands for a gap; "middle" is the middle of the range.
+        fill: what stands for a gap; "middle" is the middle of the range, or 0 without a range.
         indicator: whether one more column says where gaps were.
 
     """
@@ -95,7 +96,7 @@ class Category:
                 validate.store(self, values=_names(self.values))
         with faults.noted():
             if self.buckets is not None:
-                found = validate.whole(2, at_most=_MOST_VALUES, buckets=self.buckets)
+                found = validate.whole(2, at_most=MOST_VALUES, buckets=self.buckets)
                 validate.store(self, buckets=found)
         with faults.noted():
             if self.values == PAID:
@@ -155,6 +156,10 @@ class Date:
         with faults.noted():
             validate.store(self, indicator=validate.flag(indicator=self.indicator))
         faults.raise_any()
+        if self.range is not None and self.fill is not None:
+            low, high = self.pair
+            if not low <= dates.hours_of(self.fill) <= high:
+                raise InvalidInput(f"fill must lie in the range; got {self.fill!r}.")
 
     @property
     def pair(self) -> Pair:
@@ -202,11 +207,14 @@ def category_text(value: object, name: str) -> str:
     """A name as rows have it: numbers as text, whole ones without a point."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
-    if isinstance(value, int | float | np.number):
+    if isinstance(value, float | np.floating):  # as Arrow writes those of rows
+        whole = float(value).is_integer()
+        value = str(int(value)) if whole else pa.scalar(float(value)).cast(pa.string()).as_py()
+    if isinstance(value, int | np.integer):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"{name} must be text that is not empty; got {value!r}.")
-    return _WHOLE.sub(r"\1", value.strip())
+    return re.sub(WHOLE, r"\1", value.strip())
 
 
 class _Faults:
@@ -230,7 +238,7 @@ class _Faults:
 def _finite(value: Any, wanted: str) -> float:
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
         number = float(value)
-        if math.isfinite(number) and abs(number) <= _LARGEST:
+        if math.isfinite(number) and abs(number) <= LARGEST:
             return number
     raise InvalidInput(f"{wanted}; got {value!r}.")
 
@@ -263,9 +271,9 @@ def _names(given: Any) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise InvalidInput(f'values must be a list of names, or "paid"; got {given!r}.')
     names = tuple(category_text(value, "each of values") for value in given)
-    if len(names) > _MOST_VALUES:
+    if len(names) > MOST_VALUES:
         raise InvalidInput(
-            f"values are at most {_MOST_VALUES:,}; got {len(names):,}. Take buckets instead."
+            f"values are at most {MOST_VALUES:,}; got {len(names):,}. Take buckets instead."
         )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -274,9 +282,9 @@ def _names(given: Any) -> tuple[str, ...]:
 
 
 def _room(given: Any) -> int:
-    wanted = f"at_most must be a whole number from 1 to {_MOST_VALUES:,}"
+    wanted = f"at_most must be a whole number from 1 to {MOST_VALUES:,}"
     number = _finite(given, wanted)
-    if number != int(number) or not 1 <= number <= _MOST_VALUES:
+    if number != int(number) or not 1 <= number <= MOST_VALUES:
         raise InvalidInput(f"{wanted}; got {given!r}.")
     return int(number)
 
