@@ -3,13 +3,16 @@
 The graph computes in float64, as dptune prepares rows, and answers in float32.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune.errors import InvalidInput, MissingExtra
+from dptune.errors import InvalidInput
+from dptune.export.onnx_columns import encoded_columns, inputs, inputs_in_words
+from dptune.export.onnx_nodes import DOUBLE, FLOAT, LEARNERS, Nodes, kind_of, value
 from dptune.export.steps import (
     Beside,
     Scaled,
@@ -22,27 +25,22 @@ from dptune.export.steps import (
 from dptune.study.trained_model import TrainedModel
 from dptune.version import __version__
 
-try:
-    from onnx import GraphProto, ModelProto, ValueInfoProto, checker, helper, numpy_helper
-    from onnx import TensorProto as Types
-except ImportError as problem:
-    raise MissingExtra(
-        "ONNX files need the package onnx. Install it: pip install 'dptune[onnx]'"
-    ) from problem
-
 # Of 2022 and 2021: what serves models today reads them.
-_VERSIONS = {"": 18, "ai.onnx.ml": 3}
+_VERSIONS = {"": 18, LEARNERS: 3}
 _FORMAT = 8
-_ROWS = "rows"
-_AT_ONCE = "features"  # the one input, where columns have no inputs of their own
+_MATRIX = "features"  # the one input, where columns have no inputs of their own
 
 
 def to_onnx(model: TrainedModel, path: str | Path) -> None:
     """Write the model as an ONNX file.
 
-    It takes one matrix `features`, and answers with `label` and `probabilities`, or with `value`.
-    What is promised stands in its metadata, under `guarantee`.
+    Of a table with declared columns it takes one input a column, (rows, 1), named as the column is:
+    numbers, 0 or 1, hours since 1970-01-01, or texts. Of anything else it takes one matrix,
+    `features`. It answers with `label` and `probabilities`, or with `value`. What is promised
+    stands in its metadata, under `guarantee`.
     """
+    from onnx import checker
+
     made = _model(model)
     checker.check_model(made, full_check=True)
     try:
@@ -51,7 +49,9 @@ def to_onnx(model: TrainedModel, path: str | Path) -> None:
         raise InvalidInput(f"{str(path)!r} cannot be written: {error.strerror}.") from None
 
 
-def _model(model: TrainedModel) -> ModelProto:
+def _model(model: TrainedModel) -> Any:
+    from onnx import helper
+
     made = helper.make_model(
         _graph(model),
         opset_imports=[helper.make_opsetid(*each) for each in _VERSIONS.items()],
@@ -61,17 +61,26 @@ def _model(model: TrainedModel) -> ModelProto:
         doc_string="A linear model with differential privacy; see guarantee in the metadata.",
     )
     told = {"guarantee": model.guarantee.in_words()}
-    if model.column_names:
-        told["columns"] = ", ".join(model.column_names)
+    encoding = model.preprocessing.encoding
+    if encoding is not None:
+        told["inputs"] = json.dumps(inputs_in_words(encoding))
+    elif model.column_names:
+        told["columns"] = json.dumps(model.column_names)
     helper.set_model_props(made, told)
     return made
 
 
-def _graph(model: TrainedModel) -> GraphProto:
+def _graph(model: TrainedModel) -> Any:
+    from onnx import helper
+
     parts = written(model)
-    nodes = _Nodes()
-    inputs = [_value(_AT_ONCE, Types.FLOAT, model.columns)]
-    rows = nodes.add("Cast", _AT_ONCE, to=Types.DOUBLE)
+    nodes = Nodes()
+    encoding = model.preprocessing.encoding
+    if encoding is None:
+        taken = [value(_MATRIX, FLOAT, model.columns)]
+        rows = nodes.doubles(_MATRIX)
+    else:
+        taken, rows = inputs(encoding), encoded_columns(nodes, encoding)
     for step in parts.steps:
         rows = _step(nodes, step, rows)
     outputs = nodes.add("MatMul", rows, nodes.constant(parts.weights.T))
@@ -80,68 +89,41 @@ def _graph(model: TrainedModel) -> GraphProto:
         told = _classes(nodes, outputs, class_labels(model))
     else:
         flat = nodes.add("Squeeze", outputs, nodes.constant(np.array([1])))
-        nodes.add("Cast", flat, to=Types.FLOAT, gives="value")
-        told = [_value("value", Types.FLOAT)]
-    return helper.make_graph(nodes.nodes, "dptune", inputs, told, nodes.constants)
+        nodes.add("Cast", flat, to=FLOAT, gives="value")
+        told = [value("value", FLOAT)]
+    return helper.make_graph(nodes.nodes, "dptune", taken, told, nodes.constants)
 
 
-class _Nodes:
-    """A graph as it grows: every node has one result, named after its place unless told."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-
-    def add(self, operator: str, *inputs: str, gives: str = "", **options: Any) -> str:
-        gives = gives or f"{operator.lower()} {len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, inputs, [gives], **options))
-        return gives
-
-    def constant(self, values: NDArray[Any]) -> str:
-        name = f"constant {len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
-        return name
-
-
-def _step(nodes: _Nodes, step: Step, rows: str) -> str:
+def _step(nodes: Nodes, step: Step, rows: str) -> str:
     match step:
         case Scaled(shift, scale):
             moved = nodes.add("Sub", rows, nodes.constant(shift))
             return nodes.add("Div", moved, nodes.constant(scale))
         case Beside(constant):
-            last = nodes.constant(np.array([-1]))
-            pads = nodes.constant(np.array([0, 1]))
-            return nodes.add("Pad", rows, pads, nodes.constant(np.array(constant)), last)
+            pads, last = nodes.constant(np.array([0, 1])), nodes.constant(np.array([-1]))
+            return nodes.add("Pad", rows, pads, nodes.constant(constant), last)
         case UnitRows():
             # The largest entry first, so that no square overflows.
-            largest = nodes.add("ReduceMax", nodes.add("Abs", rows), nodes.constant(np.array([1])))
+            along = nodes.constant(np.array([1]))
+            largest = nodes.add("ReduceMax", nodes.add("Abs", rows), along)
             inside = nodes.add("Div", rows, _one_for_zero(nodes, largest))
-            squares = nodes.add("Mul", inside, inside)
-            length = nodes.add(
-                "Sqrt", nodes.add("ReduceSum", squares, nodes.constant(np.array([1])))
-            )
-            return nodes.add("Div", inside, _one_for_zero(nodes, length))
+            squares = nodes.add("ReduceSum", nodes.add("Mul", inside, inside), along)
+            return nodes.add("Div", inside, _one_for_zero(nodes, nodes.add("Sqrt", squares)))
         case Turned(matrix):
             return nodes.add("MatMul", rows, nodes.constant(matrix))
 
 
-def _one_for_zero(nodes: _Nodes, lengths: str) -> str:
+def _one_for_zero(nodes: Nodes, lengths: str) -> str:
     """A row of zeros has no direction, and stays as it is."""
-    is_zero = nodes.add("Equal", lengths, nodes.constant(np.array(0.0)))
-    return nodes.add("Where", is_zero, nodes.constant(np.array(1.0)), lengths)
+    is_zero = nodes.add("Equal", lengths, nodes.constant(0.0))
+    return nodes.add("Where", is_zero, nodes.constant(1.0), lengths)
 
 
-def _classes(nodes: _Nodes, logits: str, labels: NDArray[Any]) -> list[ValueInfoProto]:
-    kind = (
-        Types.STRING if labels.dtype.kind == "U" else helper.np_dtype_to_tensor_dtype(labels.dtype)
-    )
+def _classes(nodes: Nodes, logits: str, labels: NDArray[Any]) -> list[Any]:
+    kind = kind_of(labels)
     names = nodes.constant(labels.astype(object) if labels.dtype.kind == "U" else labels)
     best = nodes.add("ArgMax", logits, axis=1, keepdims=0)
     nodes.add("Gather", names, best, gives="label")
     shares = nodes.add("Softmax", logits, axis=1)
-    nodes.add("Cast", shares, to=Types.FLOAT, gives="probabilities")
-    return [_value("label", kind), _value("probabilities", Types.FLOAT, len(labels))]
-
-
-def _value(name: str, kind: Any, *columns: int) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, [_ROWS, *columns])
+    nodes.add("Cast", shares, to=FLOAT, gives="probabilities")
+    return [value("label", kind), value("probabilities", FLOAT, len(labels))]

@@ -84,11 +84,14 @@ class Census:
     @property
     def effective_share(self) -> float:
         """What part of the rows is left once each counts by its weight."""
-        if self.weights is None:
-            return 1.0
+        return 1.0 if self.weights is None else self.share(self.weights)
+
+    def share(self, weights: Sequence[float]) -> float:
+        """The same for these weights, one a class."""
         counts = [max(count, 0.0) for count in self.classes]
-        kept = math.fsum(w * count for w, count in zip(self.weights, counts, strict=True))
-        return kept / math.fsum(counts)
+        kept = math.fsum(w * count for w, count in zip(weights, counts, strict=True))
+        every = math.fsum(counts)
+        return kept / every if every else 1.0
 
     @property
     def balanced(self) -> "Census":

@@ -39,7 +39,7 @@ _ONCE_IN_RECIPES = ("bias", "initialization")
 BALANCES = ("none", "classes")
 # What a recipe may fix; the rest of a plan is searched, or follows from the data and the budget.
 _NOT_OF_A_RECIPE = (
-    *("rows", "steps", "learning_rate", "noise_multiplier", "class_weights"),
+    *("rows", "steps", "learning_rate", "noise_multiplier"),
     "tail",  # of a leg
 )
 RECIPE = tuple(field.name for field in fields(TrainPlan) if field.name not in _NOT_OF_A_RECIPE)
@@ -158,6 +158,11 @@ class Config:
         _must_be_shared(self.recipe)
         _must_know(self.recipe, RECIPE, "the recipe")
         plan = self.plan(1)  # a senseless recipe is refused here
+        if plan.class_weights is not None and self.balance == "classes":
+            raise InvalidInput(
+                "rows are weighted by class_weights of the recipe or by what makes classes count "
+                "alike (balance), and both were asked for; leave one out."
+            )
         self.search.must_fit(self.space)
         for name in set(self.search.fixes) & set(self.recipe):
             raise InvalidInput(

@@ -111,6 +111,8 @@ class Outline:
         """What is optimised, in words."""
         if self.weighs_rows:
             return "every class counts alike: rows are weighted by noisy class counts"
+        if self.recipe.class_weights is not None:
+            return "rows are weighted by their classes, as declared"
         return "every row counts alike"
 
     def weighing(self, census: Census | None) -> Census | None:
@@ -120,12 +122,15 @@ class Outline:
         return census if self.weighs_rows and known else None
 
     def _weighted(self, plan: TrainPlan, census: Census | None) -> TrainPlan:
-        """The plan with its rows weighted by class, and their number with them."""
-        counts = self.weighing(census)
-        if counts is None:
+        """The plan with its rows weighted by class, and their number with them, as far as it is
+        known."""
+        counts, weights = self.weighing(census), plan.class_weights
+        if counts is not None:
+            weights = counts.weights
+        if census is None or weights is None:
             return plan
-        rows = max(1, round(plan.rows * counts.effective_share))
-        return replace(plan, rows=rows, class_weights=counts.weights)
+        rows = max(1, round(plan.rows * census.share(weights)))
+        return replace(plan, rows=rows, class_weights=weights)
 
     @property
     def rows_of_a_trial(self) -> int:

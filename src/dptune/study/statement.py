@@ -154,5 +154,6 @@ def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
     if config.preparation.standardize:
         public.append("the rows that standardise the columns")
     public += ["the random directions of every step"] * (planned.recipe.directions is not None)
+    public += ["the weights of the classes, as declared"] * ("class_weights" in config.recipe)
     public += ["the ranges of the columns, as declared"] * bool(config.preparation.ranges)
     return tuple(public)
