@@ -79,6 +79,7 @@ def test_without_onnx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     from dptune import export
 
     monkeypatch.setitem(sys.modules, "onnx", None)
-    monkeypatch.delitem(sys.modules, "dptune.export.onnx_file", raising=False)
+    for module in ("file", "columns", "nodes"):
+        monkeypatch.delitem(sys.modules, f"dptune.export.onnx_{module}", raising=False)
     with pytest.raises(MissingExtra, match=r"pip install 'dptune\[onnx\]'"):
         _ = export.to_onnx

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
 from dptune.export.onnx_columns import encoded_columns, inputs, inputs_in_words
-from dptune.export.onnx_nodes import DOUBLE, FLOAT, LEARNERS, Nodes, kind_of, value
+from dptune.export.onnx_nodes import FLOAT, LEARNERS, Nodes, kind_of, value
 from dptune.export.steps import (
     Beside,
     Scaled,

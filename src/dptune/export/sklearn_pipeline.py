@@ -16,6 +16,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from dptune.export.sklearn_columns import encoded_columns
 from dptune.export.steps import (
     Beside,
     Numbers,
@@ -34,9 +35,15 @@ def to_sklearn(model: TrainedModel) -> Pipeline:
     """The model as a fitted scikit-learn pipeline, with `predict` and, for classes,
     `predict_proba`. It can be pickled, and opened where there is no dptune. What is promised stands
     in its attribute `guarantee_`, in words.
+
+    Of a table with declared columns it takes frames of pandas or polars, with these columns in any
+    order: numbers, true and false or 1 and 0, dates as dates, categories as texts or numbers.
     """
     parts = written(model)
+    encoding = model.preprocessing.encoding
     steps: list[tuple[str, Any]] = [("numbers", _numbers(model))]
+    if encoding is not None:
+        steps = [("columns", encoded_columns(encoding))]
     columns = model.columns
     for number, step in enumerate(parts.steps):
         made = _step(step, columns)
