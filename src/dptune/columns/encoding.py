@@ -12,7 +12,17 @@ from dptune import validate
 from dptune.columns import blocks
 from dptune.columns.blocks import Features
 from dptune.columns.coding import Vocabularies, code
-from dptune.columns.kinds import LARGEST, Boolean, Category, Column, Date, Number, Pair
+from dptune.columns.kinds import (
+    LARGEST,
+    NO_DATE_RANGE,
+    Boolean,
+    Category,
+    Column,
+    Date,
+    Number,
+    Pair,
+)
+from dptune.columns.problems import Problems
 from dptune.columns.spec import Columns
 from dptune.errors import InvalidInput
 
@@ -38,9 +48,11 @@ class Encoding:
         if not self.columns.kept:
             raise InvalidInput("all columns are dropped; keep at least one of them.")
         kept = {name: self.columns.declared[name] for name in self.columns.kept}
+        problems = Problems()
         for name, column in kept.items():
             if isinstance(column, Date) and column.range is None:
-                raise InvalidInput(f"{name}: declare the range of this date.")
+                problems.add(name, NO_DATE_RANGE)
+        problems.raise_any("the declared columns need a change")
         validate.store(
             self,
             ranges={name: _bought_range(name, kept, pair) for name, pair in self.ranges.items()},
@@ -104,6 +116,18 @@ class Encoding:
         """The same for rows that were coded with these private vocabularies."""
         return replace(self, _read_with=dict(vocabularies))
 
+    def released(self) -> "Encoding":
+        """The same without private vocabularies: for models, and for codes of new rows."""
+        return replace(self, _read_with=None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._read_with is not None:
+            raise InvalidInput(
+                "this encoding holds names that only private rows have, so it is not stored or "
+                "sent; take released()."
+            )
+        return dict(self.__dict__)
+
     def code(self, table: Any, *, where: str) -> NDArray[np.float32]:
         """New rows in the codes that this encoding reads, unless it reads private ones."""
         known = {name: self.categories.get(name, ()) for name in self._paid()}
@@ -133,6 +157,7 @@ class Encoding:
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> "Encoding":
+        """From what `to_plain` gave."""
         return Encoding(
             Columns.of(plain["columns"]),
             {name: tuple(pair) for name, pair in plain["ranges"].items()},

@@ -2,7 +2,6 @@
 line for each problem."""
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from dptune import validate
 from dptune.columns import dates
+from dptune.columns.values import category_texts
 from dptune.errors import InvalidInput
 
 PAID: Literal["paid"] = "paid"
@@ -20,7 +20,6 @@ MIDDLE: Literal["middle"] = "middle"
 DEFAULT_AT_MOST = 20
 MOST_VALUES = 10_000
 LARGEST = float(np.finfo(np.float32).max)  # rows are coded in single precision
-WHOLE = r"^(-?[0-9]+)\.0+$"  # a number, whole though written with a point
 Pair = tuple[float, float]
 
 
@@ -205,16 +204,14 @@ KINDS: dict[str, type[Column]] = {one.kind: one for one in (Number, Category, Da
 
 def category_text(value: object, name: str) -> str:
     """A name as rows have it: numbers as text, whole ones without a point."""
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if isinstance(value, float | np.floating):  # as Arrow writes those of rows
-        whole = float(value).is_integer()
-        value = str(int(value)) if whole else pa.scalar(float(value)).cast(pa.string()).as_py()
-    if isinstance(value, int | np.integer):
-        value = str(value)
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{name} must be text that is not empty; got {value!r}.")
-    return re.sub(WHOLE, r"\1", value.strip())
+    if isinstance(value, str | bool | int | float | np.generic):
+        try:
+            (text,) = category_texts(pa.array([value]))[0].to_pylist()
+        except (pa.ArrowException, OverflowError, UnicodeError):
+            text = ""
+        if text:
+            return str(text)
+    raise InvalidInput(f"{name} must be text that is not empty; got {value!r}.")
 
 
 class _Faults:

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dptune.columns.dates import SECONDS_AN_HOUR
-from dptune.columns.kinds import WHOLE
 from dptune.errors import InvalidInput
 
 # How files say that nothing is known, whatever the case.
@@ -21,6 +20,7 @@ _TRUTHS = pa.array([*_FALSE, *_TRUE], pa.large_string())
 _FRACTION = r"(:[0-9]{2})[.,][0-9]+"  # of a second
 _HAS_ZONE = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _WITHOUT_ZONE, _IN_UTC = pa.timestamp("s"), pa.timestamp("s", "UTC")
+_WHOLE = r"^(-?[0-9]+)\.0+$"  # a number, whole though written with a point
 _WHOLE_IN_FLOATS = 2.0**53
 Codes = NDArray[np.float64]
 
@@ -40,12 +40,7 @@ def flat(column: Any) -> Any:
 def numbers(column: Any) -> Codes:
     kind = column.type
     if kind == pa.large_string():
-        return _cast_text(
-            column,
-            pa.float64(),
-            'holds texts that are no numbers (a number is written 1234.5, without "," or a unit); '
-            'change them, or declare the column as a "category".',
-        )
+        return _numbers_of_texts(column)
     if pa.types.is_boolean(kind) or is_number(kind):
         return _floats(column.cast(pa.float64(), safe=False))
     raise refused(kind, "a number")
@@ -100,13 +95,13 @@ def category_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
     if pa.types.is_floating(distinct.type):
         texts = pc.coalesce(_whole_as_text(distinct), texts)
     trimmed = pc.utf8_trim_whitespace(texts)
-    return pc.replace_substring_regex(trimmed, WHOLE, r"\1"), which
+    return pc.replace_substring_regex(trimmed, _WHOLE, r"\1"), which
 
 
 def _whole_as_text(floats: Any) -> Any:
     """As whole numbers are written, nothing where they are others."""
     wide = floats.cast(pa.float64())
-    whole = pc.and_(pc.equal(pc.trunc(wide), wide), pc.less(pc.abs(wide), _WHOLE_IN_FLOATS))
+    whole = pc.and_(pc.equal(pc.trunc(wide), wide), pc.less_equal(pc.abs(wide), _WHOLE_IN_FLOATS))
     return pc.if_else(whole, wide, None).cast(pa.int64()).cast(pa.large_string())
 
 
@@ -132,20 +127,22 @@ def chosen(codes: NDArray[Any], which: NDArray[np.int64]) -> Codes:
     return np.append(codes.astype(np.float64), np.nan)[which]  # -1 is the last
 
 
-def _cast_text(column: Any, kind: Any, wrong: str) -> Codes:
-    """Texts as they are if all can be read so; otherwise trimmed, and those that are gaps left
-    out."""
+def _numbers_of_texts(column: Any) -> Codes:
     try:
-        return _floats(column.cast(kind))
-    except pa.ArrowInvalid:
+        return _floats(column.cast(pa.float64()))
+    except pa.ArrowInvalid:  # gaps or blanks, most often
         pass
     try:
-        return _floats(_without_gaps(column).cast(kind))
+        return _floats(_without_gaps(column).cast(pa.float64()))
     except pa.ArrowInvalid:  # which shows a value
-        raise InvalidInput(wrong) from None
+        raise InvalidInput(
+            'holds texts that are no numbers (a number is written 1234.5, without "," or a unit); '
+            'change them, or declare the column as a "category".'
+        ) from None
 
 
 def _without_gaps(texts: Any) -> Any:
+    """Trimmed, and nothing where they say that nothing is known."""
     trimmed = pc.utf8_trim_whitespace(texts)
     gaps = pc.is_in(pc.utf8_lower(trimmed), value_set=GAPS)
     return pc.if_else(gaps, pa.scalar(None, pa.large_string()), trimmed)
@@ -191,9 +188,7 @@ def _plain_type(kind: Any) -> Any:
 
 
 def is_text(kind: Any) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return str(kind) in ("string", "large_string", "string_view")
 
 
 def is_number(kind: Any) -> bool:
@@ -203,6 +198,7 @@ def is_number(kind: Any) -> bool:
 
 
 def refused(kind: Any, wanted: str) -> InvalidInput:
+    name = str(kind).partition("<")[0]  # a record's fields may be as private as its values
     return InvalidInput(
-        f'is of the type {kind}, which cannot be {wanted}; declare it otherwise, or as "drop".'
+        f'is of the type {name}, which cannot be {wanted}; declare it otherwise, or as "drop".'
     )
