@@ -14,10 +14,21 @@ import pandas as pd
 import pytest
 
 from dptune import load
+from dptune.columns import Columns, Encoding, as_table
+from dptune.data import Preprocessing
 from dptune.engines import TorchModule
 from dptune.errors import InvalidInput
 from dptune.export import to_sklearn
-from support.models import PREPARATIONS, PROMISE, all_steps, hard_rows, linear_model
+from support.models import (
+    ENCODING,
+    PREPARATIONS,
+    PROMISE,
+    all_steps,
+    hard_rows,
+    hard_table,
+    linear_model,
+    table_model,
+)
 from support.studies import study
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -69,6 +80,44 @@ def test_a_frame_with_other_columns_is_refused() -> None:
     unnamed = to_sklearn(linear_model(all_steps(), 4, (0, 1)))
     with pytest.raises(ValueError, match="4 features"):
         unnamed.predict(hard_rows()[:, :3])
+
+
+@pytest.mark.parametrize("classes", [(), ("no", "yes")], ids=str)
+def test_declared_columns_are_prepared_alike(classes: tuple[Any, ...]) -> None:
+    model, frame = table_model(classes), hard_table()
+    pipeline = pickle.loads(pickle.dumps(to_sklearn(model)))
+    features = pipeline[0].transform(frame.assign(id="secret"))
+    rows = ENCODING.apply(ENCODING.code(as_table(frame), where="the table"))
+    np.testing.assert_allclose(features, rows, atol=1e-6)
+    backwards = frame[frame.columns[::-1]]
+    np.testing.assert_array_equal(pipeline.predict(backwards), pipeline.predict(frame))
+    if classes:
+        found = pipeline.predict_proba(frame)
+        np.testing.assert_array_equal(pipeline.predict(frame), model.predict(frame))
+        np.testing.assert_allclose(found, model.predict_proba(frame), atol=1e-5)
+    else:
+        np.testing.assert_allclose(pipeline.predict(frame), model.predict(frame), rtol=1e-5)
+    with pytest.raises(ValueError, match="NaN"):
+        pipeline.predict(frame.assign(height=np.nan))
+
+
+def test_frames_of_polars_and_categories_as_numbers_are_taken() -> None:
+    pl = pytest.importorskip("polars")
+    pipeline, frame = to_sklearn(table_model()), hard_table()
+    wanted = pipeline.predict_proba(frame)
+    smoker = pl.Series("smoker", frame["smoker"].tolist())
+    taken = pl.from_pandas(frame.drop(columns="smoker")).with_columns(smoker)
+    np.testing.assert_allclose(pipeline.predict_proba(taken), wanted, atol=1e-12)
+    ones = [pipeline.predict_proba(frame.assign(color=one)) for one in ("1", 1, 1.0)]
+    np.testing.assert_array_equal(ones[0], ones[1])
+    np.testing.assert_array_equal(ones[0], ones[2])
+
+
+def test_a_public_hash_is_refused() -> None:
+    buckets = Encoding(Columns.of({"city": {"kind": "category", "buckets": 7}}))
+    model = linear_model(Preprocessing(encoding=buckets), buckets.width, (0, 1))
+    with pytest.raises(InvalidInput, match="city: a public hash"):
+        to_sklearn(model)
 
 
 def test_the_command_writes_what_a_process_without_dptune_predicts_with(

@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from dptune.accounting import Guarantee
+from dptune.columns import Columns, Encoding
 from dptune.data.preprocess import Preprocessing
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.study.trained_model import TrainedModel
@@ -78,3 +80,65 @@ def hard_rows() -> Any:
     """Usual ones, a row of zeros, and very long ones."""
     rows = np.random.default_rng(0).normal(size=(40, 4)) * [1, 10, 100, 1000]
     return np.concatenate([rows, np.zeros((1, 4)), rows[:3] * 1e12]).astype(np.float32)
+
+
+SPAN = ["2010-01-01", "2020-12-31"]
+ENCODING = Encoding(
+    Columns.of(
+        {
+            "age": {"kind": "number", "range": [0, 100], "fill": "middle", "indicator": True},
+            "income": {"kind": "number", "range": "paid", "fill": 3.0},
+            "height": "number",
+            "smoker": {"kind": "boolean", "fill": True},
+            "insured": {"kind": "boolean", "indicator": True},
+            "color": {
+                "kind": "category",
+                "values": ["D", "E", "1"],
+                "fill": "E",
+                "indicator": True,
+            },
+            "city": {"kind": "category", "values": "paid", "at_most": 4},
+            "kind": {"kind": "category", "values": ["x", "y"], "indicator": True},
+            "id": "drop",
+            "begun": {
+                "kind": "date",
+                "range": SPAN,
+                "parts": ["weekday", "month", "hour"],
+                "fill": "2012-05-06T07:00",
+            },
+            "ended": {"kind": "date", "range": SPAN, "parts": ["month", "hour"], "indicator": True},
+        }
+    ),
+    ranges={"income": (-5.0, 10.0)},
+    categories={"city": ("Rome", "Oslo")},
+)
+
+
+def hard_table() -> pd.DataFrame:
+    """Rows inside what is declared and outside of it, with gaps and names that nobody knows."""
+    gap = np.nan
+    dates = pd.to_datetime(
+        pd.Series(
+            ["2011-02-28 23:59", "1904-02-29 01:00", None, "2100-12-31 00:00", "2020-12-31 12:00"]
+        )
+    )
+    return pd.DataFrame(
+        {
+            "age": [1, gap, 200, -3, 50.5],
+            "income": [gap, 3, 100, -7, 0],
+            "height": [1.5, 2, -3, 4, 0.5],
+            "smoker": [True, False, None, True, False],
+            "insured": [1, 0, gap, 0, 1],
+            "color": ["D", None, "zz", "1", "NA"],
+            "city": ["Rome", "Oslo", "Paris", None, "Rome"],
+            "kind": ["x", "", "other", None, "y"],
+            "begun": dates,
+            "ended": dates[::-1].reset_index(drop=True),
+        }
+    )
+
+
+def table_model(classes: tuple[Any, ...] = ("no", "yes"), **steps: Any) -> TrainedModel:
+    """With all kinds of columns."""
+    done = Preprocessing(encoding=ENCODING, anchor=1.0, **steps)
+    return linear_model(done, ENCODING.width, classes, column_names=ENCODING.columns.kept)

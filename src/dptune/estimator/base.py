@@ -105,6 +105,8 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         """A whole study, which says what else its guarantee must say."""
         compared = rows.compared()
         self._must_not_be_scaled_by_itself(rows.scales(compared))
+        if not isinstance(self.recipe, Mapping | None):
+            raise InvalidInput(f"recipe must be fields of plans by name; got {self.recipe!r}.")
         for name in set(recipe) & set(self.recipe or {}):
             raise InvalidInput(f"{name} stands in the recipe, and is also asked for; give one.")
         if not isinstance(self.space, Space | None):

@@ -5,7 +5,7 @@ What is wrong with it is said in our words, which name the column and show no va
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ class Rows:
     """Rows as `Data` takes them: a table of numbers, or one of Arrow's whose columns are
     declared."""
 
-    features: Any
+    features: Any = field(repr=False)
     columns: Columns | None = None
     names: tuple[str, ...] = ()
 
