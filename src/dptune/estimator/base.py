@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dptune import validate
 from dptune.accounting import Budget, Guarantee
 from dptune.columns import Columns, Number
+from dptune.columns.kinds import PAID
 from dptune.data import Data
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import InvalidInput
@@ -25,8 +26,6 @@ from dptune.search.trial import Trial
 from dptune.study.config import Preparation, default_delta
 from dptune.study.result import StudyResult
 from dptune.study.study import tune
-
-PAID = "paid"
 
 
 class PrivateLinear(BaseEstimator):  # type: ignore[misc]

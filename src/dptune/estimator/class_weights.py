@@ -40,6 +40,6 @@ def declared_weights(class_weight: Any, classes: Sequence[Any]) -> tuple[float, 
         raise InvalidInput(f"class_weight names {unknown[0]!r}, which is no class.")
     weights = [class_weight.get(label, 1.0) for label in classes]
     for weight in weights:
-        if not isinstance(weight, Real) or not 0 < weight < math.inf:
+        if not isinstance(weight, Real) or not 0 < float(weight) < math.inf:
             raise InvalidInput(f"weights of classes must be numbers above 0; got {weight!r}.")
     return tuple(float(weight) / float(max(weights)) for weight in weights)

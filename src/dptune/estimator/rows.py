@@ -112,7 +112,8 @@ def must_be_finite(rows: NDArray[Any], names: Sequence[str]) -> None:
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             found |= wrong(rows[start : start + _ROWS_AT_ONCE]).any(0)
         if found.any():
-            said = [names[place] if names else f"number {place}" for place in np.flatnonzero(found)]
+            wrong_ones = np.flatnonzero(found).tolist()
+            said = [names[place] if names else f"number {place}" for place in wrong_ones]
             raise InvalidInput(f"{_named(said, 'holds', 'hold')} {what}; {instead}.")
 
 

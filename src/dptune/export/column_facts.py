@@ -38,7 +38,8 @@ def features_of_gap(encoding: Encoding, name: str) -> Numbers | None:
     column = encoding.columns.declared[name]
     if column.fill is None and not column.indicator:  # type: ignore[union-attr]  # none is dropped
         return None
-    return alone(encoding, name).apply(np.array([[np.nan]]))[0]
+    (features,) = alone(encoding, name).apply(np.array([[np.nan]]))
+    return np.asarray(features)
 
 
 def names_of(encoding: Encoding, name: str, *, empty: tuple[str, ...] = ()) -> Names:
