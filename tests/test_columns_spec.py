@@ -4,6 +4,7 @@ import tomllib
 from datetime import date, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +110,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "range of texts": ({"kind": "number", "range": ["a", "b"]}, "range must be [low, high]"),
     "range of flags": ({"kind": "number", "range": [False, True]}, "range must be [low, high]"),
     "infinite range": ({"kind": "number", "range": [0, float("inf")]}, "range must be [low, high]"),
+    "range beyond all": ({"kind": "number", "range": [0, 10**400]}, "range must be [low, high]"),
+    "range of an array": ({"kind": "number", "range": np.zeros(2)}, "range must be [low, high]"),
     "no width": ({"kind": "number", "range": [1, 1]}, "must be below the high end"),
     "wrong way round": ({"kind": "number", "range": [2, 1]}, "must be below the high end"),
     "fill as text": ({"kind": "number", "fill": "mean"}, 'a number or "middle"'),
@@ -132,6 +135,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "dates wrong way": ({"kind": "date", "range": ["2020-01-02", "2020-01-01"]}, "before the last"),
     "unknown part": (
         {"kind": "date", "range": ["2020-01-01", "2021-01-01"], "parts": ["minute"]},
+        "parts must be some of weekday, month, hour",
+    ),
+    "parts of parts": (
+        {"kind": "date", "range": ["2020-01-01", "2021-01-01"], "parts": [["hour"]]},
         "parts must be some of weekday, month, hour",
     ),
     "fill outside the dates": (

@@ -15,6 +15,7 @@ import typer
 
 from dptune.cli import (
     bench_verbs,
+    columns_verb,
     doctor_verb,
     export_verb,
     ledger_verbs,
@@ -44,6 +45,7 @@ for verb in (
     study_verbs.predict,
     study_verbs.card,
     export_verb.export,
+    columns_verb.columns,
     picture_verbs.extract,
     picture_verbs.backbones,
     doctor_verb.doctor,

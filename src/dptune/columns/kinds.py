@@ -1,10 +1,10 @@
 """What a column can be, from declared facts only. Whatever is wrong with one is said at once, a
 line for each problem."""
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -43,10 +43,10 @@ class Number:
     def __post_init__(self) -> None:
         faults = _Faults()
         with faults.noted():
-            if self.range is not None and self.range != PAID:
+            if self.range is not None and not _says(self.range, PAID):
                 validate.store(self, range=_pair(self.range))
         with faults.noted():
-            if self.fill is not None and self.fill != MIDDLE:
+            if self.fill is not None and not _says(self.fill, MIDDLE):
                 validate.store(self, fill=_finite(self.fill, 'fill must be a number or "middle"'))
         with faults.noted():
             validate.store(self, indicator=validate.flag(indicator=self.indicator))
@@ -91,14 +91,14 @@ class Category:
                     "number)."
                 )
         with faults.noted():
-            if self.values is not None and self.values != PAID:
+            if self.values is not None and not _says(self.values, PAID):
                 validate.store(self, values=_names(self.values))
         with faults.noted():
             if self.buckets is not None:
                 found = validate.whole(2, at_most=MOST_VALUES, buckets=self.buckets)
                 validate.store(self, buckets=found)
         with faults.noted():
-            if self.values == PAID:
+            if self.paid:
                 room = DEFAULT_AT_MOST if self.at_most is None else self.at_most
                 validate.store(self, at_most=_room(room))
             elif self.at_most is not None:
@@ -114,7 +114,7 @@ class Category:
 
     @property
     def paid(self) -> bool:
-        return self.values == PAID
+        return _says(self.values, PAID)
 
     @property
     def slots(self) -> int:
@@ -232,11 +232,14 @@ class _Faults:
             raise InvalidInput("\n".join(self._found))
 
 
+def _says(value: object, word: str) -> bool:
+    return isinstance(value, str) and value == word
+
+
 def _finite(value: Any, wanted: str) -> float:
-    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        number = float(value)
-        if math.isfinite(number) and abs(number) <= LARGEST:
-            return number
+    is_number = not isinstance(value, bool) and isinstance(value, Real)
+    if is_number and -LARGEST <= value <= LARGEST:
+        return float(value)
     raise InvalidInput(f"{wanted}; got {value!r}.")
 
 
@@ -290,6 +293,6 @@ def _parts(given: Any) -> tuple[str, ...]:
     wanted = f"parts must be some of {', '.join(dates.PARTS)}, each once"
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise InvalidInput(f"{wanted}; got {given!r}.")
-    if not set(given) <= set(dates.PARTS) or len(set(given)) < len(given):
+    if any(given.count(part) > 1 or part not in tuple(dates.PARTS) for part in given):
         raise InvalidInput(f"{wanted}; got {given!r}.")
     return tuple(given)
