@@ -20,6 +20,7 @@ OLD_NAMES = [
     "BudgetExceeded",
     "Composition",
     "DPLinearClassifier",
+    "DPLinearRegressor",
     "Data",
     "DiskRows",
     "DptuneError",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dptune.errors import BudgetExceeded as BudgetExceeded
     from dptune.errors import DptuneError as DptuneError
     from dptune.estimator import DPLinearClassifier as DPLinearClassifier
+    from dptune.estimator import DPLinearRegressor as DPLinearRegressor
     from dptune.ledger import Ledger as Ledger
     from dptune.plan import TrainPlan as TrainPlan
     from dptune.search import HeldOutScore as HeldOutScore
@@ -70,7 +71,7 @@ else:
             "data": ("Data", "load_data"),
             "engines": ("HuggingFace", "LinearEngine", "LoRA", "TorchModule", "ZerothOrder"),
             "errors": ("BudgetExceeded", "DptuneError"),
-            "estimator": ("DPLinearClassifier",),
+            "estimator": ("DPLinearClassifier", "DPLinearRegressor"),
             "ledger": ("Ledger",),
             "plan": ("TrainPlan",),
             "accounting": ("Budget", "Guarantee"),

@@ -1,5 +1,6 @@
 """Trained models made by hand: what a study would give, without one."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,11 +69,28 @@ def all_steps(columns: int = 4) -> Preprocessing:
     )
 
 
+def cut_rows(columns: int = 4) -> Preprocessing:
+    """Everything that is done to rows whose lengths matter."""
+    done = all_steps(columns)
+    assert done.whitening is not None and done.center is not None
+    return replace(
+        done,
+        unit_rows=False,
+        rescale=False,
+        anchor=0.0,
+        reach=700.0,
+        center=done.center[:columns],
+        whitening=done.whitening[:columns, :columns],
+    )
+
+
 PREPARATIONS = {
     "as given": Preprocessing(unit_rows=False),
     "unit rows": Preprocessing(),
     "scaled": Preprocessing(shift=np.arange(4.0), scale=np.full(4, 1e3), unit_rows=False),
     "all steps": all_steps(),
+    "cut": Preprocessing(unit_rows=False, reach=900.0),
+    "cut and all steps": cut_rows(),
 }
 
 

@@ -1,8 +1,10 @@
-"""What private linear estimators share: how rows are read, studied and promised about."""
+"""What private linear estimators have in common by scikit-learn's conventions: one `fit` is one
+study, search and training, and says what it promises."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +29,12 @@ from dptune.study.config import Preparation, default_delta
 from dptune.study.result import StudyResult
 from dptune.study.study import tune
 
+FRESH = "it compares the predictions of two fits, and noise is fresh in every fit"
 
-class PrivateLinear(BaseEstimator):  # type: ignore[misc]
-    """The common part; which parameters there are, an estimator's own `__init__` says."""
+
+class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
+    """A study by `fit`, for subclasses that make `Data` of rows and labels (`_data`), and name in
+    `__init__` what every study is asked, as listed here."""
 
     epsilon: float
     delta: float | None
@@ -53,12 +58,67 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
+    def fit(self, X: Any, y: Any) -> Self:
+        """Search and train on private rows, for (epsilon, delta) in all."""
+        fitted = copy.copy(self)  # an error leaves the earlier fit whole: it was paid for
+        rows, labels = fitted._read(X, y)
+        compared = rows.compared()
+        self._must_not_be_scaled_by_itself(rows.scales(compared))
+        data = self._data(rows, labels)
+        delta = default_delta(data.count) if self.delta is None else self.delta
+        result = tune(
+            data,
+            budget=Budget(self.epsilon, delta),
+            engine=LinearEngine(bias=self.bias),
+            space=self._space(),
+            preparation=self._preparation(),
+            ledger=self.ledger,
+            seed=self._seed(),
+            device=self.device,
+            **self._asked(data),
+        )
+        fitted.guarantee_ = self._promise(result.guarantee, compared)
+        fitted.result_ = replace(result, model=replace(result.model, guarantee=fitted.guarantee_))
+        fitted.trials_ = result.trials
+        fitted._take(result)
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """What the model says of every row."""
+        rows = self._rows(X)
+        return self.result_.model.predict(rows)
+
+    @property
+    def _checks(self) -> dict[str, Any]:
+        """What scikit-learn is to check of labels, beside the rest."""
+        return {}
+
+    def _data(self, rows: Rows, labels: NDArray[Any]) -> Data:
+        raise NotImplementedError
+
+    def _asked(self, data: Data) -> dict[str, Any]:
+        """Of `tune`, what is asked in the subclass's own way, too."""
+        if not isinstance(self.recipe, Mapping | None):
+            raise InvalidInput(f"recipe must be fields of plans by name; got {self.recipe!r}.")
+        return {"recipe": dict(self.recipe or {})}
+
+    def _take(self, result: StudyResult) -> None:
+        """Keep what the subclass shows of a result."""
+        raise NotImplementedError
+
     def _read(self, X: Any, y: Any) -> tuple[Rows, NDArray[Any]]:
         """Rows to learn from, and their labels; notes the names of columns."""
         if self.columns is None:
             must_be_numbers(X)
             found, labels = validate_data(
-                self, X, y, accept_sparse="csr", ensure_all_finite=False, ensure_min_samples=2
+                self,
+                X,
+                y,
+                accept_sparse="csr",
+                ensure_all_finite=False,
+                ensure_min_samples=2,
+                **self._checks,
             )
             rows = self._numbers(found)
         else:
@@ -68,7 +128,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
             check_consistent_length(rows.features, labels)
         return rows, labels
 
-    def _new_rows(self, X: Any) -> Any:
+    def _rows(self, X: Any) -> Any:
         """Rows to predict, as the model takes them."""
         check_is_fitted(self)
         if self.columns is not None:
@@ -98,38 +158,15 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         columns = Columns({name: Number(range=PAID) for name in names})
         return Rows(named_table(rows, names), columns)
 
-    def _studied(
-        self, rows: Rows, data: Data, *, balance: str = "none", **recipe: Any
-    ) -> StudyResult:
-        """A whole study, which says what else its guarantee must say."""
-        compared = rows.compared()
-        self._must_not_be_scaled_by_itself(rows.scales(compared))
-        if not isinstance(self.recipe, Mapping | None):
-            raise InvalidInput(f"recipe must be fields of plans by name; got {self.recipe!r}.")
-        for name in set(recipe) & set(self.recipe or {}):
-            raise InvalidInput(f"{name} stands in the recipe, and is also asked for; give one.")
+    def _space(self) -> Space | None:
         if not isinstance(self.space, Space | None):
             raise InvalidInput(f"space must be a dptune.Space; got {self.space!r}.")
-        delta = default_delta(data.count) if self.delta is None else self.delta
-        ranges = () if self.ranges is None or isinstance(self.ranges, str) else self.ranges
-        result = tune(
-            data,
-            budget=Budget(self.epsilon, delta),
-            engine=LinearEngine(bias=self.bias),
-            space=self.space,
-            recipe={**dict(self.recipe or {}), **recipe},
-            preparation=Preparation(ranges=tuple(ranges)),
-            balance=balance,
-            ledger=self.ledger,
-            seed=self._seed(),
-            device=self.device,
-        )
-        promise = self._promise(result.guarantee, compared)
-        return replace(result, model=replace(result.model, guarantee=promise))
+        return self.space
 
-    def _take(self, result: StudyResult) -> None:
-        self.result_, self.trials_ = result, result.trials
-        self.guarantee_ = result.guarantee
+    def _preparation(self) -> Preparation:
+        if self.ranges is None or isinstance(self.ranges, str):
+            return Preparation()
+        return Preparation(ranges=self.ranges)  # type: ignore[arg-type]  # it makes tuples
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -161,13 +198,16 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         return earlier_fits.beside(promise, earlier_fits.OF_THIS_PROCESS.add(compared, price))
 
 
-def linear_parts(result: StudyResult) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Weights (outputs, columns) of prepared rows before a constant is put beside them, and what
-    the constant, or the bias, adds to each output."""
-    model = result.model.model
+def weights_and_intercept(result: StudyResult) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Of prepared rows, one row an output, before a constant is put beside them; and what that, or
+    the bias, adds."""
+    model, preprocessing = result.model.model, result.model.preprocessing
     assert isinstance(model, LinearModel)
-    weights, constant = model.weights.numpy(), result.model.preprocessing.constant
-    added = np.zeros(len(weights), np.float32) if model.bias is None else model.bias.numpy()
+    weights, constant = model.weights.numpy(), preprocessing.constant_beside
+    added: NDArray[np.float32] = np.zeros(len(weights), np.float32)
+    if model.bias is not None:
+        added = model.bias.numpy()
     if constant:
-        weights, added = weights[:, :-1], added + weights[:, -1] * np.float32(constant)
+        added = np.asarray(added + weights[:, -1] * constant, np.float32)
+        weights = weights[:, :-1]
     return weights, added

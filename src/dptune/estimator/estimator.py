@@ -1,6 +1,5 @@
 """A private linear classifier by scikit-learn's conventions: search and training in one `fit`."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,21 +11,23 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dptune.columns import Columns
 from dptune.data import Data
-from dptune.estimator.base import PrivateLinear, linear_parts
+from dptune.errors import InvalidInput
+from dptune.estimator.base import FRESH, DPLinearEstimator, weights_and_intercept
 from dptune.estimator.class_weights import declared_weights, settled_balance
+from dptune.estimator.rows import Rows
 from dptune.search.space import Space
+from dptune.study.result import StudyResult
 
-_FRESH = "it compares the predictions of two fits, and noise is fresh in every fit"
 EXPECTED_FAILED_CHECKS = {
-    "check_classifier_data_not_an_array": _FRESH,
-    "check_fit_idempotent": _FRESH,
-    "check_supervised_y_2d": _FRESH,
+    "check_classifier_data_not_an_array": FRESH,
+    "check_fit_idempotent": FRESH,
+    "check_supervised_y_2d": FRESH,
 }
 """What scikit-learn's own checks find and we promise to the contrary; for its `check_estimator` and
 `parametrize_with_checks`, with `public_scaling=True` because they scale rows that are no secret."""
 
 
-class DPLinearClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
+class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[misc]
     """A linear classifier on rows scaled to unit length, differentially private as a whole.
 
     `epsilon` and `delta` are the total for one `fit`: its search for hyperparameters, every score
@@ -116,42 +117,35 @@ class DPLinearClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         tags.classifier_tags.poor_score = True  # on the few rows that scikit-learn checks with
         return tags
 
-    def fit(self, X: Any, y: Any) -> "DPLinearClassifier":
-        """Search and train on private rows, for (epsilon, delta) in all."""
-        fitted = copy.copy(self)  # an error leaves the earlier fit whole: it was paid for
-        balance = settled_balance(self.class_weight, self.balance)
-        rows, labels = fitted._read(X, y)
+    def _data(self, rows: Rows, labels: NDArray[Any]) -> Data:
         check_classification_targets(labels)
         declared = None if self.classes is None else np.unique(column_or_1d(self.classes)).tolist()
-        data = Data(
-            rows.features,
-            labels,
-            classes=declared,
-            columns=rows.columns,
-            column_names=rows.names,
-        )
-        weights = declared_weights(self.class_weight, data.classes)
-        weighted = {} if weights is None else {"class_weights": weights}
-        fitted._take(self._studied(rows, data, balance=balance, **weighted))
-        fitted.classes_ = np.asarray(data.classes)
-        coefficients, added = linear_parts(fitted.result_)
-        fitted.coef_, fitted.intercept_ = _of_two(coefficients.T).T, _of_two(added)
-        self.__dict__ = fitted.__dict__
-        return self
+        return rows.data(labels, classes=declared)
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable label of every row."""
-        rows = self._new_rows(X)
-        return self.result_.model.predict(rows)
+    def _asked(self, data: Data) -> dict[str, Any]:
+        asked = super()._asked(data) | {"balance": settled_balance(self.class_weight, self.balance)}
+        weights = declared_weights(self.class_weight, data.classes)
+        if weights is not None:
+            if "class_weights" in asked["recipe"]:
+                raise InvalidInput(
+                    "class_weight is also in the recipe, as class_weights; give one."
+                )
+            asked["recipe"]["class_weights"] = weights
+        return asked
+
+    def _take(self, result: StudyResult) -> None:
+        self.classes_ = np.asarray(result.model.classes)
+        weights, intercept = weights_and_intercept(result)
+        self.coef_, self.intercept_ = _of_two(weights.T).T, _of_two(intercept)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of every class, in the order of `classes_`."""
-        rows = self._new_rows(X)
+        rows = self._rows(X)
         return self.result_.model.predict_proba(rows)
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """The logit of every class; of two classes, how far the second is ahead."""
-        rows = self._new_rows(X)
+        rows = self._rows(X)
         logits = _of_two(self.result_.model.decision_function(rows))
         return logits[:, 0] if len(self.classes_) == 2 else logits
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dptune.columns import Category, Columns, Number, as_table, code
+from dptune.data import Data
 from dptune.errors import InvalidInput
 
 _ROWS_AT_ONCE = 4096
@@ -30,6 +31,9 @@ class Rows:
     features: Any = field(repr=False)
     columns: Columns | None = None
     names: tuple[str, ...] = ()
+
+    def data(self, labels: NDArray[Any], **facts: Any) -> Data:
+        return Data(self.features, labels, columns=self.columns, column_names=self.names, **facts)
 
     def compared(self) -> NDArray[Any]:
         """As numbers that are the same in every fit, whatever other rows there are: names of

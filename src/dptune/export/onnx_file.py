@@ -15,6 +15,7 @@ from dptune.export.onnx_columns import encoded_columns, inputs, inputs_in_words
 from dptune.export.onnx_nodes import FLOAT, LEARNERS, Nodes, kind_of, value
 from dptune.export.steps import (
     Beside,
+    Cut,
     Scaled,
     Step,
     Turned,
@@ -103,18 +104,27 @@ def _step(nodes: Nodes, step: Step, rows: str) -> str:
             pads, last = nodes.constant(np.array([0, 1])), nodes.constant(np.array([-1]))
             return nodes.add("Pad", rows, pads, nodes.constant(constant), last)
         case UnitRows():
-            # The largest entry first, so that no square overflows.
-            along = nodes.constant(np.array([1]))
-            largest = nodes.add("ReduceMax", nodes.add("Abs", rows), along)
-            inside = nodes.add("Div", rows, _one_for_zero(nodes, largest))
-            squares = nodes.add("ReduceSum", nodes.add("Mul", inside, inside), along)
-            return nodes.add("Div", inside, _one_for_zero(nodes, nodes.add("Sqrt", squares)))
+            inside, length, _ = _lengths(nodes, rows)
+            return nodes.add("Div", inside, length)
+        case Cut(reach):
+            _, length, largest = _lengths(nodes, rows)
+            whole = nodes.add("Mul", length, largest)
+            return nodes.add("Div", rows, nodes.add("Max", whole, nodes.constant(reach)))
         case Turned(matrix):
             return nodes.add("MatMul", rows, nodes.constant(matrix))
 
 
+def _lengths(nodes: Nodes, rows: str) -> tuple[str, str, str]:
+    """Rows divided by their largest entry, so that no square overflows; their lengths then; and
+    these entries. A row of zeros has 1 for both."""
+    along = nodes.constant(np.array([1]))
+    largest = _one_for_zero(nodes, nodes.add("ReduceMax", nodes.add("Abs", rows), along))
+    inside = nodes.add("Div", rows, largest)
+    squares = nodes.add("ReduceSum", nodes.add("Mul", inside, inside), along)
+    return inside, _one_for_zero(nodes, nodes.add("Sqrt", squares)), largest
+
+
 def _one_for_zero(nodes: Nodes, lengths: str) -> str:
-    """A row of zeros has no direction, and stays as it is."""
     is_zero = nodes.add("Equal", lengths, nodes.constant(0.0))
     return nodes.add("Where", is_zero, nodes.constant(1.0), lengths)
 

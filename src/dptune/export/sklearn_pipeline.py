@@ -11,6 +11,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
+    MinMaxScaler,
     Normalizer,
     PolynomialFeatures,
     StandardScaler,
@@ -19,6 +20,7 @@ from sklearn.preprocessing import (
 from dptune.export.sklearn_columns import encoded_columns
 from dptune.export.steps import (
     Beside,
+    Cut,
     Numbers,
     Scaled,
     Step,
@@ -71,13 +73,19 @@ def _step(step: Step, columns: int) -> Any:
         case Beside(constant):
             return _beside(constant, columns)
         case UnitRows():
-            # The largest entry first, so that no square overflows. Rows whose largest is below
-            # 2e-15 are zeros to scikit-learn.
-            return make_pipeline(Normalizer("max"), Normalizer("l2"))
+            return make_pipeline(*_unit_rows())
+        case Cut(reach):
+            return _cut(reach, columns)
         case Turned(matrix):
             product = TruncatedSVD(matrix.shape[1])
             product.components_ = matrix.T.copy()
             return product
+
+
+def _unit_rows() -> tuple[Normalizer, Normalizer]:
+    """The largest entry first, so that no square overflows. Rows whose largest is below 2e-15 are
+    zeros to scikit-learn."""
+    return Normalizer("max"), Normalizer("l2")
 
 
 def _scaler(shift: Numbers, scale: Numbers) -> StandardScaler:
@@ -91,6 +99,27 @@ def _beside(constant: float, columns: int) -> FeatureUnion:
     ones = PolynomialFeatures(degree=0).fit(np.zeros((1, columns)))
     times = _scaler(np.zeros(1), np.array([1 / constant]))
     return FeatureUnion([("rows", "passthrough"), ("constant", make_pipeline(ones, times))])
+
+
+def _cut(reach: float, columns: int) -> Pipeline:
+    """One column more brings every row that is shorter to length `reach`; then all are divided by
+    their length, and the column goes again."""
+    total = TruncatedSVD(1)
+    total.components_ = np.full((1, columns), reach**-2.0)  # of squares: 1 at the reach
+    rest = MinMaxScaler((0, 1), clip=True)
+    rest.scale_, rest.min_, rest.n_features_in_ = -np.ones(1), np.ones(1), 1
+    missing = make_pipeline(
+        FunctionTransformer(np.square),
+        total,
+        rest,
+        FunctionTransformer(np.sqrt),
+        _scaler(np.zeros(1), np.array([1 / reach])),
+    )
+    return make_pipeline(
+        FeatureUnion([("rows", "passthrough"), ("missing", missing)]),
+        *_unit_rows(),
+        FunctionTransformer(np.delete, kw_args={"obj": columns, "axis": 1}),
+    )
 
 
 def _last(parts: Written, model: TrainedModel) -> LogisticRegression | LinearRegression:

@@ -35,13 +35,20 @@ class UnitRows:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Rows divided by `reach`; those longer than it by their length."""
+
+    reach: float
+
+
+@dataclass(frozen=True)
 class Turned:
     """x times the matrix."""
 
     matrix: Numbers
 
 
-Step = Scaled | Beside | UnitRows | Turned
+Step = Scaled | Beside | UnitRows | Cut | Turned
 
 
 @dataclass(frozen=True)
@@ -73,13 +80,15 @@ def written(model: TrainedModel) -> Written:
         low, high = model.target_range
         half = (high - low) / 2
         weights, added = weights * half, low + (added + 1) * half
-    return Written(_steps(model.preprocessing), weights, added)
+    return Written(_steps(model.preprocessing, model.columns), weights, added)
 
 
-def _steps(done: Preprocessing) -> tuple[Step, ...]:
+def _steps(done: Preprocessing, columns: int) -> tuple[Step, ...]:
     steps: list[Step] = []
     if done.shift is not None and done.scale is not None:
         steps.append(Scaled(done.shift, done.scale))
+    if done.reach:
+        return (*steps, *_steps_with_reach(done, columns))
     if done.anchor:
         steps.append(Beside(done.anchor))
     if done.unit_rows:
@@ -95,6 +104,18 @@ def _steps(done: Preprocessing) -> tuple[Step, ...]:
     if done.whitening is not None or done.constant:
         steps.append(UnitRows())
     return tuple(steps)
+
+
+def _steps_with_reach(done: Preprocessing, columns: int) -> list[Step]:
+    steps: list[Step] = [Cut(done.reach)]
+    if done.center is not None:
+        steps += [Scaled(done.center, np.ones_like(done.center)), Cut(1.0)]
+    if done.whitening is not None:
+        steps += [Turned(done.whitening), Cut(done.shrinks_whitened)]
+    if done.constant:
+        shrunk = np.full(columns, np.hypot(1.0, done.constant))
+        steps += [Scaled(np.zeros(columns), shrunk), Beside(done.constant_beside)]
+    return steps
 
 
 def class_labels(model: TrainedModel) -> NDArray[Any]:

@@ -84,7 +84,10 @@ class Preparation:
     high), or standardised with public rows; rows scaled to unit length; a private mean subtracted
     for `center_share` of mu^2; rows whitened by a private second moment for `whiten_share` of it.
     Of the shares, 0 is never, a number always, and "auto" where it is worth its price. With
-    `rescale`, rows of unit length are scaled back to it before they are whitened and at the end."""
+    `rescale`, rows of unit length are scaled back to it before they are whitened and at the end.
+    With `shorten`, rows are not scaled to unit length: those longer than is usual, by noisy counts
+    of lengths, are cut to that; "auto" is for values, to which lengths matter. None is how older
+    versions treated values: scaled, and never checked."""
 
     unit_rows: bool = True
     standardize: bool = False
@@ -92,6 +95,7 @@ class Preparation:
     whiten_share: float | str = AUTO
     rescale: bool = True
     ranges: tuple[tuple[float, float], ...] = ()
+    shorten: bool | str | None = AUTO
 
     def __post_init__(self) -> None:
         validate.store(
@@ -103,11 +107,18 @@ class Preparation:
             rescale=validate.flag(rescale=self.rescale),
             ranges=_ranges(self.ranges),
         )
+        if self.shorten not in (AUTO, None):
+            validate.store(self, shorten=validate.flag(shorten=self.shorten))
         whitened = self.whiten_share not in (AUTO, 0)
         if whitened and not (self.unit_rows and self.rescale):
             raise InvalidInput(
                 "rows are whitened where they are scaled to unit length, before and after "
                 f"(unit_rows and rescale), and whiten_share is {self.whiten_share}; make it 0."
+            )
+        if self.shorten is True and not (self.unit_rows and self.rescale):
+            raise InvalidInput(
+                "rows are shortened in place of being scaled to unit length, which was switched "
+                "off (unit_rows or rescale); leave shorten out."
             )
         if self.ranges and self.standardize:
             raise InvalidInput(
@@ -133,7 +144,7 @@ class Config:
     address; empty for a ledger of the study's own, inside its folder. `reuse` is the folder of an
     earlier study whose paid search serves this one too. `facts` are what is taken as public. With
     `balance` "classes" every class counts alike in training and in scores, else every row. `check`:
-    whether a noisy count says in the end how the final model does.
+    whether a noisy count, or noisy errors of values, say in the end how the final model does.
     """
 
     study: str
@@ -304,7 +315,8 @@ def usual_measure(facts: DataFacts) -> dict[str, Any]:
     may cost more than values: one that is guessed blindly among 22,000 costs 10."""
     if facts.has_classes or facts.loss == "inside":
         return {"measure": "correct"}
-    return {"measure": "loss"} | ({"loss_bound": 10.0} if facts.asks_inside else {})
+    # Half a squared error: one of half the range, which few errors exceed.
+    return {"measure": "loss", "loss_bound": 10.0 if facts.asks_inside else 0.5}
 
 
 def usual_space(search: SearchMethod, engine: Engine[Any]) -> Space:
@@ -318,6 +330,7 @@ def preparation_from(options: Mapping[str, Any]) -> Preparation:
     if "whiten_share" not in options:
         as_then = {"center_share": 0.0, "whiten_share": 0.0}
         options = {**as_then, "rescale": not options.get("center_share"), **options}
+    options = {"shorten": None, **options}
     return build(Preparation, options, "[preparation]")
 
 

@@ -49,9 +49,21 @@ def shares(config: Config, facts: DataFacts) -> Shares:
     return Shares(float(center), float(whiten))
 
 
+def shortens(config: Config, facts: DataFacts) -> bool:
+    """Whether rows are cut to their usual length, and not scaled to it."""
+    asked = config.preparation.shorten
+    if asked == AUTO:
+        values = config.preparation.rescale and facts.loss == "squared"
+        return values and not _never(config, facts)
+    return asked is True
+
+
 def constant(config: Config, facts: DataFacts) -> float:
     """What a column beside centred rows holds: their mean, which could tell classes of unlike size
-    apart, is gone. None where rows keep their length, or where its noise would outweigh it."""
+    apart, is gone. None where rows keep their length, or where its noise would outweigh it. Values
+    always need one: few are around the middle of their range."""
+    if shortens(config, facts):
+        return _LONGEST_CONSTANT if config.engine.wants_constant else 0.0
     asked = config.preparation
     told = signal(config.budget.mu, facts.count, facts.columns, facts.outputs)
     scaled = asked.unit_rows and asked.rescale and config.engine.wants_constant
@@ -64,7 +76,10 @@ def settled(config: Config, facts: DataFacts) -> Config:
     """The same with all that was left to us decided, so that a later version decides no other."""
     bought = shares(config, facts)
     preparation = replace(
-        config.preparation, center_share=bought.center, whiten_share=bought.whiten
+        config.preparation,
+        center_share=bought.center,
+        whiten_share=bought.whiten,
+        shorten=shortens(config, facts),
     )
     usual = config.engine.usual_recipe(facts, unit_rows=preparation.unit_rows, mu=config.budget.mu)
     if facts.asks_inside and facts.copies > 1:  # copies are all that one person wrote
@@ -95,6 +110,9 @@ def in_words(
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
     said = [_said(*part, (found or {}).get(part[1], "")) for part in parts]
+    if shortens(config, facts):
+        share = f"{100 * LENGTH_SHARE:g} % of the budget"
+        said.insert(0, f"cut to their usual length, by noisy counts of lengths: {share}")
     if plan.clip_norm is not None and plan.clip_norm < 1:
         said.append(f"clipped at norm {plan.clip_norm:g}, so that all push alike: free")
     if plan.averaging == "swa":
@@ -130,7 +148,7 @@ def _never(config: Config, facts: DataFacts) -> str:
         return "rows are not scaled to unit length"
     if not config.engine.linear_in_rows:
         return f"nothing is known of what it does for a {config.engine.trains}"
-    if not facts.has_classes:
+    if not facts.has_classes and config.preparation.shorten in (None, False):
         return "it is for classes, and these rows have values"
     return "there is one column" if facts.columns == 1 else ""
 
