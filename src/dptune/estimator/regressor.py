@@ -19,6 +19,7 @@ from dptune.study.result import StudyResult
 EXPECTED_FAILED_CHECKS_OF_VALUES = {
     "check_fit_idempotent": FRESH,
     "check_regressor_data_not_an_array": FRESH,
+    "check_regressors_int": FRESH,
     "check_supervised_y_2d": FRESH,
 }
 """The same of `DPLinearRegressor`, with `public_scaling=True` and a `target_range`, which

@@ -115,7 +115,7 @@ def measure_errors(
     with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
         for chunk in rows.chunks():
             given = engine.logits_many([model], chunk.features[:, 0])
-            tallies[0].add(given.clamp(-1, 1), chunk.targets)
+            tallies[0].add(given, chunk.targets)
             tallies[1].add(torch.full_like(given, middle), chunk.targets)
     close, of_middle = (_worth(tally.evaluations(rows.count)[0], _CLOSE) for tally in tallies)
     return close + float(noise[1]), of_middle + float(noise[2]), total

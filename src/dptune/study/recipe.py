@@ -54,7 +54,7 @@ def shortens(config: Config, facts: DataFacts) -> bool:
     asked = config.preparation.shorten
     if asked == AUTO:
         values = config.preparation.rescale and facts.loss == "squared"
-        return values and not _never(config, facts)
+        return values and not _impossible(config)
     return asked is True
 
 
@@ -142,15 +142,21 @@ def _against_whitening(config: Config, facts: DataFacts) -> str:
 
 
 def _never(config: Config, facts: DataFacts) -> str:
+    if why := _impossible(config):
+        return why
+    if not facts.has_classes and config.preparation.shorten in (None, False):
+        return "it is for classes, and these rows have values"
+    return "there is one column" if facts.columns == 1 else ""
+
+
+def _impossible(config: Config) -> str:
     if config.search.sealing is not None:
         return "a sealed search is priced well only where it is alone"
     if not config.preparation.unit_rows:
         return "rows are not scaled to unit length"
     if not config.engine.linear_in_rows:
         return f"nothing is known of what it does for a {config.engine.trains}"
-    if not facts.has_classes and config.preparation.shorten in (None, False):
-        return "it is for classes, and these rows have values"
-    return "there is one column" if facts.columns == 1 else ""
+    return ""
 
 
 def _too_many(facts: DataFacts, is_so: bool) -> str:
