@@ -238,7 +238,7 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     if words := verdict(record.picture, record.situation.history):
         out.print(Text(f"{words[0].upper()}{words[1:]}.", "yellow"))
     if check := result.get("check"):  # older versions had none
-        out.print(Text(f"By a noisy count, {check['words']}."))
+        out.print(Text(f"By {check.get('by', 'a noisy count')}, {check['words']}."))
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
     out.print(Text(_objective(record.outline)))
