@@ -325,7 +325,7 @@ def _about_training(sentences: Sequence[str]) -> None:
 def _about_columns(planned: Outline, names: Sequence[str]) -> None:
     """What costs beginners most."""
     asked, declared = planned.config.preparation, planned.config.columns
-    scaled = declared is not None or asked.ranges or asked.standardize
+    scaled = declared is not None or asked.ranges or asked.standardize or planned.ranged
     if names and asked.unit_rows and not scaled:
         out.print(
             Text(
