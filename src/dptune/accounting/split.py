@@ -20,7 +20,7 @@ from dptune.accounting.budget import Budget, delta_beside
 from dptune.accounting.calibration import calibrate_full_batch, calibrate_sampled
 from dptune.accounting.guarantees import Guarantee, guarantee
 from dptune.errors import BudgetExceeded
-from dptune.privacy import NoisyCount, Price, total
+from dptune.privacy import FREE, NoisyCount, Price, total
 
 # Of a study's mu^2: what all scores cost unless told otherwise, what a census costs, and what a
 # check of the final model costs.
@@ -96,7 +96,7 @@ def price_stages(
     finalists: int = 1,
     histograms: int = 0,
     checks: int = 0,
-    aside: float = 0.0,
+    aside: Price = FREE,
     slack: float = 0.0,
     score_rate: float | None = None,
     score_slack: float = 0.0,
@@ -109,16 +109,16 @@ def price_stages(
     `held_out`, scores count rows apart and cost what the trials do. `finalists` runs share what is
     left, `histograms` are counted before the first trial, and after the last one the final model is
     checked by so many `checks`: one of correct rows, or three of the errors of values. `aside` is
-    mu^2 that something else needs first, `slack` the failure probability of every run, `set_aside`
-    how much of delta a ledger keeps for such failures at least, `room` the share of mu^2 that is
-    kept for roundings. With a `score_rate` scores count a sample of the rows, and `score_slack` is
-    the failure probability of each stage's.
+    what something else costs that comes first, `slack` the failure probability of every run,
+    `set_aside` how much of delta a ledger keeps for such failures at least, `room` the share of
+    mu^2 that is kept for roundings. With a `score_rate` scores count a sample of the rows, and
+    `score_slack` is the failure probability of each stage's.
 
     Guarantees: all of it together fits in `budget`.
     """
     runs = finalists + sum(sweep.trials for sweep in sweeps)
     compared = sum(sweep.trials > 1 for sweep in sweeps) + (finalists > 1)
-    failures = max(runs * slack + compared * score_slack, set_aside)
+    failures = max(runs * slack + compared * score_slack + aside.slack, set_aside)
     everything = budget.mu_squared(failures)
     if everything <= 0:
         raise BudgetExceeded(
@@ -130,7 +130,7 @@ def price_stages(
     priced = tuple(map(scoring.add_score, sweeps))
     census = _counts(histograms, CENSUS_SHARE * everything)
     check = _counts(checks, (CHECK_SHARE if checks == 1 else ERROR_SHARE) * everything)
-    spent = [aside, *map(scoring.price, priced)]
+    spent = [aside.mu_squared, *map(scoring.price, priced)]
     spent += [pricing.price(counts).mu_squared for counts in (census, check) if counts]
     left = everything * (1 - room) - math.fsum(spent)
     final = Stage("final run", 1, left)

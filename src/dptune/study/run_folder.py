@@ -2,6 +2,8 @@
 the new one, never half of one.
 
     run.toml              what was asked, resolved: enough to resume
+    ranges.json           of columns, as bought
+    categories.json       of columns, as bought
     trials.jsonl          every trial that may be shown
     models/               the trials' weights, each paid for; runs that go on, as far as they came
     model.safetensors     the final weights, with what prediction needs
@@ -23,6 +25,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -277,6 +280,7 @@ class RunFolder:
         )
 
 
+@cache  # a package's metadata are text that takes as long to read as a step of training
 def _version(package: str) -> str:
     try:
         return version(package)
