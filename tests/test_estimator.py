@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from dptune import Budget, BudgetExceeded, Ledger, gdp, rounding
 from dptune.data import Data
 from dptune.errors import InvalidInput, WrongDataset
-from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier
+from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier, DPLinearRegressor
 from dptune.estimator.earlier_fits import beside
 from dptune.estimator.own_scale import own_scale
 from dptune.estimator.rows import dense
@@ -426,6 +426,15 @@ def test_declared_columns_of_any_frame() -> None:
     assert "also in an earlier fit in this process" in together(again)
 
 
+@pytest.mark.usefixtures("few_payments")
+def test_values_are_learned_from_declared_columns_and_exported_too() -> None:
+    frame, _ = patients()
+    target = frame["age"].fillna(50) / 10
+    model = DPLinearRegressor((0, 10), columns=COLUMNS, bias=True, **QUICK).fit(frame, target)
+    exported = to_sklearn(model.result_.model)
+    np.testing.assert_allclose(exported.predict(frame), model.predict(frame), atol=1e-4)
+
+
 @pytest.mark.usefixtures("one_leg")
 def test_frames_of_numbers_need_no_declaration() -> None:
     pl = pytest.importorskip("polars")
@@ -478,6 +487,7 @@ def test_ranges_of_an_array_can_be_paid_for() -> None:
     encoding = model.result_.model.preprocessing.encoding
     assert encoding is not None
     assert encoding.columns.to_plain()["x7"] == {"kind": "number", "range": "paid"}
+    assert list(encoding.ranges) == list(encoding.columns.names)
     frame = pd.DataFrame(features, columns=encoding.columns.names)
     exported = to_sklearn(model.result_.model)
     np.testing.assert_allclose(

@@ -64,7 +64,7 @@ def few_payments(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few_payments", "same_noise")
 def test_scikit_learn_s_own_checks_pass_except_where_noise_forbids() -> None:
     results = check_estimator(
-        DPLinearRegressor((-300, 300), public_scaling=True),
+        DPLinearRegressor((-300, 300), public_scaling=True, space=Space(steps=(5, 5))),
         expected_failed_checks=EXPECTED_FAILED_CHECKS_OF_VALUES,
         on_skip=None,
     )
@@ -79,7 +79,7 @@ def test_checks_that_are_expected_to_fail_do_so_because_noise_is_fresh(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dptune.engines.randomness.secrets.randbits", lambda bits: 0)
-    model = DPLinearRegressor((-300, 300), public_scaling=True)
+    model = DPLinearRegressor((-300, 300), public_scaling=True, space=Space(steps=(5, 5)))
     getattr(estimator_checks, name)("DPLinearRegressor", model)
 
 
