@@ -1,6 +1,7 @@
 """Models as ONNX files, run by onnxruntime."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -140,3 +141,11 @@ def test_without_onnx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.delitem(sys.modules, f"dptune.export.onnx_{module}", raising=False)
     with pytest.raises(MissingExtra, match=r"pip install 'dptune\[onnx\]'"):
         _ = export.to_onnx
+
+
+def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parent.parent / "docs" / "export.md"
+    (block,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    exec(compile(block, str(page), "exec"), {})
+    assert [each.name for each in opened(tmp_path / "model.onnx").get_inputs()] == ["features"]

@@ -65,7 +65,7 @@ def few_payments(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few_payments", "same_noise")
 def test_scikit_learn_s_checks_of_regressors_pass_except_where_noise_forbids() -> None:
     """Those that the classifier, which shares the rest, does not pass for it too."""
-    model = DPLinearRegressor((-300, 300), public_scaling=True)
+    model = DPLinearRegressor((-300, 300), public_scaling=True, space=Space(steps=(5, 5)))
     passed = set()
     for estimator, check in estimator_checks_generator(model):
         name = check.func.__name__
@@ -82,7 +82,7 @@ def test_checks_that_are_expected_to_fail_do_so_because_noise_is_fresh(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dptune.engines.randomness.secrets.randbits", lambda bits: 0)
-    model = DPLinearRegressor((-300, 300), public_scaling=True)
+    model = DPLinearRegressor((-300, 300), public_scaling=True, space=Space(steps=(5, 5)))
     getattr(estimator_checks, name)("DPLinearRegressor", model)
 
 

@@ -85,7 +85,7 @@ def _filled(value: float, gap: float = np.nan) -> SimpleImputer:
 
 
 def _number(ranged: bool, gap: Numbers | None, indicator: bool) -> Any:
-    steps = [_as("float64")]
+    steps = [_as("float32"), _as("float64")]  # rounded as codes are
     if ranged:
         steps.append(MinMaxScaler((-1, 1), clip=True))
     if gap is not None:
