@@ -1,0 +1,171 @@
+"""From a table to codes, one float32 a column and row, NaN for a gap; each row by itself.
+
+    number    the number
+    boolean   0 or 1
+    date      whole hours since 1970-01-01
+    category  the place of its name among the values, the number of values for any other name; the
+              number of its bucket; or, where names are paid for, its place in a vocabulary that is
+              as private as the rows, -1 for a name that is not in it
+
+All problems of a file are named at once, by column; no message shows a value.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dptune.columns import values
+from dptune.columns.kinds import Boolean, Category, Column, Date, Number
+from dptune.columns.problems import Problems
+from dptune.columns.spec import Columns
+from dptune.errors import InvalidInput
+
+Vocabularies = Mapping[str, Sequence[str]]
+NOT_IN_VOCABULARY = -1
+_EXACT = 1 << 24  # whole numbers that float32 tells apart
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """Rows of codes, and the names of categories that are not declared, which are PRIVATE."""
+
+    rows: NDArray[np.float32] = field(repr=False)
+    vocabularies: dict[str, tuple[str, ...]] = field(repr=False)
+
+
+class Coder:
+    """Codes the batches of one table after another, as if they were one.
+
+    Args:
+        columns: as declared, the label's not among them.
+        where: the table's name in messages.
+        vocabularies: of the categories whose names are paid for; where given, they do not grow.
+
+    """
+
+    def __init__(
+        self, columns: Columns, *, where: str, vocabularies: Vocabularies | None = None
+    ) -> None:
+        self._columns, self._where = columns, where
+        self._problems = Problems()
+        self._grows = vocabularies is None
+        self._places: dict[str, dict[str, int]] = {
+            name: {text: place for place, text in enumerate((vocabularies or {}).get(name, ()))}
+            for name, column in columns.declared.items()
+            if isinstance(column, Category) and column.paid
+        }
+
+    def add(self, table: Any) -> NDArray[np.float32]:
+        """The codes of a batch. What is wrong with it `finish` says: they are not to be used
+        before."""
+        kept = self._columns.kept
+        rows = np.full((table.num_rows, len(kept)), np.nan, dtype=np.float32)
+        self._must_have_the_columns(table.column_names)
+        for number, name in enumerate(kept):
+            if table.column_names.count(name) == 1:
+                with np.errstate(over="ignore"):  # beyond float32 is infinite
+                    rows[:, number] = self._coded(table.column(name), name)
+        return rows
+
+    def finish(self) -> dict[str, tuple[str, ...]]:
+        """The vocabularies, or all problems of all batches."""
+        self._problems.raise_any(f"{self._where} does not fit the declared columns")
+        return {name: tuple(places) for name, places in self._places.items()}
+
+    def _must_have_the_columns(self, found: Sequence[str]) -> None:
+        for name in self._columns.kept:
+            if name not in found:
+                self._problems.add(
+                    name, "is declared, and is not there; add it, or declare it no more."
+                )
+        for name in found:
+            if name not in self._columns.declared:
+                self._problems.add(name, 'is not declared; declare it, if only as "drop".')
+            elif found.count(name) > 1:
+                self._problems.add(name, "is there twice; leave one of them out.")
+
+    def _coded(self, column: Any, name: str) -> NDArray[np.float64]:
+        declared = self._columns.declared[name]
+        try:
+            codes = self._read(values.flat(column), declared, name)
+            _must_be_usable(codes, declared)
+        except InvalidInput as error:
+            self._problems.add(name, str(error))
+            return np.full(len(column), np.nan)
+        return codes
+
+    def _read(self, column: Any, declared: Column, name: str) -> NDArray[np.float64]:
+        if isinstance(declared, Number):
+            return values.numbers(column)
+        if isinstance(declared, Boolean):
+            return values.booleans(column)
+        if isinstance(declared, Date):
+            return values.hours(column)
+        assert isinstance(declared, Category)
+        return self._category(column, declared, name)
+
+    def _category(self, column: Any, declared: Category, name: str) -> NDArray[np.float64]:
+        texts, which = values.category_texts(column)
+        gaps = values.is_gap(texts)
+        if isinstance(declared.values, tuple):
+            known = pa.array(declared.values, pa.large_string())
+            found = pc.fill_null(pc.index_in(texts, value_set=known), len(known))
+            codes = found.to_numpy(zero_copy_only=False).astype(np.float64)
+            gaps &= codes == len(known)  # a value that is declared is no gap
+        else:
+            codes = np.full(len(texts), np.nan)
+            named = np.flatnonzero(~gaps)
+            codes[named] = [self._code_of(texts[place].as_py(), declared, name) for place in named]
+        codes[gaps] = np.nan
+        return values.chosen(codes, which)
+
+    def _code_of(self, text: str, declared: Category, name: str) -> int:
+        if declared.buckets is not None:
+            return bucket(text, declared.buckets)
+        places = self._places[name]
+        if self._grows:
+            if len(places) >= _EXACT:
+                raise InvalidInput(
+                    "has too many different names to buy; declare it with buckets or its values."
+                )
+            return places.setdefault(text, len(places))
+        return places.get(text, NOT_IN_VOCABULARY)
+
+
+def code(
+    table: Any, columns: Columns, *, where: str, vocabularies: Vocabularies | None = None
+) -> Coded:
+    """The whole table at once."""
+    coder = Coder(columns, where=where, vocabularies=vocabularies)
+    rows = coder.add(table)
+    return Coded(rows, coder.finish())
+
+
+def bucket(text: str, buckets: int) -> int:
+    """The same for everybody: a hash without a secret."""
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % buckets
+
+
+def _must_be_usable(codes: NDArray[np.float64], declared: Column) -> None:
+    if isinstance(declared, Number) and declared.range is None:
+        with np.errstate(over="ignore"):
+            infinite = np.isinf(codes.astype(np.float32))
+        if bool(infinite.any()):
+            raise InvalidInput(
+                "holds numbers that are infinite or too large; give it a range, to which they are "
+                "clipped."
+            )
+    if isinstance(declared, Number | Boolean | Date):
+        silent = declared.fill is None and not declared.indicator
+        if silent and bool(np.isnan(codes).any()):
+            raise InvalidInput(
+                "has gaps; say with fill what stands for one, or with indicator = true that a "
+                "column says where they are."
+            )

@@ -1,0 +1,164 @@
+"""The columns of a table as they are declared, each by its name."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dptune.columns.kinds import (
+    DEFAULT_AT_MOST,
+    KINDS,
+    NO_DATE_RANGE,
+    Boolean,
+    Category,
+    Column,
+    Date,
+    Drop,
+    Number,
+)
+from dptune.columns.problems import Problems
+from dptune.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class LabelFacts:
+    """What a declared label means: its classes, in the order of their codes, or the range of its
+    values. Neither, where it is a number without a range."""
+
+    classes: tuple[str, ...] | None = None
+    target_range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """All columns by name, in the order of their declaration; rows of codes have those that are
+    `kept`, in this order."""
+
+    declared: dict[str, Column]
+
+    @staticmethod
+    def of(given: "Mapping[str, Any] | Columns") -> "Columns":
+        """From what a config or a program says: for each name a kind, or a mapping with a kind and
+        what else is known. Refuses all that is wrong at once."""
+        if isinstance(given, Columns):
+            return given
+        if not isinstance(given, Mapping):
+            raise InvalidInput(
+                'columns must be declared by name, such as {"age": {"kind": "number", "range": '
+                f"[0, 100]}}}}; got {type(given).__name__}."
+            )
+        problems = Problems()
+        declared: dict[str, Column] = {}
+        for name, entry in given.items():
+            if not isinstance(name, str) or not name.strip():
+                problems.add(repr(name), "names of columns must be text that is not empty.")
+                continue
+            try:
+                declared[name] = _column(entry)
+            except InvalidInput as error:
+                for line in str(error).split("\n"):
+                    problems.add(name, line)
+        problems.raise_any("the declared columns need a change")
+        return Columns(declared)
+
+    @staticmethod
+    def of_numbers(names: Iterable[str]) -> "Columns":
+        """Numbers of which no more is known."""
+        return Columns({name: Number() for name in names})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.declared)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """All but those that are dropped."""
+        return tuple(name for name, one in self.declared.items() if not isinstance(one, Drop))
+
+    def without(self, label: str) -> "Columns":
+        """The others; all of them where the label is not declared."""
+        return Columns({name: one for name, one in self.declared.items() if name != label})
+
+    def only(self, name: str) -> "Columns":
+        """That one alone: labels are coded like any column."""
+        return Columns({name: self.declared[name]})
+
+    def label_facts(self, name: str) -> LabelFacts | None:
+        """What is declared of a column of labels; None where it is not declared."""
+        column = self.declared.get(name)
+        if column is None:
+            return None
+        if isinstance(column, Boolean):
+            return LabelFacts(classes=("false", "true"))
+        if isinstance(column, Number):
+            return LabelFacts(target_range=column.pair)
+        if isinstance(column, Category) and isinstance(column.values, tuple):
+            return LabelFacts(classes=column.values)
+        raise InvalidInput(
+            f"{name}: a label must be a category with all its values, a boolean, or a number with "
+            f"a range; it is declared as {_in_short(column)}."
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a config writes it; `of` gives the same again."""
+        return {name: _plain(column) for name, column in self.declared.items()}
+
+    def in_words(self) -> str:
+        """How many of each kind, for statements."""
+        counts = Counter(_in_short(column) for column in self.declared.values())
+        return ", ".join(f"{count} {words}" for words, count in counts.items()) or "none"
+
+
+def _column(entry: Any) -> Column:
+    if isinstance(entry, Column):
+        return entry
+    given = {"kind": entry} if isinstance(entry, str) else entry
+    if not isinstance(given, Mapping) or not isinstance(given.get("kind"), str):
+        raise InvalidInput(
+            f"needs a kind, one of {', '.join(KINDS)}; got {type(entry).__name__} without one."
+        )
+    kind = KINDS.get(given["kind"])
+    if kind is None:
+        raise InvalidInput(f"kind must be one of {', '.join(KINDS)}; got {given['kind']!r}.")
+    known = [field.name for field in fields(kind)]
+    faults = [
+        f"{name!r} is nothing that a {kind.kind} has; it has {', '.join(known) or 'nothing more'}."
+        for name in given
+        if name != "kind" and name not in known
+    ]
+    facts = {name: _hashable(value) for name, value in given.items() if name in known}
+    if kind is Date and facts.get("range") is None:
+        faults.append(NO_DATE_RANGE)
+    try:
+        column = kind(**facts)
+    except InvalidInput as error:
+        faults.append(str(error))
+    if faults:
+        raise InvalidInput("\n".join(faults))
+    return column
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _plain(column: Column) -> Any:
+    facts: dict[str, Any] = {}
+    for field in fields(column):
+        value = getattr(column, field.name)
+        if value == field.default or (field.name == "at_most" and value == DEFAULT_AT_MOST):
+            continue
+        facts[field.name] = list(value) if isinstance(value, tuple) else value
+    return {"kind": column.kind, **facts} if facts else column.kind
+
+
+def _in_short(column: Column) -> str:
+    if isinstance(column, Number):
+        if column.pair is not None:
+            return "number with a range"
+        return "number whose range is paid for" if column.range else "number"
+    if isinstance(column, Category):
+        if column.paid:
+            return "category whose values are paid for"
+        return "category in buckets" if column.buckets else "category"
+    return "dropped" if isinstance(column, Drop) else column.kind

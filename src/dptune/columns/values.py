@@ -1,0 +1,195 @@
+"""One column of Arrow's as numbers in float64, NaN where there is a gap, all rows at once.
+
+What cannot be read is refused in words that show no value.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dptune.columns.dates import SECONDS_AN_HOUR
+from dptune.errors import InvalidInput
+
+# How files say that nothing is known, whatever the case.
+GAPS = pa.array(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"], pa.large_string())
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
+_TRUTHS = pa.array([*_FALSE, *_TRUE], pa.large_string())
+_FRACTION = r"[.,][0-9]+"  # of a second
+_WITH_ZONE = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+Codes = NDArray[np.float64]
+
+
+def flat(column: Any) -> Any:
+    """Without a dictionary, and texts in the one type that all functions know."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = kind.value_type
+    if _is_text(kind) and kind != pa.large_string():
+        column = column.cast(pa.large_string())
+    if pa.types.is_null(kind):
+        column = column.cast(pa.large_string())
+    return column
+
+
+def numbers(column: Any) -> Codes:
+    kind = column.type
+    if kind == pa.large_string():
+        return _cast_text(
+            column,
+            pa.float64(),
+            'holds texts that are no numbers (a number is written 1234.5, without "," or a unit); '
+            'change them, or declare the column as a "category".',
+        )
+    if pa.types.is_boolean(kind) or _is_number(kind):
+        return _floats(column.cast(pa.float64(), safe=False))
+    raise _refused(kind, "a number")
+
+
+def booleans(column: Any) -> Codes:
+    kind = column.type
+    wrong = (
+        "holds others than true and false (yes and no, t and f, y and n, 1 and 0); change them, or "
+        'declare the column as a "category".'
+    )
+    if pa.types.is_boolean(kind):
+        return _floats(column.cast(pa.uint8()).cast(pa.float64()))
+    if _is_number(kind):
+        codes = _floats(column.cast(pa.float64(), safe=False))
+        if not bool((np.isnan(codes) | (codes == 0) | (codes == 1)).all()):
+            raise InvalidInput(wrong)
+        return codes
+    if kind != pa.large_string():
+        raise _refused(kind, "a boolean")
+    distinct, which = distinct_values(column)
+    lowered = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
+    found = _floats(pc.index_in(lowered, value_set=_TRUTHS).cast(pa.float64()))
+    if bool((np.isnan(found) & ~is_gap(distinct)).any()):
+        raise InvalidInput(wrong)
+    return chosen(np.where(np.isnan(found), np.nan, found >= len(_FALSE)), which)
+
+
+def hours(column: Any) -> Codes:
+    """Since 1970-01-01 in UTC, whole ones."""
+    kind = column.type
+    if kind == pa.large_string():
+        return _hours_of_texts(column)
+    if pa.types.is_date(kind):
+        days = column.cast(pa.timestamp("ms"))
+        return _whole_hours(days, "ms")
+    if pa.types.is_timestamp(kind):  # one with a zone is stored in UTC
+        return _whole_hours(column, kind.unit)
+    raise _refused(kind, "a date")
+
+
+def category_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
+    """The different names in the order of their first use, trimmed; and which of them each row has,
+    -1 for none."""
+    kind = column.type
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise _refused(kind, "a category")
+    distinct, which = distinct_values(column)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        distinct = distinct.cast(pa.float64())
+    try:
+        texts = distinct.cast(pa.large_string())
+    except pa.ArrowException:
+        raise _refused(kind, "a category") from None
+    trimmed = pc.utf8_trim_whitespace(texts)
+    return pc.replace_substring_regex(trimmed, r"^(-?[0-9]+)\.0+$", r"\1"), which
+
+
+def distinct_values(column: Any) -> tuple[Any, NDArray[np.int64]]:
+    """The different values in the order of their first use; which each row has, -1 for none."""
+    encoded = pc.dictionary_encode(column)
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    which = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return encoded.dictionary, which.astype(np.int64, copy=False)
+
+
+def is_gap(texts: Any) -> NDArray[np.bool_]:
+    """Which of them say that nothing is known."""
+    lowered = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+    said = pc.is_in(lowered, value_set=GAPS)
+    gaps: NDArray[np.bool_] = pc.or_(said, pc.is_null(texts)).to_numpy(zero_copy_only=False)
+    return gaps
+
+
+def chosen(codes: NDArray[Any], which: NDArray[np.int64]) -> Codes:
+    """The code of each row, NaN where it has none."""
+    return np.append(codes.astype(np.float64), np.nan)[which]  # -1 is the last
+
+
+def _cast_text(column: Any, kind: Any, wrong: str) -> Codes:
+    """Texts as they are if all can be read so; otherwise trimmed, and those that are gaps left
+    out."""
+    try:
+        return _floats(column.cast(kind))
+    except pa.ArrowInvalid:
+        pass
+    try:
+        return _floats(_without_gaps(column).cast(kind))
+    except pa.ArrowInvalid:  # which shows a value
+        raise InvalidInput(wrong) from None
+
+
+def _without_gaps(texts: Any) -> Any:
+    trimmed = pc.utf8_trim_whitespace(texts)
+    gaps = pc.is_in(pc.utf8_lower(trimmed), value_set=GAPS)
+    return pc.if_else(gaps, pa.scalar(None, pa.large_string()), trimmed)
+
+
+def _hours_of_texts(column: Any) -> Codes:
+    try:
+        return _whole_hours(column.cast(pa.timestamp("s")), "s")
+    except pa.ArrowInvalid:
+        pass
+    texts = pc.replace_substring_regex(_without_gaps(column), _FRACTION, "")
+    zoned = pc.match_substring_regex(texts, _WITH_ZONE)
+    none = pa.scalar(None, pa.large_string())
+    try:
+        with_zone = pc.if_else(zoned, texts, none).cast(pa.timestamp("s", "UTC"))
+        without = pc.if_else(zoned, none, texts).cast(pa.timestamp("s"))
+    except pa.ArrowInvalid:
+        raise InvalidInput(
+            "holds texts that are no dates (a date is written 2025-12-31 or 2025-12-31T18:30:00); "
+            'change them, or declare the column as a "category".'
+        ) from None
+    found = pc.coalesce(with_zone.cast(pa.int64()), without.cast(pa.int64()))
+    return _whole_hours(found, "s")
+
+
+def _whole_hours(column: Any, unit: str) -> Codes:
+    an_hour = SECONDS_AN_HOUR * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    counted = column.cast(pa.int64())
+    gaps = pc.is_null(counted).to_numpy(zero_copy_only=False)
+    whole = counted.fill_null(0).to_numpy(zero_copy_only=False) // an_hour
+    return np.where(gaps, np.nan, whole)
+
+
+def _floats(column: Any) -> Codes:
+    """Arrow's gaps become NaN."""
+    found: Codes = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    return found
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
+
+
+def _refused(kind: Any, wanted: str) -> InvalidInput:
+    return InvalidInput(
+        f'is of the type {kind}, which cannot be {wanted}; declare it otherwise, or as "drop".'
+    )
