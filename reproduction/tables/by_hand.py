@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from reproduction.tables.sets import Table
 
-_PARTS = {"weekday": 7, "hour": 24, "month": 12}
+PARTS = {"weekday": ("day_of_week", 7), "hour": ("hour", 24)}  # pandas' name, and how many
 
 
 def frames(table: Table, root: str) -> tuple[Any, Any]:
@@ -42,7 +42,7 @@ def write_features(table: Table, root: str, file: Path) -> None:
         ]
         arrays[f"X_{part}"] = np.concatenate(blocks, axis=1).astype(np.float32)
         arrays[f"y_{part}"] = frame[table.label].map(numbers).to_numpy(np.int64)
-    np.savez(file, **arrays)
+    np.savez(file, allow_pickle=False, **arrays)
 
 
 def _block(values: Any, column: dict[str, Any]) -> NDArray[np.float64]:
@@ -64,7 +64,8 @@ def _scaled(numbers: NDArray[np.float64], ends: Any, fill: Any) -> NDArray[np.fl
     low, high = ends
     middle = (low + high) / 2
     known = np.nan_to_num(numbers, nan=fill if isinstance(fill, int) else middle)
-    return ((np.clip(known, low, high) - middle) / (high - middle))[:, None]
+    scaled = (np.clip(known, low, high) - middle) / (high - middle)
+    return np.asarray(scaled, np.float64)[:, None]
 
 
 def _date(values: Any, column: dict[str, Any]) -> NDArray[np.float64]:
@@ -75,8 +76,8 @@ def _date(values: Any, column: dict[str, Any]) -> NDArray[np.float64]:
     share = np.asarray((moments - low) / (high - low), np.float64)
     parts = [np.clip(2 * share - 1, -1, 1)[:, None]]
     for part in column["parts"]:
-        numbers = getattr(moments.dt, part).to_numpy() - (part == "month")
-        parts.append(np.eye(_PARTS[part])[numbers])
+        called, count = PARTS[part]
+        parts.append(np.eye(count)[getattr(moments.dt, called).to_numpy()])
     return np.hstack(parts)
 
 
@@ -85,5 +86,5 @@ def _category(values: Any, column: dict[str, Any]) -> NDArray[np.float64]:
     if "buckets" in column:
         count = column["buckets"]
         digests = texts.map(lambda text: int(hashlib.md5(text.encode()).hexdigest(), 16) % count)
-        return np.eye(count)[digests.to_numpy()]
+        return np.asarray(np.eye(count)[digests.to_numpy()], np.float64)
     return np.stack([(texts == value).to_numpy(np.float64) for value in column["values"]], axis=1)

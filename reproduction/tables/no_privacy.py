@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from reproduction.tables.by_hand import frames
+from reproduction.tables.by_hand import PARTS, frames
 from reproduction.tables.sets import Table
 
 
@@ -37,6 +37,7 @@ def _taken_apart(table: Table, frame: Any) -> Any:
     """With the parts of dates in columns of their own."""
     for name, column in table.columns().items():
         if column["kind"] == "date":
-            parts = {f"{name} {part}": getattr(frame[name].dt, part) for part in column["parts"]}
+            called = [PARTS[part][0] for part in column["parts"]]
+            parts = {f"{name} {part}": getattr(frame[name].dt, part) for part in called}
             frame = frame.drop(columns=name).assign(**parts)
     return frame
