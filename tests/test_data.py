@@ -176,6 +176,8 @@ def test_no_public_attribute_holds_rows() -> None:
         "columns",
         "copies",
         "count",
+        "declared",
+        "encoding",
         "fingerprint",
         "loss",
         "made_by",

@@ -29,6 +29,7 @@ _UNREADABLE = (
     pa.ArrowException,
 )
 _LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
+_AT_ONCE, _ROWS_AT_ONCE = 1 << 24, 1 << 18  # bytes of a csv, rows of a Parquet file
 
 
 @contextmanager
@@ -55,6 +56,14 @@ def _reason(error: Exception) -> str:
     return str(error).split("\n")[0].rstrip(".")
 
 
+def table_kind(path: Path) -> str | None:
+    """By its name: csv or parquet; None of other files."""
+    name = path.name.lower()
+    if name.endswith((".csv", ".csv.gz")):
+        return "csv"
+    return "parquet" if name.endswith(".parquet") else None
+
+
 def must_hold_something(path: Path) -> None:
     """Refuse a file without a byte."""
     if path.stat().st_size == 0:
@@ -79,20 +88,86 @@ def read_csv(path: Path, texts: Sequence[str] = ()) -> Any:
             if "invalid UTF8" in str(error):
                 raise not_utf8(path) from None
             raise
-        # Checked before any message shows the names: a first line of data is private.
-        if any(_is_number(name) for name in table.column_names):
-            raise InvalidInput(
-                f"the first line of {str(path)!r} must name the columns, and looks like data: it "
-                "has numbers. Add a line with names; a name cannot be a number."
-            )
+        _must_be_names(table.column_names, path)
         if any(pa.types.is_binary(kind) for kind in table.schema.types):
             raise not_utf8(path)
         return table
 
 
+def names_in_csv(path: Path) -> list[str]:
+    """The names of its columns, of which one may be there twice."""
+    with reading(path):
+        _must_be_separated_by_commas(path)
+        with _opened_csv(path, []) as batches:
+            names: list[str] = batches.schema.names
+        _must_be_names(names, path)
+        return names
+
+
+def csv_texts(path: Path, names: Sequence[str]) -> Iterator[Any]:
+    """Tables of some rows each, all columns letter by letter as texts."""
+    with reading(path):
+        try:
+            with _opened_csv(path, names) as batches:
+                for batch in batches:
+                    yield pa.Table.from_batches([batch])
+        except pa.ArrowInvalid as error:
+            if "invalid UTF8" in str(error):
+                raise not_utf8(path) from None
+            raise
+
+
+def as_csv_reads(texts: Any) -> Any:
+    """A column of texts as numbers or truths, where all of it looks so, as in `read_csv`."""
+    file = pa.BufferOutputStream()
+    csv.write_csv(pa.table({"texts": texts}), file)
+    return csv.read_csv(
+        pa.BufferReader(file.getvalue()),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        read_options=csv.ReadOptions(block_size=_LONGEST_LINE),
+    ).column(0)
+
+
+def _opened_csv(path: Path, texts: Sequence[str]) -> Any:
+    kept: Mapping[str, Any] = {name: pa.string() for name in texts}
+    return csv.open_csv(
+        path,
+        read_options=csv.ReadOptions(block_size=_AT_ONCE),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        convert_options=csv.ConvertOptions(column_types=kept),
+    )
+
+
+def _must_be_names(names: Sequence[str], path: Path) -> None:
+    """Checked before any message shows them: a first line of data is private."""
+    if any(_is_number(name) for name in names):
+        raise InvalidInput(
+            f"the first line of {str(path)!r} must name the columns, and looks like data: it "
+            "has numbers. Add a line with names; a name cannot be a number."
+        )
+
+
 def read_parquet(path: Path) -> Any:
     with reading(path), parquet.ParquetFile(path) as file:
         return file.read()
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """Those of a folder that make one table, in the order of their names."""
+    return sorted(path for path in folder.glob("*.parquet") if path.is_file())
+
+
+def parquet_schema(path: Path) -> Any:
+    with reading(path):
+        return parquet.read_schema(path)
+
+
+def parquet_tables(paths: Sequence[Path]) -> Iterator[Any]:
+    """Tables of some rows each."""
+    for path in paths:
+        with reading(path), parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(_ROWS_AT_ONCE):
+                yield pa.Table.from_batches([batch])
 
 
 def listed(names: Sequence[str]) -> str:

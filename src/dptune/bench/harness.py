@@ -117,7 +117,9 @@ def prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
     train, test = task.given
     first_copies = train.features[:, 0].numpy()
     plain = Preprocessing(unit_rows=task.preparation.unit_rows)
-    made = prepare(outline, plain, lambda _, take, __: take([first_copies]))
+    made = prepare(
+        outline, plain, lambda _, take, __: take(lambda made: [made.apply(first_copies)])
+    )
     device, precision = str(task.train.device), str(task.train.dtype).removeprefix("torch.")
     return (
         replace(

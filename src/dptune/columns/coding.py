@@ -11,6 +11,7 @@ All problems of a file are named at once, by column; no message shows a value.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,7 @@ from dptune.columns.spec import Columns
 from dptune.errors import InvalidInput
 
 Vocabularies = Mapping[str, Sequence[str]]
-NOT_IN_VOCABULARY = -1
+NOT_THERE = -1  # among the names of a category
 _EXACT = 1 << 24  # whole numbers that float32 tells apart
 
 
@@ -55,8 +56,8 @@ class Coder:
         self._columns, self._where = columns, where
         self._problems = Problems()
         self._grows = vocabularies is None
-        self._places: dict[str, dict[str, int]] = {
-            name: {text: place for place, text in enumerate((vocabularies or {}).get(name, ()))}
+        self._vocabularies = {
+            name: pa.array((vocabularies or {}).get(name, ()), pa.large_string())
             for name, column in columns.declared.items()
             if isinstance(column, Category) and column.paid
         }
@@ -76,7 +77,7 @@ class Coder:
     def finish(self) -> dict[str, tuple[str, ...]]:
         """The vocabularies, or all problems of all batches."""
         self._problems.raise_any(f"{self._where} does not fit the declared columns")
-        return {name: tuple(places) for name, places in self._places.items()}
+        return {name: tuple(names.to_pylist()) for name, names in self._vocabularies.items()}
 
     def _must_have_the_columns(self, found: Sequence[str]) -> None:
         for name in self._columns.kept:
@@ -84,10 +85,10 @@ class Coder:
                 self._problems.add(
                     name, "is declared, and is not there; add it, or declare it no more."
                 )
-        for name in found:
+        for name, times in Counter(found).items():
             if name not in self._columns.declared:
                 self._problems.add(name, 'is not declared; declare it, if only as "drop".')
-            elif found.count(name) > 1:
+            elif times > 1:
                 self._problems.add(name, "is there twice; leave one of them out.")
 
     def _coded(self, column: Any, name: str) -> NDArray[np.float64]:
@@ -97,8 +98,12 @@ class Coder:
             _must_be_usable(codes, declared)
         except InvalidInput as error:
             self._problems.add(name, str(error))
-            return np.full(len(column), np.nan)
-        return codes
+        except pa.ArrowException:  # a type that Arrow itself knows little of; it may show values
+            refusal = values.refused(column.type, f"a {declared.kind}")
+            self._problems.add(name, str(refusal))
+        else:
+            return codes
+        return np.full(len(column), np.nan)
 
     def _read(self, column: Any, declared: Column, name: str) -> NDArray[np.float64]:
         if isinstance(declared, Number):
@@ -114,28 +119,31 @@ class Coder:
         texts, which = values.category_texts(column)
         gaps = values.is_gap(texts)
         if isinstance(declared.values, tuple):
-            known = pa.array(declared.values, pa.large_string())
-            found = pc.fill_null(pc.index_in(texts, value_set=known), len(known))
-            codes = found.to_numpy(zero_copy_only=False).astype(np.float64)
-            gaps &= codes == len(known)  # a value that is declared is no gap
+            codes = _places(texts, pa.array(declared.values, pa.large_string()))
+            gaps &= codes == NOT_THERE  # a value that is declared is no gap
+            codes[codes == NOT_THERE] = len(declared.values)
+        elif declared.buckets is not None:
+            hashed = [bucket(text or "", declared.buckets) for text in texts.to_pylist()]
+            codes = np.array(hashed, dtype=np.float64)
         else:
-            codes = np.full(len(texts), np.nan)
-            named = np.flatnonzero(~gaps)
-            codes[named] = [self._code_of(texts[place].as_py(), declared, name) for place in named]
+            codes = self._places_in_vocabulary(texts, gaps, name)
         codes[gaps] = np.nan
         return values.chosen(codes, which)
 
-    def _code_of(self, text: str, declared: Category, name: str) -> int:
-        if declared.buckets is not None:
-            return bucket(text, declared.buckets)
-        places = self._places[name]
-        if self._grows:
-            if len(places) >= _EXACT:
-                raise InvalidInput(
-                    "has too many different names to buy; declare it with buckets or its values."
-                )
-            return places.setdefault(text, len(places))
-        return places.get(text, NOT_IN_VOCABULARY)
+    def _places_in_vocabulary(
+        self, texts: Any, gaps: NDArray[np.bool_], name: str
+    ) -> NDArray[np.float64]:
+        vocabulary = self._vocabularies[name]
+        codes = _places(texts, vocabulary)
+        if not self._grows:
+            return codes
+        new = pc.unique(texts.filter(pa.array((codes == NOT_THERE) & ~gaps)))
+        if len(vocabulary) + len(new) > _EXACT:
+            raise InvalidInput(
+                "has too many different names to buy; declare it with buckets or its values."
+            )
+        self._vocabularies[name] = pa.concat_arrays([vocabulary, new])
+        return _places(texts, self._vocabularies[name])
 
 
 def code(
@@ -145,6 +153,12 @@ def code(
     coder = Coder(columns, where=where, vocabularies=vocabularies)
     rows = coder.add(table)
     return Coded(rows, coder.finish())
+
+
+def _places(texts: Any, among: Any) -> NDArray[np.float64]:
+    found = pc.fill_null(pc.index_in(texts, value_set=among), NOT_THERE)
+    places: NDArray[np.float64] = found.to_numpy(zero_copy_only=False).astype(np.float64)
+    return places
 
 
 def bucket(text: str, buckets: int) -> int:

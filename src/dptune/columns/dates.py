@@ -13,8 +13,9 @@ from dptune.errors import InvalidInput
 
 PARTS = {
     "weekday": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
-    "month": tuple(
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    "month": (
+        *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
+        *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
     ),
     "hour": tuple(map(str, range(24))),
 }

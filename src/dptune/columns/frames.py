@@ -1,7 +1,7 @@
 """Frames of pandas, polars and pyarrow, and columns of a program, as Arrow's tables. None of these
 packages is imported here but pyarrow."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,35 +16,34 @@ def as_table(frame: Any) -> Any:
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame])
     if isinstance(frame, Mapping):
-        return _of_columns({str(name): values for name, values in frame.items()})
-    package = type(frame).__module__.partition(".")[0]
-    if package == "pandas" and hasattr(frame, "columns"):
-        # By place, since names may be there twice. The index is no column.
+        return _of_columns([str(name) for name in frame], list(frame.values()))
+    if hasattr(frame, "columns") and hasattr(frame, "iloc"):  # pandas; names may be there twice
         names = [str(name) for name in frame.columns]
-        found = [frame.iloc[:, place] for place in range(len(names))]
-        return _of_pairs(list(zip(names, found, strict=True)))
-    if hasattr(frame, "__arrow_c_stream__") and hasattr(frame, "columns"):
+        return _of_columns(names, [frame.iloc[:, place] for place in range(len(names))])
+    if hasattr(frame, "columns") and hasattr(frame, "__arrow_c_stream__"):  # polars and others
         return pa.table(frame)
     return None
 
 
-def _of_columns(columns: Mapping[str, Any]) -> Any:
-    return _of_pairs(list(columns.items()))
-
-
-def _of_pairs(pairs: list[tuple[str, Any]]) -> Any:
+def _of_columns(names: Sequence[str], columns: Sequence[Any]) -> Any:
     problems = Problems()
     arrays = []
-    for name, values in pairs:
+    for name, values in zip(names, columns, strict=True):
         try:
-            arrays.append(pa.array(values, from_pandas=True))
-        except (pa.ArrowException, TypeError, ValueError):  # whose words show values
+            arrays.append(_array(values))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):  # which show values
             problems.add(
                 name,
                 "must hold one value a row, all of one type; turn its values into texts, say with "
                 ".astype(str), or leave it out.",
             )
     if len({len(array) for array in arrays}) > 1:
-        problems.add(", ".join(name for name, _ in pairs), "must all be of one length.")
+        problems.add(", ".join(names), "must all be of one length.")
     problems.raise_any("the columns of the frame cannot be read")
-    return pa.table(arrays, names=[name for name, _ in pairs])
+    return pa.table(arrays, names=list(names))
+
+
+def _array(values: Any) -> Any:
+    if isinstance(values, str | bytes | Mapping):  # which Arrow takes apart
+        raise TypeError
+    return values if isinstance(values, pa.ChunkedArray) else pa.array(values, from_pandas=True)

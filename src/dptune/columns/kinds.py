@@ -1,25 +1,25 @@
 """What a column can be, from declared facts only. Whatever is wrong with one is said at once, a
 line for each problem."""
 
-import math
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from dptune import validate
 from dptune.columns import dates
+from dptune.columns.values import category_texts
 from dptune.errors import InvalidInput
 
 PAID: Literal["paid"] = "paid"
 MIDDLE: Literal["middle"] = "middle"
 DEFAULT_AT_MOST = 20
-_MOST_VALUES = 10_000
-_LARGEST = float(np.finfo(np.float32).max)  # rows are coded in single precision
-_WHOLE = re.compile(r"^(-?[0-9]+)\.0+$")
+MOST_VALUES = 10_000
+LARGEST = float(np.finfo(np.float32).max)  # rows are coded in single precision
 Pair = tuple[float, float]
 
 
@@ -30,7 +30,7 @@ class Number:
     Attributes:
         range: (low, high) from knowledge; "paid" to buy it; None to buy it where that is worth its
             price, and to take the column as it is where it is not.
-        fill: what stands for a gap; "middle" is the middle of the range.
+        fill: what stands for a gap; "middle" is the middle of the range, or 0 without a range.
         indicator: whether one more column says where gaps were.
 
     """
@@ -43,10 +43,10 @@ class Number:
     def __post_init__(self) -> None:
         faults = _Faults()
         with faults.noted():
-            if self.range is not None and self.range != PAID:
+            if self.range is not None and not _says(self.range, PAID):
                 validate.store(self, range=_pair(self.range))
         with faults.noted():
-            if self.fill is not None and self.fill != MIDDLE:
+            if self.fill is not None and not _says(self.fill, MIDDLE):
                 validate.store(self, fill=_finite(self.fill, 'fill must be a number or "middle"'))
         with faults.noted():
             validate.store(self, indicator=validate.flag(indicator=self.indicator))
@@ -91,14 +91,14 @@ class Category:
                     "number)."
                 )
         with faults.noted():
-            if self.values is not None and self.values != PAID:
+            if self.values is not None and not _says(self.values, PAID):
                 validate.store(self, values=_names(self.values))
         with faults.noted():
             if self.buckets is not None:
-                found = validate.whole(2, at_most=_MOST_VALUES, buckets=self.buckets)
+                found = validate.whole(2, at_most=MOST_VALUES, buckets=self.buckets)
                 validate.store(self, buckets=found)
         with faults.noted():
-            if self.values == PAID:
+            if self.paid:
                 room = DEFAULT_AT_MOST if self.at_most is None else self.at_most
                 validate.store(self, at_most=_room(room))
             elif self.at_most is not None:
@@ -114,7 +114,7 @@ class Category:
 
     @property
     def paid(self) -> bool:
-        return self.values == PAID
+        return _says(self.values, PAID)
 
     @property
     def slots(self) -> int:
@@ -155,6 +155,10 @@ class Date:
         with faults.noted():
             validate.store(self, indicator=validate.flag(indicator=self.indicator))
         faults.raise_any()
+        if self.range is not None and self.fill is not None:
+            low, high = self.pair
+            if not low <= dates.hours_of(self.fill) <= high:
+                raise InvalidInput(f"fill must lie in the range; got {self.fill!r}.")
 
     @property
     def pair(self) -> Pair:
@@ -200,13 +204,14 @@ KINDS: dict[str, type[Column]] = {one.kind: one for one in (Number, Category, Da
 
 def category_text(value: object, name: str) -> str:
     """A name as rows have it: numbers as text, whole ones without a point."""
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if isinstance(value, int | float | np.number):
-        value = str(value)
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{name} must be text that is not empty; got {value!r}.")
-    return _WHOLE.sub(r"\1", value.strip())
+    if isinstance(value, str | bool | int | float | np.generic):
+        try:
+            (text,) = category_texts(pa.array([value]))[0].to_pylist()
+        except (pa.ArrowException, OverflowError, UnicodeError):
+            text = ""
+        if text:
+            return str(text)
+    raise InvalidInput(f"{name} must be text that is not empty; got {value!r}.")
 
 
 class _Faults:
@@ -227,11 +232,14 @@ class _Faults:
             raise InvalidInput("\n".join(self._found))
 
 
+def _says(value: object, word: str) -> bool:
+    return isinstance(value, str) and value == word
+
+
 def _finite(value: Any, wanted: str) -> float:
-    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        number = float(value)
-        if math.isfinite(number) and abs(number) <= _LARGEST:
-            return number
+    is_number = not isinstance(value, bool) and isinstance(value, Real)
+    if is_number and -LARGEST <= value <= LARGEST:
+        return float(value)
     raise InvalidInput(f"{wanted}; got {value!r}.")
 
 
@@ -263,9 +271,9 @@ def _names(given: Any) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise InvalidInput(f'values must be a list of names, or "paid"; got {given!r}.')
     names = tuple(category_text(value, "each of values") for value in given)
-    if len(names) > _MOST_VALUES:
+    if len(names) > MOST_VALUES:
         raise InvalidInput(
-            f"values are at most {_MOST_VALUES:,}; got {len(names):,}. Take buckets instead."
+            f"values are at most {MOST_VALUES:,}; got {len(names):,}. Take buckets instead."
         )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -274,9 +282,9 @@ def _names(given: Any) -> tuple[str, ...]:
 
 
 def _room(given: Any) -> int:
-    wanted = f"at_most must be a whole number from 1 to {_MOST_VALUES:,}"
+    wanted = f"at_most must be a whole number from 1 to {MOST_VALUES:,}"
     number = _finite(given, wanted)
-    if number != int(number) or not 1 <= number <= _MOST_VALUES:
+    if number != int(number) or not 1 <= number <= MOST_VALUES:
         raise InvalidInput(f"{wanted}; got {given!r}.")
     return int(number)
 
@@ -285,6 +293,6 @@ def _parts(given: Any) -> tuple[str, ...]:
     wanted = f"parts must be some of {', '.join(dates.PARTS)}, each once"
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise InvalidInput(f"{wanted}; got {given!r}.")
-    if not set(given) <= set(dates.PARTS) or len(set(given)) < len(given):
+    if any(given.count(part) > 1 or part not in tuple(dates.PARTS) for part in given):
         raise InvalidInput(f"{wanted}; got {given!r}.")
     return tuple(given)

@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from dptune.columns.kinds import (
+    MOST_VALUES,
     PAID,
     Boolean,
     Category,
@@ -12,9 +13,12 @@ from dptune.columns.kinds import (
     Date,
     Drop,
     Number,
-    category_text,
 )
 from dptune.columns.spec import Columns
+from dptune.columns.values import category_texts, flat, is_number, is_text
+
+# How polars marks categories that it found among the rows; those of an Enum are declared.
+_POLARS_FOUND = b"_PL_CATEGORICAL2"
 
 
 def guess(source: Any, label: str | None = None) -> Columns:
@@ -38,15 +42,15 @@ def _kind(field: Any, column: Any) -> Column:
     kind = field.type
     types = pa.types
     if types.is_dictionary(kind):
-        listed = _listed(column)
-        return Category(values=listed or PAID)
+        names = () if _POLARS_FOUND in (field.metadata or {}) else _listed(column)
+        return Category(values=names if 0 < len(names) <= MOST_VALUES else PAID)
     if types.is_boolean(kind):
         return Boolean()
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+    if is_number(kind):
         return Number()
     if types.is_date(kind) or types.is_timestamp(kind):
         return Date()
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+    if is_text(kind):
         return Category(values=PAID)
     return Drop()
 
@@ -55,5 +59,7 @@ def _listed(column: Any) -> tuple[str, ...]:
     """The names that the column's own type lists, whether rows have them or not."""
     if column is None or not column.num_chunks:
         return ()
-    names = column.chunk(0).dictionary.to_pylist()
-    return tuple(category_text(name, "a name") for name in names if name is not None)
+    whole = column.unify_dictionaries().chunk(0).dictionary
+    texts, which = category_texts(flat(whole))
+    names = [texts[place].as_py() for place in which.tolist() if place >= 0]
+    return tuple(dict.fromkeys(name for name in names if name))

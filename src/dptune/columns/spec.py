@@ -50,8 +50,8 @@ class Columns:
         problems = Problems()
         declared: dict[str, Column] = {}
         for name, entry in given.items():
-            if not isinstance(name, str) or not name.strip():
-                problems.add(repr(name), "names of columns must be text that is not empty.")
+            if not isinstance(name, str) or not name.strip() or not name.isprintable():
+                problems.add(repr(name), "the name of a column must be one line of text.")
                 continue
             try:
                 declared[name] = _column(entry)
@@ -96,7 +96,7 @@ class Columns:
             return LabelFacts(classes=column.values)
         raise InvalidInput(
             f"{name}: a label must be a category with all its values, a boolean, or a number with "
-            f"a range; it is declared as {_in_short(column)}."
+            f"a range; it is declared as {' '.join(_in_short(column)).strip()}."
         )
 
     def to_plain(self) -> dict[str, Any]:
@@ -104,9 +104,12 @@ class Columns:
         return {name: _plain(column) for name, column in self.declared.items()}
 
     def in_words(self) -> str:
-        """How many of each kind, for statements."""
+        """How many of each kind: "2 numbers with a range, 1 category in 64 buckets"."""
         counts = Counter(_in_short(column) for column in self.declared.values())
-        return ", ".join(f"{count} {words}" for words, count in counts.items()) or "none"
+        return ", ".join(
+            f"{count} {noun if count == 1 else _PLURALS[noun]}{rest}"
+            for (noun, rest), count in counts.items()
+        )
 
 
 def _column(entry: Any) -> Column:
@@ -152,13 +155,23 @@ def _plain(column: Column) -> Any:
     return {"kind": column.kind, **facts} if facts else column.kind
 
 
-def _in_short(column: Column) -> str:
+_PLURALS = {
+    "number": "numbers",
+    "category": "categories",
+    "date": "dates",
+    "boolean": "booleans",
+    "dropped": "dropped",
+}
+
+
+def _in_short(column: Column) -> tuple[str, str]:
+    """A noun, and what more is to be said."""
     if isinstance(column, Number):
         if column.pair is not None:
-            return "number with a range"
-        return "number whose range is paid for" if column.range else "number"
+            return "number", " with a range"
+        return "number", " whose range is paid for" if column.range else ""
     if isinstance(column, Category):
         if column.paid:
-            return "category whose values are paid for"
-        return "category in buckets" if column.buckets else "category"
-    return "dropped" if isinstance(column, Drop) else column.kind
+            return "category", " whose values are paid for"
+        return "category", f" in {column.buckets} buckets" if column.buckets else " with values"
+    return "dropped" if isinstance(column, Drop) else column.kind, ""

@@ -17,36 +17,33 @@ from dptune.errors import InvalidInput
 GAPS = pa.array(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"], pa.large_string())
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
 _TRUTHS = pa.array([*_FALSE, *_TRUE], pa.large_string())
-_FRACTION = r"[.,][0-9]+"  # of a second
-_WITH_ZONE = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_FRACTION = r"(:[0-9]{2})[.,][0-9]+"  # of a second
+_HAS_ZONE = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_WITHOUT_ZONE, _IN_UTC = pa.timestamp("s"), pa.timestamp("s", "UTC")
+_WHOLE = r"^(-?[0-9]+)\.0+$"  # a number, whole though written with a point
+_WHOLE_IN_FLOATS = 2.0**53
 Codes = NDArray[np.float64]
 
 
 def flat(column: Any) -> Any:
     """Without a dictionary, and texts in the one type that all functions know."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = kind.value_type
-    if _is_text(kind) and kind != pa.large_string():
-        column = column.cast(pa.large_string())
-    if pa.types.is_null(kind):
-        column = column.cast(pa.large_string())
-    return column
+    if pa.types.is_dictionary(column.type):
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        kind = _plain_type(column.type.value_type)
+        column = pa.chunked_array(
+            [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in chunks], kind
+        )
+    kind = _plain_type(column.type)
+    return column if kind == column.type else column.cast(kind)
 
 
 def numbers(column: Any) -> Codes:
     kind = column.type
     if kind == pa.large_string():
-        return _cast_text(
-            column,
-            pa.float64(),
-            'holds texts that are no numbers (a number is written 1234.5, without "," or a unit); '
-            'change them, or declare the column as a "category".',
-        )
-    if pa.types.is_boolean(kind) or _is_number(kind):
+        return _numbers_of_texts(column)
+    if pa.types.is_boolean(kind) or is_number(kind):
         return _floats(column.cast(pa.float64(), safe=False))
-    raise _refused(kind, "a number")
+    raise refused(kind, "a number")
 
 
 def booleans(column: Any) -> Codes:
@@ -57,13 +54,13 @@ def booleans(column: Any) -> Codes:
     )
     if pa.types.is_boolean(kind):
         return _floats(column.cast(pa.uint8()).cast(pa.float64()))
-    if _is_number(kind):
+    if is_number(kind):
         codes = _floats(column.cast(pa.float64(), safe=False))
         if not bool((np.isnan(codes) | (codes == 0) | (codes == 1)).all()):
             raise InvalidInput(wrong)
         return codes
     if kind != pa.large_string():
-        raise _refused(kind, "a boolean")
+        raise refused(kind, "a boolean")
     distinct, which = distinct_values(column)
     lowered = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
     found = _floats(pc.index_in(lowered, value_set=_TRUTHS).cast(pa.float64()))
@@ -82,7 +79,7 @@ def hours(column: Any) -> Codes:
         return _whole_hours(days, "ms")
     if pa.types.is_timestamp(kind):  # one with a zone is stored in UTC
         return _whole_hours(column, kind.unit)
-    raise _refused(kind, "a date")
+    raise refused(kind, "a date")
 
 
 def category_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
@@ -90,16 +87,22 @@ def category_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
     -1 for none."""
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        raise _refused(kind, "a category")
+        raise refused(kind, "a category")
     distinct, which = distinct_values(column)
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_decimal(kind):
         distinct = distinct.cast(pa.float64())
-    try:
-        texts = distinct.cast(pa.large_string())
-    except pa.ArrowException:
-        raise _refused(kind, "a category") from None
+    texts = distinct.cast(pa.large_string())
+    if pa.types.is_floating(distinct.type):
+        texts = pc.coalesce(_whole_as_text(distinct), texts)
     trimmed = pc.utf8_trim_whitespace(texts)
-    return pc.replace_substring_regex(trimmed, r"^(-?[0-9]+)\.0+$", r"\1"), which
+    return pc.replace_substring_regex(trimmed, _WHOLE, r"\1"), which
+
+
+def _whole_as_text(floats: Any) -> Any:
+    """As whole numbers are written, nothing where they are others."""
+    wide = floats.cast(pa.float64())
+    whole = pc.and_(pc.equal(pc.trunc(wide), wide), pc.less_equal(pc.abs(wide), _WHOLE_IN_FLOATS))
+    return pc.if_else(whole, wide, None).cast(pa.int64()).cast(pa.large_string())
 
 
 def distinct_values(column: Any) -> tuple[Any, NDArray[np.int64]]:
@@ -124,36 +127,39 @@ def chosen(codes: NDArray[Any], which: NDArray[np.int64]) -> Codes:
     return np.append(codes.astype(np.float64), np.nan)[which]  # -1 is the last
 
 
-def _cast_text(column: Any, kind: Any, wrong: str) -> Codes:
-    """Texts as they are if all can be read so; otherwise trimmed, and those that are gaps left
-    out."""
+def _numbers_of_texts(column: Any) -> Codes:
     try:
-        return _floats(column.cast(kind))
-    except pa.ArrowInvalid:
+        return _floats(column.cast(pa.float64()))
+    except pa.ArrowInvalid:  # gaps or blanks, most often
         pass
     try:
-        return _floats(_without_gaps(column).cast(kind))
+        return _floats(_without_gaps(column).cast(pa.float64()))
     except pa.ArrowInvalid:  # which shows a value
-        raise InvalidInput(wrong) from None
+        raise InvalidInput(
+            'holds texts that are no numbers (a number is written 1234.5, without "," or a unit); '
+            'change them, or declare the column as a "category".'
+        ) from None
 
 
 def _without_gaps(texts: Any) -> Any:
+    """Trimmed, and nothing where they say that nothing is known."""
     trimmed = pc.utf8_trim_whitespace(texts)
     gaps = pc.is_in(pc.utf8_lower(trimmed), value_set=GAPS)
     return pc.if_else(gaps, pa.scalar(None, pa.large_string()), trimmed)
 
 
 def _hours_of_texts(column: Any) -> Codes:
-    try:
-        return _whole_hours(column.cast(pa.timestamp("s")), "s")
-    except pa.ArrowInvalid:
-        pass
-    texts = pc.replace_substring_regex(_without_gaps(column), _FRACTION, "")
-    zoned = pc.match_substring_regex(texts, _WITH_ZONE)
+    for seconds in (_WITHOUT_ZONE, _IN_UTC):  # most often all texts are alike
+        try:
+            return _whole_hours(column.cast(seconds), "s")
+        except pa.ArrowInvalid:
+            continue
+    texts = pc.replace_substring_regex(_without_gaps(column), _FRACTION, r"\1")
+    zoned = pc.match_substring_regex(texts, _HAS_ZONE)
     none = pa.scalar(None, pa.large_string())
     try:
-        with_zone = pc.if_else(zoned, texts, none).cast(pa.timestamp("s", "UTC"))
-        without = pc.if_else(zoned, none, texts).cast(pa.timestamp("s"))
+        with_zone = pc.if_else(zoned, texts, none).cast(_IN_UTC)
+        without = pc.if_else(zoned, none, texts).cast(_WITHOUT_ZONE)
     except pa.ArrowInvalid:
         raise InvalidInput(
             "holds texts that are no dates (a date is written 2025-12-31 or 2025-12-31T18:30:00); "
@@ -177,19 +183,22 @@ def _floats(column: Any) -> Codes:
     return found
 
 
-def _is_text(kind: Any) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+def _plain_type(kind: Any) -> Any:
+    return pa.large_string() if is_text(kind) or pa.types.is_null(kind) else kind
 
 
-def _is_number(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def is_number(kind: Any) -> bool:
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )
 
 
-def _refused(kind: Any, wanted: str) -> InvalidInput:
+def refused(kind: Any, wanted: str) -> InvalidInput:
+    name = str(kind).partition("<")[0]  # a record's fields may be as private as its values
     return InvalidInput(
-        f'is of the type {kind}, which cannot be {wanted}; declare it otherwise, or as "drop".'
+        f'is of the type {name}, which cannot be {wanted}; declare it otherwise, or as "drop".'
     )

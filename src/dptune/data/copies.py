@@ -54,6 +54,7 @@ def row_hashes(table: NDArray[Any], key: bytes) -> NDArray[np.uint64]:
         with np.errstate(over="ignore"):  # too large for float32: all the same to us
             # Plus zero, because there are two zeros.
             numbers = table[start : start + step].astype(np.float32) + np.float32(0)
+        numbers[np.isnan(numbers)] = np.nan  # a gap, of which there are many kinds
         sums = numbers.view(np.uint32).astype(np.uint64) @ factors
         found[start : start + step] = (sums[:, 0] >> 32 << 32) | (sums[:, 1] >> 32)
     return found

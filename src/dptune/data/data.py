@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from dptune import validate
+from dptune.columns import Columns, Encoding
 from dptune.data.arrays import as_class_labels, as_features, as_values, names_of, places
 from dptune.data.batches import gather
 from dptune.data.classes import (
@@ -30,6 +31,7 @@ from dptune.data.classes import (
     name_classes,
 )
 from dptune.data.copies import has_copies
+from dptune.data.declared import Vocabularies, coded, facts_in_words, fingerprint_declared
 from dptune.data.disk import DiskRows
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
 from dptune.data.made_by import (
@@ -65,6 +67,10 @@ class Data:
     where they are not.
     `column_names` are those of the features, by default a frame's; they are stored with the model,
     which finds its columns by them.
+    With `columns`, which declare columns by name, features are a frame (pandas, polars, Arrow, a
+    mapping of arrays) of numbers, texts, dates and gaps, and so are those of all other rows. They
+    are kept as raw codes, one number a column; engines see the features that `encoding` makes of
+    them, whose number is public.
     `numbers` say which of `rows` each row is, where some are empty: those that are held out are
     found by them, so that an empty row puts no other row in another part.
     `shifts` are rows of other origins, by name, that report a figure as test rows do. `made_by`
@@ -89,6 +95,7 @@ class Data:
         numbers: Any = None,
         target_range: tuple[float, float] | None = None,
         column_names: Sequence[str] = (),
+        columns: Columns | Mapping[str, Any] | None = None,
         augmented: bool = False,
         fingerprint: str | None = None,
         shifts: Mapping[str, Shift] | None = None,
@@ -102,17 +109,29 @@ class Data:
         self.name, self.loss = name, TASKS[task]
         self.classes: tuple[Any, ...] = ()
         self.target_range: tuple[float, float] | None = None
+        self.declared = None if columns is None else Columns.of(columns)
+        self.encoding = None if self.declared is None else Encoding(self.declared)
+        self._vocabularies: Vocabularies = {}  # of the private rows, so nobody else's business
         if task not in _OF_CLASSES:
             _must_be_left_out("classes", classes, task)
         if task == "values":
             self.target_range = _range(target_range)
         else:
             _must_be_left_out("target_range", target_range, task)
-        train, found_names, identity = self._private(features, labels, task, classes, augmented)
+        if self.declared is None:
+            train, found_names, identity = self._private(features, labels, task, classes, augmented)
+        else:
+            _must_be_of_columns(features, task, augmented)
+            train, found_names, identity = self._private_frame(
+                features, labels, task, classes, self.declared, column_names
+            )
+            column_names = ()
         self.fingerprint = fingerprint or identity()
         self.shape, self.copies = train.shape, train.copies
+        self.column_names = _names(column_names, found_names, math.prod(self.shape))
+        if self.encoding is not None:
+            self.shape = (self.encoding.width,)
         self.columns = math.prod(self.shape)
-        self.column_names = _names(column_names, found_names, self.columns)
         self.count = train.count if rows is None else validate.whole(1, rows=rows)
         self._numbers = _row_numbers(numbers, train.count)
         self.outputs = len(self.classes) or 1
@@ -153,30 +172,54 @@ class Data:
         table = as_features(features, "the features")
         augmented = validate.flag(augmented=augmented)
         _must_have_copies(table, augmented)
-        read = as_class_labels if task == "classes" else as_values
-        known = read(labels, "the labels")
-        _must_fit(known, table, "the labels")
-        if task == "classes":
-            self.classes = list_of_classes(classes, known)
-        targets = self._targets(known, "the labels", shown=False)
+        known, targets = self._private_labels(labels, table, task, classes)
         if table.ndim > 2 and np.abs(table).max() > LARGEST:  # refused before it is paid for
             raise InvalidInput(f"the features hold numbers beyond {LARGEST:g}; scale them.")
         rows = ArraySource(table, targets, augmented)
         return rows, names_of(features), lambda: _fingerprint(table, known, task)
+
+    def _private_frame(
+        self,
+        features: Any,
+        labels: Any,
+        task: str,
+        classes: Sequence[Any] | None,
+        columns: Columns,
+        names: Sequence[str],
+    ) -> tuple[RowSource, tuple[str, ...], Callable[[], str]]:
+        """The same of rows whose columns are declared."""
+        found = coded(features, columns, "the features", names)
+        self._vocabularies = found.vocabularies
+        known, targets = self._private_labels(labels, found.rows, task, classes)
+        rows = ArraySource(found.rows, targets)
+        return rows, columns.kept, lambda: fingerprint_declared(features, names, known)
+
+    def _private_labels(
+        self, labels: Any, features: NDArray[Any], task: str, classes: Sequence[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """As they are known, and as engines take them."""
+        read = as_class_labels if task == "classes" else as_values
+        known = read(labels, "the labels")
+        _must_fit(known, features, "the labels")
+        if task == "classes":
+            self.classes = list_of_classes(classes, known)
+        return known, self._targets(known, "the labels", shown=False)
 
     def _facts_in_words(self, rows: str, classes: str) -> tuple[str, ...]:
         """`rows` and `classes` say where these come from."""
         facts = [f"the number of {rows_in_words(self.made_by)} ({self.count:,}), {rows}"]
         if is_of_texts(self.made_by):
             facts += texts_in_words(self.made_by)
-        if self.facts.is_table and not is_of_words(self.made_by):
+        if self.declared is not None and self.encoding is not None:
+            facts.append(facts_in_words(self.encoding))
+        elif self.facts.is_table and not is_of_words(self.made_by):
             facts.append(f"the number of columns ({self.columns:,}), taken from the data")
         elif not is_of_words(self.made_by):
             shape = " x ".join(map(str, self.shape))
             facts.append(f"the shape of a row ({shape}), taken from the data")
         if self.copies > 1 and not is_of_texts(self.made_by):
             facts.append(f"the number of copies of a row ({self.copies:,}), taken from the data")
-        if self.column_names:
+        if self.column_names and self.declared is None:
             facts.append("the names of the columns, taken from the data")
         if self.made_by is not None and not is_of_words(self.made_by):
             things = rows_in_words(self.made_by)
@@ -272,10 +315,21 @@ class Data:
         nothing that comes of these rows can be promised anything."""
         return self._rows("train", preprocessing, device, precision)
 
-    def tables_for(self, receipt: Receipt) -> Iterator[NDArray[Any]]:
-        """The private features as they were given, for a private mean; paid as for `open`."""
+    def tables_for(
+        self, receipt: Receipt, preprocessing: Preprocessing | None = None
+    ) -> Iterator[NDArray[Any]]:
+        """The private features, preprocessed, for a private mean; as they were given, or as raw
+        codes where columns are declared, without. Paid as for `open`."""
         self._must_be_paid(receipt)
-        return map(_guarded, self._parts["train"].tables())
+        tables = self._parts["train"].tables()
+        return map(
+            _guarded if preprocessing is None else self._reading(preprocessing).apply, tables
+        )
+
+    def vocabularies_for(self, receipt: Receipt) -> Vocabularies:
+        """What the codes of categories nobody declared stand for; paid as for `open`."""
+        self._must_be_paid(receipt)
+        return dict(self._vocabularies)
 
     def test_rows(
         self, preprocessing: Preprocessing, device: str = "cpu", precision: str = "float32"
@@ -330,13 +384,14 @@ class Data:
                 )
 
     def public_features(self) -> NDArray[Any]:
-        """The public features as they were given, to standardise by."""
+        """The public features, encoded where columns are, to standardise by."""
         if "public" not in self._parts:
             raise InvalidInput(
                 "columns are standardised by public rows, and there are none; give them with "
                 "--public (public= in Python)."
             )
-        return np.concatenate(list(self._parts["public"].tables()))
+        features = np.concatenate(list(self._parts["public"].tables()))
+        return features if self.encoding is None else self.encoding.apply(features)
 
     def _must_be_paid(self, receipt: object) -> None:
         if not isinstance(receipt, Receipt):
@@ -397,6 +452,11 @@ class Data:
             raise InvalidInput(
                 f"preprocessing must be a dptune Preprocessing; got {type(preprocessing).__name__}."
             )
+        if self.declared is not None and preprocessing.encoding is None:
+            raise InvalidInput(
+                "the columns of these rows are declared, so they are encoded first; use "
+                "Preprocessing(encoding=data.encoding)."
+            )
         built = self._built.setdefault(preprocessing, {})
         key = (which, device, precision)
         if key not in built:
@@ -406,8 +466,16 @@ class Data:
                     "only tables of numbers are preprocessed, and these are rows of shape "
                     f"{self.shape}; use Preprocessing(unit_rows=False)."
                 )
+            applied = applied and self._reading(applied)
             built[key] = self._parts[which].rows(applied, device=device, precision=precision)
         return built[key]
+
+    def _reading(self, preprocessing: Preprocessing) -> Preprocessing:
+        """The same for the codes of these rows, whose names of categories stay here."""
+        encoding = preprocessing.encoding
+        if encoding is None or not self._vocabularies:
+            return preprocessing
+        return replace(preprocessing, encoding=encoding.reading(self._vocabularies))
 
     def _targets(self, labels: NDArray[Any], what: str, *, shown: bool) -> NDArray[Any]:
         """Labels as engines take them; those of private rows are not `shown` in messages."""
@@ -426,17 +494,31 @@ class Data:
             raise InvalidInput(
                 f"{which} must be a pair (features, labels); got {type(given).__name__}."
             )
-        features, names = as_features(given[0], f"the {which} features"), names_of(given[0])
-        if self.column_names and names and names != self.column_names:
-            features = features[:, places(self.column_names, names, f"the table of {which} rows")]
-        augmented = features.ndim == len(self.shape) + 2
-        self._must_have_our_shape(features.shape[2 if augmented else 1 :], which)
+        if self.declared is not None:
+            features = self._coded_beside(given[0], self.declared, which)
+            augmented = False
+        else:
+            features, augmented = self._features_beside(given[0], which)
         if self.facts.asks_inside:
             _must_be_left_out(what, given[1], self.loss)
             return self._asked_inside(features, augmented, f"the {which} features")
         labels = (as_class_labels if self.classes else as_values)(given[1], what)
         _must_fit(labels, features, what)
         return ArraySource(features, self._targets(labels, what, shown=True), augmented)
+
+    def _features_beside(self, given: Any, which: str) -> tuple[NDArray[Any], bool]:
+        """And whether each row has copies."""
+        features, names = as_features(given, f"the {which} features"), names_of(given)
+        if self.column_names and names and names != self.column_names:
+            features = features[:, places(self.column_names, names, f"the table of {which} rows")]
+        augmented = features.ndim == len(self.shape) + 2
+        self._must_have_our_shape(features.shape[2 if augmented else 1 :], which)
+        return features, augmented
+
+    def _coded_beside(self, given: Any, columns: Columns, which: str) -> NDArray[Any]:
+        what = f"the {which} features"
+        found = coded(given, columns, what, self.column_names, self._vocabularies)
+        return found.rows
 
     def _asked_inside(self, features: Any, augmented: bool, what: str) -> ArraySource:
         """Rows (2, length) of words that hold what is asked. Their targets are the class of a row's
@@ -489,6 +571,14 @@ class Data:
                 f"{what} in {rows.folder} are {rows.target_facts.width} a row, and one is learned."
             )
         return DiskSource(rows, Scale(*self.target_range))
+
+
+def _must_be_of_columns(features: Any, task: str, augmented: bool) -> None:
+    if isinstance(features, DiskRows) or augmented or task in ASKED_IN_ROWS:
+        raise InvalidInput(
+            "columns are declared of a table in memory, one row a person, and these are chunks on "
+            "disk, copies of rows, or rows of words; leave columns out."
+        )
 
 
 def _named_shifts(given: Mapping[str, Shift] | None, task: str) -> Mapping[str, Shift]:

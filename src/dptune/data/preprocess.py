@@ -4,7 +4,7 @@ Every step here is either a function of one row alone, or uses numbers that are 
 nothing else about the private rows enters.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import validate
-from dptune.data.tables import directions, table_of, wide_chunks
+from dptune.columns.encoding import Encoding
+from dptune.data.tables import directions, slices_of, table_of, wide_chunks
 from dptune.errors import InvalidInput
 
 # The largest number that bfloat16 holds, and so float32 too: no row becomes infinite, and is
@@ -26,7 +27,8 @@ _GRID_BITS = 26  # two such factors, summed up to the product of their lengths, 
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """In this order: (x - shift) / scale with public numbers, a column added that holds `anchor` in
+    """In this order: the raw codes of declared columns made numbers by `encoding`,
+    (x - shift) / scale with public numbers, a column added that holds `anchor` in
     every row, each row divided by its norm, a private mean subtracted, each row multiplied by a
     whitening matrix from a private second moment, a column added that holds `constant`. `rescale`:
     rows are divided by their norm again before they are whitened and at the end, which older models
@@ -44,6 +46,7 @@ class Preprocessing:
     anchor: float = 0.0
     constant: float = 0.0
     rescale: bool = False
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         if (self.shift is None) != (self.scale is None):
@@ -78,19 +81,37 @@ class Preprocessing:
     def apply(self, features: NDArray[Any]) -> NDArray[np.float32]:
         """The features an engine trains and predicts on."""
         features = table_of(features)
-        for name, columns in self._columns_taken().items():
-            if columns != features.shape[1]:
-                raise InvalidInput(
-                    f"the features have {features.shape[1]} columns, {name} is for {columns}; they "
-                    "must come from the same columns."
-                )
-        columns = self.columns(features.shape[1])
-        done = np.empty((len(features), columns), dtype=np.float32)
+        self._must_fit(features.shape[1])
+        done = np.empty((len(features), self.columns(features.shape[1])), dtype=np.float32)
         start = 0
-        for chunk in wide_chunks(features):
+        for chunk in self._encoded(features):
             done[start : start + len(chunk)] = self._applied(chunk)
             start += len(chunk)
         return done
+
+    def _encoded(self, features: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+        """Finite numbers, a few thousand rows at a time: in raw codes, gaps are no numbers."""
+        if self.encoding is None:
+            yield from wide_chunks(features)
+            return
+        for part in slices_of(features):
+            yield from wide_chunks(self.encoding.apply(features[part]))
+
+    def _must_fit(self, found: int) -> None:
+        if self.encoding is not None:
+            declared = len(self.encoding.columns.kept)
+            if found != declared:
+                raise InvalidInput(
+                    f"the rows have {found} columns, and {declared} are declared; they must be "
+                    "coded by the same declaration."
+                )
+            found = self.encoding.width
+        for name, columns in self._columns_taken().items():
+            if columns != found:
+                raise InvalidInput(
+                    f"the features have {found} columns, {name} is for {columns}; they "
+                    "must come from the same columns."
+                )
 
     def apply_to_all(self, features: NDArray[Any]) -> NDArray[np.float32]:
         """The same where rows have copies: (rows, copies, columns), or just (rows, columns)."""
@@ -118,7 +139,9 @@ class Preprocessing:
         return rows.clip(-LARGEST, LARGEST)
 
     def columns(self, given: int) -> int:
-        """How many come out where so many go in."""
+        """How many come out where so many go in; columns that are encoded come out as many as were
+        declared."""
+        given = given if self.encoding is None else self.encoding.width
         return given + bool(self.anchor) + bool(self.constant)
 
     def _columns_taken(self) -> dict[str, int]:
@@ -128,8 +151,8 @@ class Preprocessing:
 
     @property
     def changes_nothing(self) -> bool:
-        changes = self.unit_rows or self.arrays() or self.anchor or self.constant
-        return not changes
+        numbers = self.arrays() or self.anchor or self.constant
+        return not (self.unit_rows or numbers or self.encoding is not None)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What to store, together with `facts`, so that `from_arrays` gives the same again."""
@@ -138,7 +161,8 @@ class Preprocessing:
 
     def facts(self) -> dict[str, Any]:
         """All that is no array."""
-        return {name: getattr(self, name) for name in _FACTS}
+        facts = {name: getattr(self, name) for name in _FACTS}
+        return facts if self.encoding is None else facts | {"encoding": self.encoding.to_plain()}
 
     @staticmethod
     def from_arrays(
@@ -151,11 +175,15 @@ class Preprocessing:
                 f"preprocessing is made of {', '.join(_ARRAYS)}; found also {', '.join(unknown)}."
             )
         known: dict[str, Any] = {name: facts[name] for name in _FACTS if name in facts}
+        if facts.get("encoding") is not None:
+            known["encoding"] = Encoding.of(facts["encoding"])
         return Preprocessing(**known, **dict[str, Any](arrays))
 
     def in_words(self) -> str:
         """One phrase for statements and model cards."""
         steps = []
+        if self.encoding is not None:
+            steps.append("columns coded one row at a time, by what is declared or paid for")
         if self.shift is not None:
             steps.append("columns shifted and scaled by public numbers")
         if self.anchor:

@@ -3,6 +3,7 @@
 What a message shows of a file is its columns, never its values.
 """
 
+import shlex
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dptune.columns import Coded, Columns
+from dptune.columns.problems import Problems
+from dptune.data.declared_files import Batches, Declared, batches_of, read_labelled
 from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
-from dptune.table_files import listed, read_csv, read_parquet, reading
+from dptune.table_files import listed, parquet_files, read_csv, read_parquet, reading
 
 DEFAULT_LABEL = "label"
 NPZ_ARRAYS = {
@@ -34,9 +38,10 @@ class Part:
     """Some rows. `columns` are the names of the features, one each, `classes` those of numbered
     labels; a table's labels may be missing in some rows as long as nobody needs them. Chunks on
     disk hold their labels themselves. `groups` are those of a `Shift`. `asked` is how many rows
-    there would be if none were empty, where that is known, and `numbers` which of them each is."""
+    there would be if none were empty, where that is known, and `numbers` which of them each is.
+    `plain` are columns of a table that nobody declared, one number each."""
 
-    features: NDArray[Any] | DiskRows
+    features: NDArray[Any] | DiskRows | Coded
     labels: NDArray[Any] | None
     columns: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
@@ -44,6 +49,7 @@ class Part:
     groups: NDArray[Any] | None = None
     group_names: tuple[str, ...] = ()
     asked: int | None = None
+    plain: Columns | None = None
     numbers: NDArray[np.int64] | None = None
 
 
@@ -140,6 +146,28 @@ def _from_parquet(path: Path, label: str | None) -> Source:
     return _from_table(read_parquet(path), path, label or DEFAULT_LABEL)
 
 
+def from_parquet_folder(folder: Path, label: str | None) -> Source:
+    """Files that make one table."""
+    with reading(folder):
+        table = pa.concat_tables(map(read_parquet, parquet_files(folder)))
+    return _from_table(table, folder, label or DEFAULT_LABEL)
+
+
+def from_declared_files(paths: Sequence[Path], where: Path, declared: Declared) -> Source:
+    """A table whose columns are declared."""
+    return _from_batches(lambda: batches_of(paths, repr(str(where))), declared)
+
+
+def _from_batches(opened: Callable[[], Batches], declared: Declared) -> Source:
+    names = opened().names
+
+    def part() -> Part:
+        rows, labels, gaps = read_labelled(opened(), declared)
+        return Part(rows, labels, gaps=gaps)
+
+    return Source({"train": part}, f"the columns {listed(names)}", names)
+
+
 def _from_table(table: Any, path: Path, label: str) -> Source:
     names = table.column_names
     contents = f"the columns {listed(names)}"
@@ -150,15 +178,16 @@ READERS: dict[str, Callable[[Path, str | None], Source]] = {
     ".npz": _from_npz,
     ".npy": _from_npy,
     ".csv": _from_csv,
+    ".csv.gz": _from_csv,
     ".parquet": _from_parquet,
 }
 
 
-def from_folder(folder: Path, label: str) -> Source:
+def from_folder(folder: Path, label: str, declared: Declared | None = None) -> Source:
     datasets = datasets_package()
     with reading(folder):
         stored = splits_of(datasets.load_from_disk(str(folder)))
-        return _from_splits(stored, str(folder), label)
+        return _from_splits(stored, str(folder), label, declared)
 
 
 def from_chunks(folder: Path) -> Source:
@@ -166,13 +195,17 @@ def from_chunks(folder: Path) -> Source:
     return Source({"train": lambda: Part(DiskRows(folder), None)}, "chunks of rows with labels")
 
 
-def from_hub(name: str, label: str) -> Source:
-    return _from_splits(load_from_hub(name), f"hub:{name}", label)
+def from_hub(name: str, label: str, declared: Declared | None = None) -> Source:
+    return _from_splits(load_from_hub(name), f"hub:{name}", label, declared)
 
 
-def _from_splits(splits: dict[str, Any], where: str, label: str) -> Source:
+def _from_splits(
+    splits: dict[str, Any], where: str, label: str, declared: Declared | None
+) -> Source:
     parts: dict[str, Callable[[], Part]] = {
         split: partial(_split_part, splits[split], where, label)
+        if declared is None
+        else partial(_declared_split, splits[split], where, declared)
         for split in ("train", "test")
         if split in splits
     }
@@ -181,9 +214,20 @@ def _from_splits(splits: dict[str, Any], where: str, label: str) -> Source:
     return Source(parts, contents, columns)
 
 
-def _split_part(split: Any, where: str, label: str) -> Part:
+def _declared_split(split: Any, where: str, declared: Declared) -> Part:
+    table = _arrow(split, where)
+    batches = Batches(table.column_names, [table], repr(where), texts=False)
+    rows, labels, gaps = read_labelled(batches, declared)
+    return Part(rows, labels, gaps=gaps)
+
+
+def _arrow(split: Any, where: str) -> Any:
     with reading(Path(where)):
-        table = split.with_format("arrow")[:]
+        return split.with_format("arrow")[:]
+
+
+def _split_part(split: Any, where: str, label: str) -> Part:
+    table = _arrow(split, where)
     classes = getattr(split.features.get(label), "names", None) or ()
     return _table_part(table, where, label, tuple(classes))
 
@@ -199,7 +243,7 @@ def _table_part(table: Any, where: str, label: str, classes: tuple[str, ...] = (
     features = [name for name in names if name != label]
     if not features:
         raise InvalidInput(f"{where!r} has no columns besides {label!r}; features are needed.")
-    blocks = [_numbers(table.column(name), name, where) for name in features]
+    blocks = _all_numbers(table, features, where)
     columns = [
         each
         for name, block in zip(features, blocks, strict=True)
@@ -209,7 +253,10 @@ def _table_part(table: Any, where: str, label: str, classes: tuple[str, ...] = (
     if label in names:
         column = table.column(label)
         labels, gaps = column.to_numpy(), column.null_count > 0
-    return Part(np.concatenate(blocks, axis=1), labels, tuple(columns), classes, gaps)
+    # Whose ranges nobody declared; a list is one thing, and its numbers are of one size.
+    lists = any(_is_list(table.column(name).type) for name in features)
+    plain = None if lists else Columns.of_numbers(columns)
+    return Part(np.concatenate(blocks, axis=1), labels, tuple(columns), classes, gaps, plain=plain)
 
 
 def _each_name(name: str, kind: Any, width: int) -> list[str]:
@@ -217,15 +264,30 @@ def _each_name(name: str, kind: Any, width: int) -> list[str]:
     return [f"{name}[{number}]" for number in range(width)] if _is_list(kind) else [name]
 
 
-def _numbers(column: Any, name: str, where: str) -> NDArray[Any]:
+def _all_numbers(table: Any, names: Sequence[str], where: str) -> list[NDArray[Any]]:
+    """Every column as numbers; all that are not are named at once."""
+    problems, blocks = Problems(), []
+    for name in names:
+        try:
+            blocks.append(_numbers(table.column(name)))
+        except InvalidInput as error:
+            problems.add(name, str(error))
+    problems.raise_any(
+        f"{where!r} has columns that must be declared. Begin with dptune columns "
+        f"{shlex.quote(where)} -o columns.toml, fill that in, and give it with --columns "
+        "columns.toml (columns= in Python); name a column of labels with --label (label= in Python)"
+    )
+    return blocks
+
+
+def _numbers(column: Any) -> NDArray[Any]:
     """A column of numbers, or of equally long lists of numbers, as a table."""
     kind, width, rows, missing = column.type, 1, len(column), column.null_count
     if _is_list(kind) and not missing:
         lengths = pc.unique(pc.list_value_length(column)).to_pylist()
         if len(lengths) != 1:
             raise InvalidInput(
-                f"the column {name!r} of {where!r} holds lists of different lengths; they need "
-                "the same, one number a feature."
+                "holds lists of different lengths; they need the same, one number a feature."
             )
         width, column = lengths[0], pc.list_flatten(column)
         kind, missing = column.type, missing + column.null_count
@@ -233,16 +295,9 @@ def _numbers(column: Any, name: str, where: str) -> NDArray[Any]:
         kind, column = pa.float64(), column.cast(pa.float64())
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     if missing:
-        raise InvalidInput(
-            f"the column {name!r} of {where!r} has missing values; fill them or remove those rows "
-            "first."
-        )
+        raise InvalidInput("has missing values.")
     if not number:
-        raise InvalidInput(
-            f"the column {name!r} of {where!r} must be numbers, or lists of numbers; found {kind}. "
-            f"Leave it out or turn it into numbers; if it holds the labels, say --label {name!r} "
-            f"(label={name!r} in Python)."
-        )
+        raise InvalidInput(f"must be numbers, or lists of numbers; found {kind}.")
     return np.asarray(column.to_numpy()).reshape(rows, width)
 
 

@@ -4,7 +4,7 @@
 message shows of a file is its columns, never its values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune import validate
+from dptune.columns import Coded, Columns, Encoding
 from dptune.data.arrays import places
 from dptune.data.classes import name_classes
 from dptune.data.data import Data
+from dptune.data.declared_files import Declared, batches_of, read_new
 from dptune.data.disk import INDEX, DiskRows
 from dptune.data.extracted import (
     CONTENTS,
@@ -34,15 +36,18 @@ from dptune.data.readers import (
     Part,
     Source,
     from_chunks,
+    from_declared_files,
     from_folder,
     from_hub,
+    from_parquet_folder,
 )
 from dptune.data.shift import Shift, shifted
 from dptune.data.text_sources import load_texts
 from dptune.errors import InvalidInput
-from dptune.table_files import listed, must_hold_something
+from dptune.table_files import listed, must_hold_something, parquet_files, table_kind
 
 _DEMO, _HUB = "demo", "hub:"
+_KNOWN_FOLDERS = (*SAVED_TO_DISK, INDEX, CONTENTS)
 
 
 def load_data(
@@ -56,6 +61,7 @@ def load_data(
     task: str = "classes",
     target_range: tuple[float, float] | None = None,
     name: str | None = None,
+    columns: Columns | Mapping[str, Any] | None = None,
     shifts: Sequence[str | Path] = (),
     text: str | Sequence[str] | None = None,
     tokenizer: str | None = None,
@@ -63,9 +69,13 @@ def load_data(
     unit: str | None = None,
     texts_per_unit: int | None = None,
 ) -> Data:
-    """Read "demo", an .npz, .npy, .csv or .parquet file, a folder written by `save_to_disk`,
-    `write_chunks` or `dptune extract`, or "hub:NAME". `test` and `public` are such sources too;
-    `label` names the column of labels.
+    """Read "demo", an .npz, .npy, .csv, .csv.gz or .parquet file, a folder of .parquet files or
+    one written by `save_to_disk`, `write_chunks` or `dptune extract`, or "hub:NAME". `test` and
+    `public` are such sources too; `label` names the column of labels.
+
+    `columns` declare those of a table by name: numbers, categories, dates, booleans, what is
+    dropped and what stands for gaps. The label may be among them, and says then which classes there
+    are, or the range of values to learn.
 
     Test rows that `source` itself holds (X_test, the split test) are used where `test` names it
     too, and those of "demo", which are public, always.
@@ -82,8 +92,7 @@ def load_data(
     Data('demo', 50,000 rows, 64 columns, 10 classes)
     """
     if text is not None:
-        if target_range is not None:
-            raise InvalidInput("target_range does not go with texts; leave it out.")
+        _must_not_go_with_texts(target_range=target_range, columns=columns)
         return load_texts(
             source,
             text=text,
@@ -101,25 +110,23 @@ def load_data(
             texts_per_unit=texts_per_unit,
         )
     _must_be_for_texts(tokenizer=tokenizer, length=length, unit=unit, texts_per_unit=texts_per_unit)
-    opened = _open(source, label)
-    if label is not None and (
-        _is_npz(source) or _holds_chunks(_path(source)) or is_extracted(_path(source))
-    ):
-        raise InvalidInput(
-            "the labels of an .npz file are its y_train, and chunks of rows and features of "
-            "pictures or texts hold their own; leave out --label (label= in Python)."
-        )
+    declared = None if columns is None else Declared(Columns.of(columns), label or DEFAULT_LABEL)
+    task, classes, target_range = _label_facts(declared, task, classes, target_range)
+    opened = _open(source, label, declared)
+    _must_need_a_label(source, label)
     train = _labelled(source, opened, label, "train")
+    if declared is not None:
+        declared = declared.after(train.features)
     identity = _identity(source)  # once: it may mean reading all of a file
     if test is None and source == _DEMO:
         test = _DEMO
     others = {}
     if test is not None:
-        others["test"] = _beside(source, identity, opened, test, label, "test", "train")
+        others["test"] = _beside(source, identity, opened, test, label, declared, "test", "train")
     if public is not None:
-        others["public"] = _beside(source, identity, opened, public, label, "train")
+        others["public"] = _beside(source, identity, opened, public, label, declared, "train")
     tried_on = {
-        each: _beside(source, identity, opened, other, label, "test", "train")
+        each: _beside(source, identity, opened, other, label, declared, "test", "train")
         for each, other in _named(shifts).items()
     }
     others |= {shifted(each): part for each, part in tried_on.items()}
@@ -145,6 +152,7 @@ def load_data(
         numbers=train.numbers,
         target_range=target_range,
         column_names=train.columns,
+        columns=None if declared is None else declared.features,
         fingerprint=None if _is_hub(source) else identity,
         test=_rows_beside(others.get("test"), by_name),
         public=_rows_beside(others.get("public"), by_name),
@@ -156,7 +164,50 @@ def load_data(
         origins=origins,
     )
     data.unused_test_rows = test is None and "test" in opened.parts
+    if declared is not None:
+        data.declared = declared.columns  # the label among them
+    elif train.plain is not None:
+        data.encoding = Encoding(train.plain)
     return data
+
+
+def _must_not_go_with_texts(**named: object) -> None:
+    for name, value in named.items():
+        if value is not None:
+            raise InvalidInput(f"{name} does not go with texts; leave it out.")
+
+
+def _must_need_a_label(source: str | Path, label: str | None) -> None:
+    path = _path(source)
+    if label is not None and (_is_npz(source) or _holds_chunks(path) or is_extracted(path)):
+        raise InvalidInput(
+            "the labels of an .npz file are its y_train, and chunks of rows and features of "
+            "pictures or texts hold their own; leave out --label (label= in Python)."
+        )
+
+
+def _label_facts(
+    declared: Declared | None,
+    task: str,
+    classes: Sequence[Any] | None,
+    target_range: tuple[float, float] | None,
+) -> tuple[str, Sequence[Any] | None, tuple[float, float] | None]:
+    """What is to be learned, where the label is declared as a column."""
+    facts = None if declared is None else declared.facts
+    if declared is None or facts is None:
+        return task, classes, target_range
+    if classes is not None or target_range is not None:
+        raise InvalidInput(
+            f"the label {declared.label!r} is declared among the columns, and classes or "
+            "target_range say more of it; leave them out."
+        )
+    if facts.classes is None and facts.target_range is None:
+        raise InvalidInput(
+            f"{declared.label}: a label that is a number needs its range, the lowest and the "
+            "highest value to learn, from what is known of such values and not from the rows; if "
+            'it numbers classes, declare it as a "category" with all its values.'
+        )
+    return "classes" if facts.classes else "values", facts.classes, facts.target_range
 
 
 def _must_be_for_texts(**named: object) -> None:
@@ -166,6 +217,26 @@ def _must_be_for_texts(**named: object) -> None:
                 f"{name} is for texts; name their columns with --column (text= in Python), or "
                 "leave it out."
             )
+
+
+def read_new_rows(source: str | Path, encoding: Encoding, label: str | None = None) -> Coded:
+    """New rows for a model whose columns are encoded, from a table that names them, in any order. A
+    column of labels, if there, is left out."""
+    paths = _table_files(_path(source))
+    _must_exist(source)
+    return read_new(batches_of(paths, repr(str(source))), encoding, label or DEFAULT_LABEL)
+
+
+def names_columns(source: str | Path) -> bool:
+    """Whether it is a file, or a folder of files, whose columns have names."""
+    return not _is_hub(source) and bool(_table_files(_path(source)))
+
+
+def _table_files(path: Path) -> list[Path]:
+    """A csv or a Parquet file, or those of a folder; none of anything else."""
+    if path.is_dir() and not any((path / name).exists() for name in _KNOWN_FOLDERS):
+        return parquet_files(path)
+    return [path] if table_kind(path) else []
 
 
 def read_features(
@@ -214,12 +285,13 @@ def fingerprint_source(source: str | Path) -> str:
             "folder."
         )
     path = _path(source)
-    known = (*SAVED_TO_DISK, INDEX, CONTENTS)
-    if path.is_dir() and not any((path / name).exists() for name in known):
+    known = any((path / name).exists() for name in _KNOWN_FOLDERS)
+    if path.is_dir() and not known and not parquet_files(path):
         raise InvalidInput(
             f"{str(source)!r} is a folder, but not one that save_to_disk, write_chunks or dptune "
-            "extract wrote; give such a folder, a file, or 'demo'. If it holds pictures, make "
-            "features of them first (dptune extract), and give the folder of those."
+            "extract wrote, and it holds no .parquet files; give such a folder, a file, or 'demo'. "
+            "If it holds pictures, make features of them first (dptune extract), and give the "
+            "folder of those."
         )
     return _identity(source)
 
@@ -248,7 +320,7 @@ def _default_name(source: str | Path) -> str:
     path = Path(source)
     if path.is_dir():  # where a point in the name starts no suffix
         return path.absolute().name.removeprefix(SHIFT if is_extracted(path) else "")
-    return path.stem
+    return path.name[: -len(".csv.gz")] if path.name.lower().endswith(".csv.gz") else path.stem
 
 
 def _identity(source: str | Path) -> str:
@@ -260,30 +332,58 @@ def _identity(source: str | Path) -> str:
     return fingerprint_folder(path) if path.is_dir() else fingerprint_file(path)
 
 
-def _open(source: str | Path, label: str | None) -> Source:
+def _open(source: str | Path, label: str | None, declared: Declared | None = None) -> Source:
     if not isinstance(source, str | Path):
         raise InvalidInput(f"a source is a path, 'demo' or 'hub:NAME'; got {source!r}.")
     if _is_hub(source):
-        return from_hub(str(source).removeprefix(_HUB), label or DEFAULT_LABEL)
+        return from_hub(str(source).removeprefix(_HUB), label or DEFAULT_LABEL, declared)
     path = _path(source)
-    if not path.exists():
-        raise InvalidInput(
-            f"there is no file or folder {str(source)!r}; give a path, 'demo' for the bundled data "
-            "set, or 'hub:NAME'."
-        )
-    if is_extracted(path):
-        return from_extracted(path)
-    if _holds_chunks(path):
-        return from_chunks(path)
+    _must_exist(source)
+    if declared is not None:
+        return _open_declared(source, path, declared)
     if path.is_dir():
-        return from_folder(path, label or DEFAULT_LABEL)
-    if path.suffix.lower() not in READERS:
+        return _open_folder(path, label)
+    ending = next((each for each in READERS if path.name.lower().endswith(each)), None)
+    if ending is None:
         raise InvalidInput(
             f"{str(source)!r} does not end in one of {', '.join(READERS)}; convert it to one of "
             "these, or rename it if it is one."
         )
     must_hold_something(path)
-    return READERS[path.suffix.lower()](path, label)
+    return READERS[ending](path, label)
+
+
+def _must_exist(source: str | Path) -> None:
+    if not _path(source).exists():
+        raise InvalidInput(
+            f"there is no file or folder {str(source)!r}; give a path, 'demo' for the bundled data "
+            "set, or 'hub:NAME'."
+        )
+
+
+def _open_folder(path: Path, label: str | None) -> Source:
+    if is_extracted(path):
+        return from_extracted(path)
+    if _holds_chunks(path):
+        return from_chunks(path)
+    if _table_files(path):
+        return from_parquet_folder(path, label)
+    return from_folder(path, label or DEFAULT_LABEL)
+
+
+def _open_declared(source: str | Path, path: Path, declared: Declared) -> Source:
+    if any((path / name).exists() for name in SAVED_TO_DISK):
+        return from_folder(path, declared.label, declared)
+    files = _table_files(path)
+    if not files:
+        raise InvalidInput(
+            f"columns are declared, and those of {str(source)!r} have no names: give a .csv, "
+            ".csv.gz or .parquet file, a folder of .parquet files or one that save_to_disk wrote, "
+            "or leave columns out."
+        )
+    for file in files:
+        must_hold_something(file)
+    return from_declared_files(files, path, declared)
 
 
 def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: str) -> Part:
@@ -321,9 +421,10 @@ def _beside(
     mine: Source,
     other: str | Path,
     label: str | None,
+    declared: Declared | None,
     *wanted: str,
 ) -> Part:
-    opened = _open(other, label)
+    opened = _open(other, label, declared)
     _must_be_made_alike(source, mine, other, opened)
     if _identity(other) == identity:
         if "test" not in wanted:
@@ -385,6 +486,7 @@ def _labels(part: Part, by_name: bool) -> NDArray[Any] | None:
 def _table(part: Part) -> NDArray[Any]:
     if isinstance(part.features, DiskRows):
         return np.concatenate(list(part.features.tables()))
+    assert isinstance(part.features, np.ndarray)  # what is coded is read by `read_new_rows`
     return part.features
 
 

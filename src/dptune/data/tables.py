@@ -22,10 +22,16 @@ def table_of(features: NDArray[Any]) -> NDArray[Any]:
     return features
 
 
+def slices_of(table: NDArray[Any]) -> Iterator[slice]:
+    """Of so many rows as are widened at a time."""
+    for start in range(0, len(table), _CHUNK):
+        yield slice(start, start + _CHUNK)
+
+
 def wide_chunks(table: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
     """All rows in order; one that is not finite is refused."""
-    for start in range(0, len(table), _CHUNK):
-        chunk = table[start : start + _CHUNK].astype(np.float64)
+    for part in slices_of(table):
+        chunk = table[part].astype(np.float64)
         if not bool(np.isfinite(chunk).all()):
             raise InvalidInput(
                 "the features hold values that are not finite; remove or replace those rows first."

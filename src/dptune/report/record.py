@@ -43,7 +43,7 @@ class Record:
                 reused=bool(config.reuse),
                 set_aside=result.get("set_aside", 0.0),  # which earlier versions did not do
             )
-            outline = replace(outline, curvature=_curvature(outline, folder))
+            outline = replace(outline, curvature=_curvature(outline, folder, model))
             final = Trial.from_dict(result["final"])
         except (KeyError, TypeError, DptuneError) as error:
             raise FolderProblem(
@@ -66,9 +66,10 @@ class Record:
         return open_store(named).shown if named else str(self.folder.path / "ledger.db")
 
 
-def _curvature(outline: Outline, folder: RunFolder) -> float:
+def _curvature(outline: Outline, folder: RunFolder, model: TrainedModel) -> float:
     """As the search knew it, from what was paid for."""
-    plain = Preprocessing(unit_rows=outline.config.preparation.unit_rows)
+    unit_rows, encoding = outline.config.preparation.unit_rows, model.preprocessing.encoding
+    plain = Preprocessing(unit_rows=unit_rows, encoding=encoding)
     return prepare(
         outline, plain, lambda label, _, shape: read_figure(folder, label, shape)
     ).curvature

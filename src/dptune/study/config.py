@@ -19,6 +19,7 @@ import tomli_w
 
 from dptune import validate
 from dptune.accounting import Budget
+from dptune.columns.spec import Columns
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
@@ -46,6 +47,7 @@ RECIPE = tuple(field.name for field in fields(TrainPlan) if field.name not in _N
 _SECTIONS = (
     "budget",
     "data",
+    "columns",
     "search",
     "score",
     "space",
@@ -126,7 +128,8 @@ class Preparation:
 class Config:
     """Everything that decides a study, apart from the rows.
 
-    `source` says how to load the data again; empty where a program passed its data. `ledger` is an
+    `source` says how to load the data again; empty where a program passed its data. `columns` are
+    those that were declared by name. `ledger` is an
     address; empty for a ledger of the study's own, inside its folder. `reuse` is the folder of an
     earlier study whose paid search serves this one too. `facts` are what is taken as public. With
     `balance` "classes" every class counts alike in training and in scores, else every row. `check`:
@@ -149,6 +152,7 @@ class Config:
     ledger: str = field(default="", repr=False)  # it may hold a password
     reuse: str = ""
     source: Mapping[str, Any]
+    columns: Columns | None = None
     facts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -190,6 +194,7 @@ class Config:
             "facts": list(self.facts),
             "budget": {"epsilon": self.budget.epsilon, "delta": self.budget.delta},
             "data": dict(self.source),
+            "columns": None if self.columns is None else _in_order(self.columns),
             "search": {"method": self.search.name, **_options(self.search)},
             "score": {"kind": self.score.kind, **_options(self.score)},
             "space": _options(self.space),
@@ -253,6 +258,9 @@ def digest(plain: Mapping[str, Any]) -> str:
             decides[name] = plain["run"][name]
     if not plain["engine"]:  # as in studies of version 0.1, which knew one engine
         del decides["engine"]
+    del decides["columns"]  # which older versions did not know
+    if plain["columns"]:
+        decides["columns"] = list(plain["columns"].items())  # features are in their order
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -406,6 +414,12 @@ def _must_be_shared(recipe: Mapping[str, Any]) -> None:
             f"{name} is no part of a recipe but an option of the linear engine: engine="
             f"LinearEngine({name}=...) in Python, {name} under [engine] in a --config file."
         )
+
+
+def _in_order(columns: Columns) -> dict[str, Any]:
+    """Each as a section of its own: TOML has plain entries first, wherever they stand."""
+    plain = columns.to_plain()
+    return {name: {"kind": one} if isinstance(one, str) else one for name, one in plain.items()}
 
 
 def _options(value: object) -> dict[str, Any]:

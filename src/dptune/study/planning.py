@@ -6,6 +6,7 @@ Nothing here spends anything or reads a private row.
 from dataclasses import dataclass, replace
 
 from dptune.accounting import Budget, Guarantee
+from dptune.columns.spec import Columns
 from dptune.data import Data
 from dptune.data.made_by import is_of_words
 from dptune.data.rows import find_device, find_precision
@@ -59,6 +60,7 @@ def read_config(folder: RunFolder) -> Config:
             preparation=preparation_from(plain["preparation"]),
             engine=engine_from(engine),
             source=plain["data"],
+            columns=Columns.of(plain["columns"]) if plain["columns"] else None,
             **{"check": False} | plain["run"],  # older versions did not pay for one
         )
     except (InvalidInput, TypeError) as error:
@@ -79,6 +81,7 @@ def outline(data: Data, config: Config) -> Outline:
             f"the study began with other public facts ({'; '.join(config.facts)}) than these rows "
             f"come with ({'; '.join(data.public_facts)}); declare the same as then."
         )
+    _must_be_declared_alike(data, config)
     if config.score.rows == "public":
         data.check_public_rows()
     if config.preparation.standardize:
@@ -125,6 +128,24 @@ def outline(data: Data, config: Config) -> Outline:
         )
     planned.payments  # noqa: B018  # an over-dear search is refused here
     return planned
+
+
+def _must_be_declared_alike(data: Data, config: Config) -> None:
+    declared = (config.columns, data.declared)
+    then, now = (columns and list(columns.declared.items()) for columns in declared)
+    if then != now:
+        raise InvalidInput(
+            "the study began with other columns than these rows are declared with; declare the "
+            "same as then: [columns] of its run.toml."
+        )
+    asked = config.preparation
+    if data.declared is not None and (asked.ranges or asked.standardize):
+        which = "ranges" if asked.ranges else "standardize"
+        raise InvalidInput(
+            f"columns are declared by name, each with its own range, and [preparation] asks for "
+            f"{which}, which would scale them once more; leave it out, and give every number its "
+            "range in [columns]."
+        )
 
 
 def _leaves_rows_alone(data: Data, config: Config) -> bool:

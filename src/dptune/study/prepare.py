@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dptune.columns.encoding import Encoding
 from dptune.data.moments import private_mean, private_second_moment
 from dptune.data.preprocess import Preprocessing, from_ranges, standardization
 from dptune.data.whitening import Whitening
@@ -26,8 +27,9 @@ from dptune.study.outline import Outline
 from dptune.study.recipe import LENGTHS, MEAN, SECOND_MOMENT
 
 Figure = NDArray[np.float64]
-# Of the rows as they were given, in one table or several.
-Take = Callable[[Iterable[NDArray[Any]]], Figure]
+# All private rows, prepared so far, in one table or several.
+Tables = Callable[[Preprocessing], Iterable[NDArray[Any]]]
+Take = Callable[[Tables], Figure]
 # What a label of the outline names, taken in this way, of this shape; None where it is lost.
 Measure = Callable[[str, Take, tuple[int, ...]], Figure | None]
 
@@ -42,14 +44,18 @@ class Prepared:
     found: Mapping[str, str]
 
 
-def public_steps(asked: Preparation, public_features: Callable[[], NDArray[Any]]) -> Preprocessing:
+def public_steps(
+    asked: Preparation,
+    public_features: Callable[[], NDArray[Any]],
+    encoding: Encoding | None = None,
+) -> Preprocessing:
     """What needs no private figure."""
     plain = Preprocessing()
     if asked.standardize:
         plain = standardization(public_features())
     elif asked.ranges:
         plain = from_ranges(asked.ranges)
-    return replace(plain, unit_rows=asked.unit_rows)
+    return replace(plain, unit_rows=asked.unit_rows, encoding=encoding)
 
 
 def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepared:
@@ -63,7 +69,7 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
         columns = before.columns(outline.data.columns)
         shape = {LENGTHS: (CELLS_OF_LENGTHS,), MEAN: (columns,)}.get(label, (columns, columns))
         take: Take = lambda tables: figure(  # noqa: E731
-            map(before.apply, tables), columns, noise, rows, fresh_normal
+            tables(before), columns, noise, rows, fresh_normal
         )
         return measure(label, take, shape)
 

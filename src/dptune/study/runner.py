@@ -10,6 +10,7 @@ paid.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,8 @@ class Runner:
         """How features are prepared: by public numbers, and by private ones where they are paid."""
         if said := in_words(self.outline.config, self.outline.data):  # before anything is paid
             self._tell(f"rows are {'; '.join(said)}", [])
-        plain = public_steps(self.outline.config.preparation, self.data.public_features)
+        asked, data = self.outline.config.preparation, self.data
+        plain = public_steps(asked, data.public_features, data.encoding)
         return prepare(self.outline, plain, self._measured)
 
     def _measured(self, label: str, take: Take, shape: tuple[int, ...]) -> Figure | None:
@@ -128,7 +130,8 @@ class Runner:
             if receipt is None:
                 return None
             self._tell(label, [])
-            taken = torch.from_numpy(take(self.data.tables_for(receipt)))
+            tables = partial(self.data.tables_for, receipt)
+            taken = torch.from_numpy(take(tables))
             file, name = _FIGURES[label]
             self.folder.write_tensors(file, {name: taken})
         self.payments.settle(label)

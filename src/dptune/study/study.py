@@ -153,6 +153,7 @@ def tune(
         ledger=ledger,
         reuse=str(reuse),
         source=source,
+        columns=data.declared,
     )
     config = settled(asked, data.facts).named()
     if out is not None:
@@ -445,7 +446,7 @@ def _load_again(config: Config) -> Data:
             "this run was started by a program that passed its data, so it must be passed again: "
             "dptune.resume(folder, data)."
         )
-    return load_data(**config.source)
+    return load_data(**config.source, columns=config.columns)
 
 
 def _unwatched(progress: Progress) -> None:

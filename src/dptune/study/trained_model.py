@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dptune.accounting import Guarantee
 from dptune.data.arrays import names_of, places
+from dptune.data.declared import codes_of_new_rows, takes_numbers
 from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
@@ -39,7 +40,8 @@ class TrainedModel:
     """Predicts labels for features as they were given to `tune`; carries its guarantee.
 
     A frame's columns are found by name, in any order, where the model knows names; of anything
-    else only their number is checked.
+    else only their number is checked. Where columns were declared, a frame holds what was given
+    then: texts, dates and gaps.
     """
 
     engine: Engine[Any]
@@ -141,14 +143,11 @@ class TrainedModel:
         return features_of_texts(texts, self.made_by)
 
     def _logits(self, features: Any) -> NDArray[np.float32]:
-        table, names = np.asarray(features), names_of(features)
-        if self.column_names and names:
-            table = table[:, places(self.column_names, names, "the table of features")]
-        if table.ndim != 1 + len(self.shape) or table.shape[1:] != self.shape:
-            takes = f"{self.columns} features"
-            if len(self.shape) > 1:
-                takes = f"shape {self.shape}"
-            raise InvalidInput(f"this model takes rows of {takes}; got shape {table.shape}.")
+        encoding = self.preprocessing.encoding
+        if encoding is None or takes_numbers(encoding):
+            table = self._numbers(features)
+        else:
+            table = codes_of_new_rows(features, encoding)
         if not len(table):
             return np.empty((0, self.facts(0).width), dtype=np.float32)
         with torch.no_grad():
@@ -157,6 +156,17 @@ class TrainedModel:
                 for start in range(0, len(table), _AT_ONCE)
             ]
         return np.concatenate(parts)
+
+    def _numbers(self, features: Any) -> NDArray[Any]:
+        table, names = np.asarray(features), names_of(features)
+        if self.column_names and names:
+            table = table[:, places(self.column_names, names, "the table of features")]
+        if table.ndim != 1 + len(self.shape) or table.shape[1:] != self.shape:
+            takes = f"{self.columns} features"
+            if len(self.shape) > 1:
+                takes = f"shape {self.shape}"
+            raise InvalidInput(f"this model takes rows of {takes}; got shape {table.shape}.")
+        return table
 
     def _prepared(self, table: NDArray[Any]) -> Tensor:
         if self.engine.takes_ids:

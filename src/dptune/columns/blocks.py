@@ -1,0 +1,122 @@
+"""The features of one column: how many, what they are called, and what they are for each code."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune.columns import dates
+from dptune.columns.coding import bucket
+from dptune.columns.kinds import LARGEST, Boolean, Category, Column, Date, Drop, Number, Pair
+
+Features = NDArray[np.float64]
+Gaps = NDArray[np.bool_]
+
+
+def width(column: Column) -> int:
+    """Known before anything is bought."""
+    if isinstance(column, Drop):
+        return 0
+    if isinstance(column, Category):
+        return column.slots + 1 + column.indicator
+    if isinstance(column, Date):
+        return 1 + sum(len(dates.PARTS[part]) for part in column.parts) + column.indicator
+    return 1 + column.indicator
+
+
+def names(name: str, column: Column, bought: Sequence[str]) -> list[str]:
+    """Of the features; `bought` are names of a category."""
+    if isinstance(column, Drop):
+        return []
+    found = [name]
+    if isinstance(column, Category):
+        found = [f"{name}={value}" for value in _values(column, bought)]
+        found.append(f"{name}=other" if f"{name}=other" not in found else f"{name}=(other)")
+    if isinstance(column, Date):
+        for part in column.parts:
+            found += [f"{name} ({part}={value})" for value in dates.PARTS[part]]
+    return [*found, f"{name} missing"] if column.indicator else found
+
+
+def put_number(codes: Features, column: Number, bought: Pair | None, features: Features) -> None:
+    """The range, declared or bought, mapped to [-1, 1]; the number itself where there is none."""
+    pair = column.pair or bought
+    gaps = np.isnan(codes)
+    if isinstance(column.fill, float):
+        codes = np.where(gaps, column.fill, codes)
+    # Infinite only where a range was asked for and could not be bought.
+    scaled = codes.clip(-LARGEST, LARGEST) if pair is None else _scaled(codes, pair)
+    features[:, 0] = np.where(np.isnan(scaled), 0, scaled)
+    _indicate(gaps, column.indicator, features)
+
+
+def put_boolean(codes: Features, column: Boolean, features: Features) -> None:
+    """-1 and 1; a gap without a fill is between them."""
+    gaps = np.isnan(codes)
+    filled = np.where(gaps, 0.5 if column.fill is None else column.fill, codes)
+    features[:, 0] = 2 * filled - 1
+    _indicate(gaps, column.indicator, features)
+
+
+def put_date(codes: Features, column: Date, features: Features) -> None:
+    """The range mapped to [-1, 1], and a one for each part. A gap without a fill is in the middle
+    of the range, and has no parts."""
+    gaps = np.isnan(codes)
+    if column.fill is not None:
+        codes = np.where(gaps, dates.hours_of(column.fill), codes)
+    (rows,) = np.nonzero(~np.isnan(codes))
+    hours = codes[rows].astype(np.int64)
+    features[rows, 0] = _scaled(codes[rows], column.pair)
+    start = 1
+    for part in column.parts:
+        features[rows, start + dates.part(part, hours)] = 1
+        start += len(dates.PARTS[part])
+    _indicate(gaps, column.indicator, features)
+
+
+def put_category(
+    codes: Features, column: Category, bought: Sequence[str], features: Features
+) -> None:
+    """A one for each name. A gap without a fill has none if an indicator says so, and is one of the
+    other names if not."""
+    gaps = np.isnan(codes)
+    stands_for_gap = column.slots if column.fill is None else _place(column.fill, column, bought)
+    places = whole_places(codes, last=column.slots)
+    places[gaps] = stands_for_gap
+    rows = np.arange(len(codes))
+    if column.fill is None and column.indicator:
+        rows, places = rows[~gaps], places[~gaps]
+    features[rows, places] = 1
+    _indicate(gaps, column.indicator, features)
+
+
+def whole_places(codes: Features, last: int) -> NDArray[np.int64]:
+    """Codes as places from 0 to `last`, which also stands for all that is no such place."""
+    inside = (codes >= 0) & (codes < last)  # NaN is not
+    return np.where(inside, codes, last).astype(np.int64)
+
+
+def _indicate(gaps: Gaps, indicator: bool, features: Features) -> None:
+    if indicator:
+        features[:, -1] = gaps
+
+
+def _scaled(codes: Features, pair: Pair) -> Features:
+    """What is outside the range is clipped to it."""
+    low, high = pair[0] / 2, pair[1] / 2  # halves: no difference overflows
+    return ((codes / 2).clip(low, high) - low) / (high - low) * 2 - 1
+
+
+def _values(column: Category, bought: Sequence[str]) -> list[str]:
+    if isinstance(column.values, tuple):
+        return list(column.values)
+    if column.buckets is not None:
+        return [f"bucket {number}" for number in range(column.buckets)]
+    return [*bought, *(f"(unused {slot})" for slot in range(len(bought), column.slots))]
+
+
+def _place(fill: str, column: Category, bought: Sequence[str]) -> int:
+    if column.buckets is not None:
+        return bucket(fill, column.buckets)
+    known = column.values if isinstance(column.values, tuple) else bought
+    return known.index(fill) if fill in known else column.slots

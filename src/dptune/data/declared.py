@@ -1,0 +1,70 @@
+"""Rows whose columns are declared by name: frames as raw codes, and what that makes public."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dptune.columns import Coded, Columns, Encoding, as_table, code
+from dptune.data.arrays import as_array
+from dptune.data.fingerprint import fingerprint_arrays
+from dptune.data.table_fingerprint import fingerprint_table
+from dptune.errors import InvalidInput
+
+Vocabularies = Mapping[str, tuple[str, ...]]
+
+
+def named_table(values: Any, names: Sequence[str], what: str) -> pa.Table:
+    """A frame as Arrow has it; so is an array whose columns have these `names`."""
+    table = as_table(values)
+    if table is not None:
+        return table
+    array = as_array(values, what)
+    if not names or array.ndim != 2 or array.shape[1] != len(names):
+        raise InvalidInput(
+            f"{what} have columns that are declared by name, so they must be a frame (pandas, "
+            f"polars, Arrow) or a mapping of arrays; got {type(values).__name__} of shape "
+            f"{array.shape}. Name its columns, in order, with column_names."
+        )
+    return as_table({name: array[:, place] for place, name in enumerate(names)})
+
+
+def coded(
+    values: Any,
+    columns: Columns,
+    what: str,
+    names: Sequence[str] = (),
+    vocabularies: Vocabularies | None = None,
+) -> Coded:
+    """As raw codes, which a file's rows are already."""
+    if isinstance(values, Coded):
+        return values
+    return code(named_table(values, names, what), columns, where=what, vocabularies=vocabularies)
+
+
+def takes_numbers(encoding: Encoding) -> bool:
+    """Whether nothing is declared of its columns, so that their codes are the numbers that rows
+    hold."""
+    return encoding.columns == Columns.of_numbers(encoding.columns.kept)
+
+
+def codes_of_new_rows(values: Any, encoding: Encoding) -> NDArray[np.float32]:
+    """The same for a model, which knows names of categories only where they were bought."""
+    known, what = encoding.categories, "the table of new rows"
+    return coded(values, encoding.columns, what, encoding.columns.kept, known).rows
+
+
+def fingerprint_declared(values: Any, names: Sequence[str], labels: NDArray[Any]) -> str:
+    """Of all that a frame holds, whatever is declared of it: the same rows stay the same data set
+    under another declaration."""
+    if isinstance(values, Coded):
+        words = [name for vocabulary in values.vocabularies.values() for name in vocabulary]
+        return fingerprint_arrays(values.rows, labels, np.array(words, dtype=str))
+    return fingerprint_table(named_table(values, names, "the features"), labels)
+
+
+def facts_in_words(encoding: Encoding) -> str:
+    """What a declaration makes public."""
+    return f"the columns ({encoding.columns.in_words()}; {encoding.width:,} features), as declared"

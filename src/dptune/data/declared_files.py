@@ -1,0 +1,142 @@
+"""Files and folders whose columns are declared, batch by batch as raw codes, and their labels.
+
+What a message shows of a file is its columns, never its values.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dptune.columns import Coded, Coder, Columns, Encoding, LabelFacts
+from dptune.data.declared import Vocabularies
+from dptune.errors import InvalidInput
+from dptune.table_files import (
+    as_csv_reads,
+    csv_texts,
+    listed,
+    names_in_csv,
+    parquet_schema,
+    parquet_tables,
+    table_kind,
+)
+
+_INDEX = "__index_level_"  # how the index of a pandas frame is called, which is no feature
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is declared of all sources of one study: columns, and which of them is the label."""
+
+    columns: Columns
+    label: str
+    vocabularies: Vocabularies | None = None  # of the private rows, once these were read
+
+    @property
+    def facts(self) -> LabelFacts | None:
+        """Of the label; None where it is not declared."""
+        return self.columns.label_facts(self.label)
+
+    @property
+    def features(self) -> Columns:
+        return self.columns.without(self.label)
+
+    def after(self, rows: object) -> "Declared":
+        """For other rows, whose codes must mean the same."""
+        assert isinstance(rows, Coded)  # which is what declared columns are read as
+        return replace(self, vocabularies=rows.vocabularies)
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
+class Batches:
+    """A table in pieces, each read when it is its turn."""
+
+    names: Sequence[str]
+    tables: Iterable[Any]
+    where: str
+    texts: bool  # whether all is text, and labels are what they look like
+
+
+def batches_of(paths: Sequence[Path], where: str) -> Batches:
+    """Of a csv, or of Parquet files that make one table."""
+    texts = table_kind(paths[0]) == "csv"
+    names = names_in_csv(paths[0]) if texts else parquet_schema(paths[0]).names
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInput(f"{where} has several columns called {listed(twice)}; rename them.")
+    tables = csv_texts(paths[0], names) if texts else parquet_tables(paths)
+    return Batches(names, tables, where, texts)
+
+
+def read_labelled(batches: Batches, declared: Declared) -> tuple[Coded, NDArray[Any], bool]:
+    """Rows and their labels, and whether some of these are missing."""
+    facts, label = declared.facts, declared.label
+    columns = declared.features if facts is None else declared.columns
+    coder = _Coding(columns, batches.where, declared.vocabularies)
+    found: list[Any] = []
+    for table in batches.tables:
+        if facts is None:
+            found.append(table.column(label))
+        coder.add(table if facts is not None else table.drop_columns([label]))
+    rows = coder.finish()
+    if facts is not None:
+        place = columns.kept.index(label)
+        labels = _as_declared(rows.rows[:, place], facts, label, batches.where)
+        return Coded(np.delete(rows.rows, place, axis=1), rows.vocabularies), labels, False
+    column = pa.chunked_array([piece for each in found for piece in each.chunks])
+    column = as_csv_reads(column) if batches.texts else column
+    return rows, column.to_numpy(), column.null_count > 0
+
+
+def read_new(batches: Batches, encoding: Encoding, label: str) -> Coded:
+    """Rows to predict; a column of labels is left out."""
+    coder = _Coding(encoding.columns, batches.where, encoding.categories)
+    for table in batches.tables:
+        more = label in table.column_names and label not in encoding.columns.declared
+        coder.add(table.drop_columns([label]) if more else table)
+    return coder.finish()
+
+
+class _Coding:
+    """Raw codes of one batch after another."""
+
+    def __init__(self, columns: Columns, where: str, vocabularies: Vocabularies | None) -> None:
+        self._coder = Coder(columns, where=where, vocabularies=vocabularies)
+        self._rows: list[NDArray[np.float32]] = []
+        self._columns, self._where = columns, where
+
+    def add(self, table: Any) -> None:
+        hidden = [
+            name
+            for name in table.column_names
+            if name.startswith(_INDEX) and name not in self._columns.declared
+        ]
+        self._rows.append(self._coder.add(table.drop_columns(hidden)))
+
+    def finish(self) -> Coded:
+        vocabularies = self._coder.finish()
+        if not sum(map(len, self._rows)):
+            raise InvalidInput(f"{self._where} holds no rows, only the names of columns.")
+        return Coded(np.concatenate(self._rows), vocabularies)
+
+
+def _as_declared(
+    codes: NDArray[np.float32], facts: LabelFacts, label: str, where: str
+) -> NDArray[Any]:
+    if bool(np.isnan(codes).any()):
+        raise InvalidInput(
+            f"the column {label!r} of {where} has missing values; remove those rows first."
+        )
+    if facts.classes is None:
+        return codes.astype(np.float64)
+    numbers = codes.astype(np.int64)
+    if bool((numbers >= len(facts.classes)).any()):
+        raise InvalidInput(
+            f"the column {label!r} of {where} holds labels that are not among its declared values; "
+            "declare all of them in [columns], or leave those rows out."
+        )
+    return np.array(facts.classes)[numbers]
