@@ -29,6 +29,7 @@ _UNREADABLE = (
     pa.ArrowException,
 )
 _LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
+PANDAS_INDEX = "__index_level_"  # how the index of a frame is called, which is no feature
 _AT_ONCE, _ROWS_AT_ONCE = 1 << 24, 1 << 18  # bytes of a csv, rows of a Parquet file
 
 
@@ -97,11 +98,16 @@ def read_csv(path: Path, texts: Sequence[str] = ()) -> Any:
 def names_in_csv(path: Path) -> list[str]:
     """The names of its columns, of which one may be there twice."""
     with reading(path):
-        _must_be_separated_by_commas(path)
-        with _opened_csv(path, []) as batches:
-            names: list[str] = batches.schema.names
-        _must_be_names(names, path)
+        names: list[str] = _types_in_csv(path).names
         return names
+
+
+def _types_in_csv(path: Path) -> Any:
+    _must_be_separated_by_commas(path)
+    with _opened_csv(path, []) as batches:
+        schema = batches.schema
+    _must_be_names(schema.names, path)
+    return schema
 
 
 def csv_texts(path: Path, names: Sequence[str]) -> Iterator[Any]:
@@ -160,6 +166,24 @@ def parquet_files(folder: Path) -> list[Path]:
 def parquet_schema(path: Path) -> Any:
     with reading(path):
         return parquet.read_schema(path)
+
+
+def without_rows(path: Path) -> Any:
+    """A table of the same columns and types without a row; a type that lists its names keeps them.
+    Of a csv, types are those of its first lines."""
+    with reading(path):
+        if table_kind(path) == "csv":
+            return _types_in_csv(path).empty_table()
+        with parquet.ParquetFile(path) as file:
+            schema, groups = file.schema_arrow, file.num_row_groups
+            kept = [field for field in schema if not field.name.startswith(PANDAS_INDEX)]
+            lists = [field.name for field in kept if pa.types.is_dictionary(field.type)]
+            first = file.read_row_group(0, columns=lists) if groups and lists else None
+    empty = pa.schema(kept).empty_table()
+    for place, field in enumerate(kept):
+        if first is not None and field.name in lists:
+            empty = empty.set_column(place, field, first.column(field.name).slice(0, 0))
+    return empty
 
 
 def parquet_tables(paths: Sequence[Path]) -> Iterator[Any]:

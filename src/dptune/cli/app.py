@@ -15,6 +15,7 @@ import typer
 
 from dptune.cli import (
     bench_verbs,
+    columns_verb,
     doctor_verb,
     ledger_verbs,
     picture_verbs,
@@ -42,6 +43,7 @@ for verb in (
     study_verbs.resume,
     study_verbs.predict,
     study_verbs.card,
+    columns_verb.columns,
     picture_verbs.extract,
     picture_verbs.backbones,
     doctor_verb.doctor,

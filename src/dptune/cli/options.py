@@ -1,5 +1,6 @@
 """What `dptune tune` was asked: options over a file over defaults."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ class TuneOptions:
 
     @property
     def config(self) -> Config:
-        return Config(study="not begun", **self.settings)
+        return Config(study="not begun", columns=self.data.declared, **self.settings)
 
 
 def read_options(
@@ -69,7 +70,12 @@ def read_options(
     if isinstance(source.get("shifts"), list):
         source["shifts"] = [_absolute(place) for place in source["shifts"]]
     run = plain["run"] | given["run"]
-    data = load(**source)
+    columns = plain["columns"] | given.get("columns", {})
+    if columns and load is not load_data:
+        raise InvalidInput(
+            "columns are declared of tables, not of pictures or texts; leave them out."
+        )
+    data = load(**source, columns=columns) if columns else load(**source)
     budget = {"epsilon": DEFAULT_EPSILON} | plain["budget"] | given["budget"]
     delta_chosen = "delta" not in budget
     if delta_chosen:
@@ -103,6 +109,26 @@ def declared_of_features(file: str | None, option: str) -> dict[str, Any]:
             f"out (--test, --public and --shift name more {_THINGS[option]})."
         )
     return declared
+
+
+def columns_in(file: str | None) -> dict[str, Any]:
+    """What a --columns file declares: in a section [columns], or by itself."""
+    if file is None:
+        return {}
+    try:
+        plain = tomllib.loads(_read_text(file))
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{file} is not TOML: {error}.") from None
+    section = plain.get("columns")
+    if not isinstance(section, dict) or "kind" in section:  # a column may be called so, too
+        return plain
+    others = [name for name in plain if name != "columns"]
+    if others:
+        raise InvalidInput(
+            f"{file} has a section [columns], and {', '.join(others)} beside it; give other "
+            "settings in a --config file."
+        )
+    return section
 
 
 def engine_options(text: str | None) -> dict[str, Any]:

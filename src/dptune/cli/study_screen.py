@@ -324,13 +324,14 @@ def _about_training(sentences: Sequence[str]) -> None:
 
 def _about_columns(planned: Outline, names: Sequence[str]) -> None:
     """What costs beginners most."""
-    asked = planned.config.preparation
-    if names and asked.unit_rows and not asked.ranges and not asked.standardize:
+    asked, declared = planned.config.preparation, planned.config.columns
+    scaled = declared is not None or asked.ranges or asked.standardize
+    if names and asked.unit_rows and not scaled:
         out.print(
             Text(
                 "Columns are taken as they are and every row is scaled to length 1. If columns "
-                "differ much in size (age, income), declare their ranges: [preparation] ranges in "
-                "a --config file.",
+                "differ much in size (age, income), declare their ranges: dptune columns FILE "
+                "begins a file for --columns.",
                 "dim",
             )
         )

@@ -44,9 +44,9 @@ def tune(
         str | None,
         typer.Option(
             metavar="ROWS",
-            help="The private rows: a .csv, .parquet, .npz or .npy file, a folder that "
-            "save_to_disk or dptune extract wrote, hub:NAME, or demo, the bundled data. Not given: "
-            "demo.",
+            help="The private rows: a .csv, .csv.gz, .parquet, .npz or .npy file, a folder of "
+            ".parquet files or one that save_to_disk or dptune extract wrote, hub:NAME, or demo, "
+            "the bundled data. Not given: demo.",
         ),
     ] = None,
     images: Annotated[
@@ -132,6 +132,14 @@ def tune(
     label: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="The column of labels. Not given: label."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A TOML file that says what each column of a table is, such as dptune columns "
+            "begins. Not given: [columns] of --config, or else all columns are numbers.",
+        ),
     ] = None,
     test: Annotated[
         str | None,
@@ -227,11 +235,13 @@ def tune(
 
     Example: dptune tune --data patients.csv --label ill --epsilon 1
 
+    Columns that are not all numbers: dptune columns patients.csv -o columns.toml
+
     Texts: dptune tune --text mails.csv --column body --label topic --model FOLDER
     """
     _say_what_takes_time(images, text)
     from dptune.cli import study_screen
-    from dptune.cli.options import engine_options, read_options, share
+    from dptune.cli.options import columns_in, engine_options, read_options, share
     from dptune.cli.text_rows import TextOptions
     from dptune.study import planning, study
     from dptune.study.run_folder import RunFolder
@@ -261,6 +271,7 @@ def tune(
         rows = made.source
     options: dict[str, dict[str, Any]] = {
         "data": rows,
+        "columns": columns_in(columns),
         "engine": trained or engine_options(engine),
         "budget": {"epsilon": epsilon, "delta": delta},
         "search": {"method": method and method.value},
@@ -304,6 +315,8 @@ def tune(
         folder = _free_folder(asked.data.name, asked.settings["source"]["source"])
     if made is not None:
         asked = read_options(config, options | {"data": made.make()})
+    for note in planning.before_paying(asked.data, asked.config):
+        screen.remark(f"Note: {note}.")
     with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
         result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)
     _show_study(result, as_json, asked.delta_chosen)
@@ -421,11 +434,14 @@ def predict(
     else:
         assert data is not None
         from dptune.cli.text_rows import must_take_rows
-        from dptune.data.sources import read_features
+        from dptune.data.sources import read_features, read_new_rows
 
         must_take_rows(model, folder)
         label = planning.read_config(RunFolder.open(folder)).source.get("label")
-        features = read_features(data, model.column_names or model.shape, label)
+        if model.encoding is not None:
+            features = read_new_rows(data, model.encoding, label)
+        else:
+            features = read_features(data, model.column_names or model.shape, label)
     said = "predictions"
     if model.loss == "words":  # there is nothing to predict: how unlikely texts are is told
         losses, words = model.decision_function(features).T

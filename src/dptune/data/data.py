@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.columns import Columns, Encoding
+from dptune.data import remarks
 from dptune.data.arrays import as_class_labels, as_features, as_values, names_of, places
 from dptune.data.batches import gather
 from dptune.data.classes import (
@@ -325,6 +326,17 @@ class Data:
         return map(
             _guarded if preprocessing is None else self._reading(preprocessing).apply, tables
         )
+
+    def remarks(self) -> tuple[str, ...]:
+        """What whoever holds the rows should know before paying. From the rows themselves: for a
+        screen, never to be stored or released."""
+        train = self._parts["train"]
+        if not isinstance(train, ArraySource) or self.facts.asks_inside:
+            return ()
+        found = list(remarks.of_targets(train.targets, self.classes))
+        if self.encoding is not None:
+            found += remarks.of_columns(train.features, self.encoding)
+        return tuple(found)
 
     def vocabularies_for(self, receipt: Receipt) -> Vocabularies:
         """What the codes of categories nobody declared stand for; paid as for `open`."""

@@ -7,11 +7,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dptune.columns import Coded, Columns, Encoding, as_table, code
+from dptune.columns import (
+    Category,
+    Coded,
+    Columns,
+    Date,
+    Drop,
+    Encoding,
+    Number,
+    as_table,
+    code,
+)
 from dptune.data.arrays import as_array
 from dptune.data.fingerprint import fingerprint_arrays
 from dptune.data.table_fingerprint import fingerprint_table
 from dptune.errors import InvalidInput
+from dptune.table_files import listed
 
 Vocabularies = Mapping[str, tuple[str, ...]]
 
@@ -65,6 +76,32 @@ def fingerprint_declared(values: Any, names: Sequence[str], labels: NDArray[Any]
     return fingerprint_table(named_table(values, names, "the features"), labels)
 
 
+def known_of(encoding: Encoding, name: str) -> str:
+    """What is declared of a column, or was bought, in a few words."""
+    column = encoding.columns.declared[name]
+    said = []
+    if isinstance(column, Number | Date):
+        ends = column.range if isinstance(column.range, tuple) else encoding.ranges.get(name)
+        bought = " (bought)" * (name in encoding.ranges)
+        said.append("as it is" if ends is None else f"{_end(ends[0])} to {_end(ends[1])}{bought}")
+    if isinstance(column, Category):
+        names = column.values if isinstance(column.values, tuple) else encoding.categories.get(name)
+        bought = " (bought)" * (name in encoding.categories)
+        said.append(f"{listed(names)}{bought}" if names else f"{column.slots} buckets")
+        if column.paid and not names:
+            said = ["none of its names"]
+    if isinstance(column, Date) and column.parts:
+        said.append(f"with {', '.join(column.parts)}")
+    if not isinstance(column, Drop) and column.fill is not None:
+        said.append(f"gaps: {column.fill}")
+    return "; ".join(said)
+
+
+def _end(end: float | str) -> str:
+    return end if isinstance(end, str) else f"{end:g}"
+
+
 def facts_in_words(encoding: Encoding) -> str:
     """What a declaration makes public."""
-    return f"the columns ({encoding.columns.in_words()}; {encoding.width:,} features), as declared"
+    kinds, features = encoding.columns.in_words(), f"{encoding.width:,} features"
+    return f"the columns by name, and what they hold ({kinds}; {features}), as declared"

@@ -16,6 +16,7 @@ from dptune.columns import Coded, Coder, Columns, Encoding, LabelFacts
 from dptune.data.declared import Vocabularies
 from dptune.errors import InvalidInput
 from dptune.table_files import (
+    PANDAS_INDEX,
     as_csv_reads,
     csv_texts,
     listed,
@@ -24,8 +25,6 @@ from dptune.table_files import (
     parquet_tables,
     table_kind,
 )
-
-_INDEX = "__index_level_"  # how the index of a pandas frame is called, which is no feature
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class _Coding:
         hidden = [
             name
             for name in table.column_names
-            if name.startswith(_INDEX) and name not in self._columns.declared
+            if name.startswith(PANDAS_INDEX) and name not in self._columns.declared
         ]
         self._rows.append(self._coder.add(table.drop_columns(hidden)))
 

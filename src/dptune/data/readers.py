@@ -22,7 +22,14 @@ from dptune.data.declared_files import Batches, Declared, batches_of, read_label
 from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
-from dptune.table_files import listed, parquet_files, read_csv, read_parquet, reading
+from dptune.table_files import (
+    PANDAS_INDEX,
+    listed,
+    parquet_files,
+    read_csv,
+    read_parquet,
+    reading,
+)
 
 DEFAULT_LABEL = "label"
 NPZ_ARRAYS = {
@@ -214,11 +221,35 @@ def _from_splits(
     return Source(parts, contents, columns)
 
 
+def new_in_folder(folder: Path) -> Batches:
+    """Rows to predict that save_to_disk wrote."""
+    with reading(folder):
+        return _new(splits_of(datasets_package().load_from_disk(str(folder))), str(folder))
+
+
+def new_in_hub(name: str) -> Batches:
+    """The same from the hub."""
+    return _new(load_from_hub(name), f"hub:{name}")
+
+
+def _new(splits: dict[str, Any], where: str) -> Batches:
+    split = next((each for each in ("test", "train") if each in splits), None)
+    if split is None:
+        raise InvalidInput(
+            f"{where!r} holds no rows to predict, in a split test or train; found the splits "
+            f"{listed(list(splits))}."
+        )
+    return _split_batches(splits[split], where)
+
+
 def _declared_split(split: Any, where: str, declared: Declared) -> Part:
-    table = _arrow(split, where)
-    batches = Batches(table.column_names, [table], repr(where), texts=False)
-    rows, labels, gaps = read_labelled(batches, declared)
+    rows, labels, gaps = read_labelled(_split_batches(split, where), declared)
     return Part(rows, labels, gaps=gaps)
+
+
+def _split_batches(split: Any, where: str) -> Batches:
+    table = _arrow(split, where)
+    return Batches(table.column_names, [table], repr(where), texts=False)
 
 
 def _arrow(split: Any, where: str) -> Any:
@@ -233,8 +264,7 @@ def _split_part(split: Any, where: str, label: str) -> Part:
 
 
 def _table_part(table: Any, where: str, label: str, classes: tuple[str, ...] = ()) -> Part:
-    # The index of a pandas frame travels as a column of this name, and is no feature.
-    names = [name for name in table.column_names if not name.startswith("__index_level_")]
+    names = [name for name in table.column_names if not name.startswith(PANDAS_INDEX)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidInput(f"{where!r} has several columns called {listed(twice)}; rename them.")

@@ -40,6 +40,8 @@ from dptune.data.readers import (
     from_folder,
     from_hub,
     from_parquet_folder,
+    new_in_folder,
+    new_in_hub,
 )
 from dptune.data.shift import Shift, shifted
 from dptune.data.text_sources import load_texts
@@ -222,14 +224,13 @@ def _must_be_for_texts(**named: object) -> None:
 def read_new_rows(source: str | Path, encoding: Encoding, label: str | None = None) -> Coded:
     """New rows for a model whose columns are encoded, from a table that names them, in any order. A
     column of labels, if there, is left out."""
-    paths = _table_files(_path(source))
+    label, path = label or DEFAULT_LABEL, _path(source)
+    if _is_hub(source):
+        return read_new(new_in_hub(str(source).removeprefix(_HUB)), encoding, label)
     _must_exist(source)
-    return read_new(batches_of(paths, repr(str(source))), encoding, label or DEFAULT_LABEL)
-
-
-def names_columns(source: str | Path) -> bool:
-    """Whether it is a file, or a folder of files, whose columns have names."""
-    return not _is_hub(source) and bool(_table_files(_path(source)))
+    if any((path / name).exists() for name in SAVED_TO_DISK):
+        return read_new(new_in_folder(path), encoding, label)
+    return read_new(batches_of(_named_files(source), repr(str(source))), encoding, label)
 
 
 def _table_files(path: Path) -> list[Path]:
@@ -374,16 +375,20 @@ def _open_folder(path: Path, label: str | None) -> Source:
 def _open_declared(source: str | Path, path: Path, declared: Declared) -> Source:
     if any((path / name).exists() for name in SAVED_TO_DISK):
         return from_folder(path, declared.label, declared)
-    files = _table_files(path)
+    return from_declared_files(_named_files(source), path, declared)
+
+
+def _named_files(source: str | Path) -> list[Path]:
+    """Those whose columns have names, as declared ones must."""
+    files = _table_files(_path(source))
     if not files:
         raise InvalidInput(
-            f"columns are declared, and those of {str(source)!r} have no names: give a .csv, "
-            ".csv.gz or .parquet file, a folder of .parquet files or one that save_to_disk wrote, "
-            "or leave columns out."
+            f"columns are declared by name, and those of {str(source)!r} have none: give a .csv, "
+            ".csv.gz or .parquet file, a folder of .parquet files or one that save_to_disk wrote."
         )
     for file in files:
         must_hold_something(file)
-    return from_declared_files(files, path, declared)
+    return files
 
 
 def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: str) -> Part:

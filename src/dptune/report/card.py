@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dptune import gdp
+from dptune.data.declared import known_of
 from dptune.data.made_by import is_of_texts, size_in_words, trained_on
 from dptune.features.network import short_name
 from dptune.report.record import Record
@@ -16,6 +17,7 @@ from dptune.search.trial import Trial
 from dptune.study.trained_model import TrainedModel
 
 _SHOWN = 12  # ranges; run.toml has all of them
+_COLUMNS = 50  # in the table of columns; run.toml has all of them
 _CLASSES = 20  # names of classes; the model has all of them
 _DIGEST = 12  # letters of it
 _KINDS = {"squared": "a value", "words": "the next word", "spans": "answers in a text"}
@@ -112,7 +114,27 @@ def _severities(shift: Mapping[str, Any]) -> str:
 def _data(record: Record) -> list[str]:
     facts = [f"- {_escape(fact)}" for fact in record.model.guarantee.public_facts]
     said = "Taken as public, and so released as it is:"
-    return ["## Data", "", said, "", *facts, *_backbones(record)]
+    return ["## Data", "", said, "", *facts, *_columns(record.model), *_backbones(record)]
+
+
+def _columns(model: TrainedModel) -> list[str]:
+    """What was declared of the columns, or bought."""
+    encoding = model.encoding
+    if encoding is None:
+        return []
+    rows = [
+        (
+            _escape(name),
+            column.kind,
+            _escape(known_of(encoding, name)),
+            str(places.stop - places.start),
+        )
+        for name, places in list(encoding.blocks.items())[:_COLUMNS]
+        if (column := encoding.columns.declared[name])
+    ]
+    more = len(encoding.blocks) - _COLUMNS
+    left = ["", f"And {more:,} more, in run.toml."] * (more > 0)
+    return ["", "Columns:", "", *_table(("column", "kind", "known", "features"), rows), *left]
 
 
 def _backbones(record: Record) -> list[str]:

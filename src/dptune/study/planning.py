@@ -193,6 +193,12 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     )
 
 
+def before_paying(data: Data, config: Config) -> tuple[str, ...]:
+    """What to say to whoever holds the rows while nothing is spent yet."""
+    planned = outline(data, settled(config, data.facts))
+    return (*data.remarks(), *noise_notes(planned))
+
+
 def must_fit(planned: Outline, data: Data) -> int:
     """Refuse a study that its ledger cannot pay for; the number of payments it holds."""
     budget, spent = planned.config.budget, planned.price

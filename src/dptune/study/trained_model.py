@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dptune.accounting import Guarantee
+from dptune.columns import Encoding
 from dptune.data.arrays import names_of, places
 from dptune.data.declared import codes_of_new_rows, takes_numbers
 from dptune.data.made_by import is_of_texts, is_of_words
@@ -60,6 +61,12 @@ class TrainedModel:
     def columns(self) -> int:
         """How many numbers a row has."""
         return math.prod(self.shape)
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """Of declared columns, by which new rows are read; None where these are plain numbers."""
+        encoding = self.preprocessing.encoding
+        return None if encoding is None or takes_numbers(encoding) else encoding
 
     def facts(self, rows: int) -> DataFacts:
         """What was public about the `rows` rows it was trained on; how many copies they had is not
@@ -143,11 +150,10 @@ class TrainedModel:
         return features_of_texts(texts, self.made_by)
 
     def _logits(self, features: Any) -> NDArray[np.float32]:
-        encoding = self.preprocessing.encoding
-        if encoding is None or takes_numbers(encoding):
+        if self.encoding is None:
             table = self._numbers(features)
         else:
-            table = codes_of_new_rows(features, encoding)
+            table = codes_of_new_rows(features, self.encoding)
         if not len(table):
             return np.empty((0, self.facts(0).width), dtype=np.float32)
         with torch.no_grad():
