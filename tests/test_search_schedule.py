@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dptune import Budget, TrainPlan, accounting, gdp
 from dptune.errors import BudgetExceeded
-from dptune.privacy import Composition, Event, NoisyCount, Parallel, total
+from dptune.privacy import Composition, Event, NoisyCount, Parallel, Price, total
 from dptune.search.base import (
     Facts,
     Schedule,
@@ -87,20 +87,27 @@ scores = st.sampled_from(
     score=scores,
     facts=st.sampled_from([UNIT, OTHER]),
     aside=st.sampled_from([0.0, 0.01]),
+    failing=st.sampled_from([0.0, 0.1]),
 )
 def test_a_whole_study_fits_in_its_budget_and_uses_it(
-    data: st.DataObject, epsilon: float, delta: float, score: Score, facts: Facts, aside: float
+    data: st.DataObject,
+    epsilon: float,
+    delta: float,
+    score: Score,
+    facts: Facts,
+    aside: float,
+    failing: float,
 ) -> None:
     budget = Budget(epsilon, delta)
     method = data.draw(methods(epsilon))
-    set_aside = aside * budget.mu_squared()
+    first = Price(aside * budget.mu_squared(), failing * delta)
     try:
-        planned = schedule(method, budget, facts, score, aside=set_aside)
+        planned = schedule(method, budget, facts, score, aside=first)
     except BudgetExceeded:
         assume(False)
-    spent = mu_squared(events(planned, score)) + set_aside
-    assert spent <= budget.mu_squared()
-    assert spent > 0.999 * budget.mu_squared()
+    spent = mu_squared(events(planned, score)) + first.mu_squared
+    assert spent <= budget.mu_squared(first.slack)
+    assert spent > 0.999 * budget.mu_squared(first.slack)
 
 
 @given(

@@ -26,6 +26,9 @@ class Price:
         return math.sqrt(self.mu_squared)
 
 
+FREE = Price(0.0)
+
+
 def total(prices: Iterable[Price]) -> Price:
     """The price of all of them, whatever the order and however adaptively chosen."""
     listed = list(prices)
@@ -135,6 +138,49 @@ class PrivateSecondMoment:
 
     def __post_init__(self) -> None:
         validate.store(self, noise_multiplier=_noise(noise_multiplier=self.noise_multiplier))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyRanks:
+    """For each of `columns` columns, how many rows lie below each of some public marks: the counts
+    of rows between the marks, multiplied by a public matrix whose columns are no longer than 1,
+    with Gaussian noise `noise` on every entry. A row lies between two marks of a column at most, so
+    it moves what is released of a column by 1 at most."""
+
+    kind: ClassVar[str] = "noisy-ranks"
+    columns: int
+    noise: float
+
+    def __post_init__(self) -> None:
+        columns = validate.whole(1, columns=self.columns)
+        validate.store(self, columns=columns, noise=_noise(noise=self.noise))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdedCount:
+    """`counts` histograms over names that are secret themselves, such as the categories of a
+    column. A row has at most one name in each. Every name that some row has is counted, with
+    Gaussian noise `noise`, and released with its noisy count if that is at least `threshold`; of
+    the other names nothing is."""
+
+    kind: ClassVar[str] = "thresholded-count"
+    counts: int = 1
+    noise: float
+    threshold: float
+
+    def __post_init__(self) -> None:
+        threshold = validate.positive(at_most=1e100, threshold=self.threshold)
+        if threshold <= 1:
+            raise InvalidInput(
+                "a threshold must be above 1, or a name that one row alone has would be released "
+                f"more often than not; got {threshold:g}."
+            )
+        validate.store(
+            self,
+            counts=validate.whole(1, counts=self.counts),
+            noise=_noise(noise=self.noise),
+            threshold=threshold,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +306,8 @@ Event = (
     | NoisyCount
     | PrivateMean
     | PrivateSecondMoment
+    | NoisyRanks
+    | ThresholdedCount
     | Composition
     | Parallel
     | RandomStopping

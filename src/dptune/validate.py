@@ -5,11 +5,17 @@ float32, or counted in an integer that wraps around, would be a wrong price.
 """
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
 
 _LARGEST_COUNT = 10**12
+
+Normal = Callable[[tuple[int, ...]], NDArray[np.float64]]
 
 
 def positive(*, at_most: float = math.inf, **named: object) -> float:
@@ -72,6 +78,18 @@ def text(**named: object) -> None:
             raise InvalidInput(f"{name} must be a text that is not empty; got {value!r}.")
         if "\0" in value or not value.isprintable():
             raise InvalidInput(f"{name} must be one line of printable text; got {value!r}.")
+
+
+def drawn(stream_normal: Normal, *shape: int) -> NDArray[np.float64]:
+    """Fresh standard normal numbers from a source that gives them by shape, if it does."""
+    noise = stream_normal(shape)
+    # A single number for all places would be subtracted as easily as it was added.
+    if noise.shape != shape or noise.dtype != np.float64:
+        raise InvalidInput(
+            f"stream_normal must give float64 numbers of shape {shape}; got {noise.dtype} of "
+            f"shape {noise.shape}."
+        )
+    return noise
 
 
 def store(frozen: object, **values: object) -> None:

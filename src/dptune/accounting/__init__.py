@@ -6,6 +6,7 @@ from dptune.accounting.calibration import calibrate_direct as calibrate_direct
 from dptune.accounting.calibration import calibrate_full_batch as calibrate_full_batch
 from dptune.accounting.calibration import calibrate_sampled as calibrate_sampled
 from dptune.accounting.calibration import calibrate_sealed as calibrate_sealed
+from dptune.accounting.calibration import calibrate_thresholded as calibrate_thresholded
 from dptune.accounting.calibration import central_limit_noise as central_limit_noise
 from dptune.accounting.composition import direct_epsilon as direct_epsilon
 from dptune.accounting.guarantees import ONE_PERSON as ONE_PERSON

@@ -5,15 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from scipy.optimize import brentq
+from scipy.special import ndtri
 
-from dptune import gdp, validate
+from dptune import gdp, rounding, validate
 from dptune.accounting import sampled
 from dptune.accounting.bounds import Sealed, SearchTooRevealing, quick_epsilon, sealed_bound
 from dptune.accounting.budget import Budget
-from dptune.accounting.composition import direct_epsilon
+from dptune.accounting.composition import direct_epsilon, slack_of_threshold
 from dptune.accounting.pricing import price
 from dptune.errors import InvalidInput
-from dptune.privacy import Event, FullBatchRun, SampledRun
+from dptune.privacy import Event, FullBatchRun, SampledRun, ThresholdedCount
 
 # A price found by search is below its target by at most this much, relative.
 _CALIBRATION_TOLERANCE = 1e-4
@@ -34,6 +35,18 @@ def calibrate_sampled(*, mu: float, slack: float, steps: int, sampling_rate: flo
     run = _run_with_noise(steps, sampling_rate)
     guess = central_limit_noise(mu, steps, sampling_rate)
     return run(_least_noise(lambda noise: price(run(noise), slack=slack).mu, mu, guess))
+
+
+def calibrate_thresholded(*, mu: float, slack: float, counts: int) -> ThresholdedCount:
+    """The `counts` histograms over secret names with the least noise, and then the lowest
+    threshold, whose price is at most (mu^2, slack)."""
+    slack = validate.strictly_between(0, 0.5, slack=slack)
+    noise = gdp.noise_multiplier(mu, counts)
+    threshold = 1.0 - noise * float(ndtri(slack / counts))
+    event = ThresholdedCount(counts=counts, noise=noise, threshold=threshold)
+    while slack_of_threshold(event) > slack:  # never above by a rounding
+        event = replace(event, threshold=rounding.above(event.threshold) * (1 + 1e-12))
+    return event
 
 
 def calibrate_direct(

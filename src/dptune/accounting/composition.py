@@ -2,21 +2,28 @@
 the output of another."""
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
+from scipy.special import log_ndtr
+
 from dptune import gdp, rounding, validate
 from dptune.accounting import sampled
-from dptune.errors import UnpricedEvent
+from dptune.accounting.budget import delta_beside
+from dptune.errors import InvalidInput, UnpricedEvent
 from dptune.privacy import (
     Composition,
     Event,
     FullBatchRun,
     NoisyCount,
+    NoisyRanks,
     Parallel,
+    Price,
     PrivateMean,
     PrivateSecondMoment,
     SampledRun,
+    ThresholdedCount,
     ZerothOrderRun,
 )
 
@@ -28,10 +35,36 @@ def direct_epsilon(events: Iterable[Event], delta: float) -> float:
     rates and noise of all of them were fixed before the first one ran.
     """
     delta = validate.strictly_between(0, 1, delta=delta)
-    steps, gaussian_mu = sampled_and_gaussian(events)
+    parts = flatten(events)
+    thresholded = [part for part in parts if isinstance(part, ThresholdedCount)]
+    failures = math.fsum(map(slack_of_threshold, thresholded))
+    if failures:  # outside them, names above a threshold are noisy counts
+        delta = delta_beside(failures, delta)
+        if delta <= 0:
+            raise InvalidInput(
+                f"failure probabilities of {failures:.3g} of counts with a threshold already use "
+                "up delta; raise the threshold, or take a larger delta."
+            )
+    steps, gaussian_mu = sampled_and_gaussian(map(_without_threshold, parts))
     if not steps:
         return gdp.epsilon_from_mu(gaussian_mu, delta)
     return sampled.trade_off(steps, gaussian_mu=gaussian_mu, failure=delta).epsilon(delta)
+
+
+def slack_of_threshold(event: ThresholdedCount) -> float:
+    """How likely it is that a name is released that one row alone has, in any of the counts:
+    counts * Phi(-(threshold - 1) / noise), rounded up."""
+    beyond = rounding.below((event.threshold - 1.0) / event.noise)
+    chance = math.exp(float(log_ndtr(-beyond)) + gdp.LOG_MARGIN)
+    # Never quite zero, and never more than certain.
+    return min(max(rounding.above(event.counts * chance), sys.float_info.min), 1.0)
+
+
+def _without_threshold(event: Event) -> Event:
+    """The noisy counts of which a threshold hides some."""
+    if isinstance(event, ThresholdedCount):
+        return NoisyCount(counts=event.counts, noise=event.noise)
+    return event
 
 
 def sampled_and_gaussian(events: Iterable[Event]) -> tuple[list[sampled.Step], float]:
@@ -54,8 +87,15 @@ def _step(run: SampledRun) -> sampled.Step:
     )
 
 
+def thresholded_price(event: ThresholdedCount) -> Price:
+    """A name that two or more rows have moves its count by 1, and the threshold only hides; one
+    that a single row has is released with the probability of the slack, or else not missed."""
+    return Price(gaussian_mu_squared(_without_threshold(event)), slack_of_threshold(event))
+
+
 def gaussian_mu_squared(event: Event) -> float:
-    """The price of an event that is neither sampled nor sealed nor a composition, rounded up."""
+    """The price of an event that is neither sampled nor sealed nor a composition, nor hides counts
+    below a threshold, rounded up."""
     match event:
         case FullBatchRun(steps=steps, noise_multiplier=noise):
             return gdp.full_batch_mu_squared(steps, noise)
@@ -64,6 +104,8 @@ def gaussian_mu_squared(event: Event) -> float:
             return gdp.full_batch_mu_squared(1, noise)
         case NoisyCount(counts=counts, noise=noise, centered=False, sampling_rate=None):
             return gdp.full_batch_mu_squared(counts, noise)
+        case NoisyRanks(columns=columns, noise=noise):
+            return gdp.full_batch_mu_squared(columns, noise)
         case NoisyCount(noise=noise, centered=True, sampling_rate=None):
             return _squared_sensitivity(event) * gdp.full_batch_mu_squared(1, noise)
         case Parallel(parts=parts):

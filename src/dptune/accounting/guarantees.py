@@ -11,7 +11,16 @@ from dptune.accounting.bounds import Sealed, lone_search, sealed_bound
 from dptune.accounting.composition import direct_epsilon, flatten
 from dptune.accounting.pricing import default_slack, epsilon_of, needs_slack, price
 from dptune.accounting.replace_one import replace_one_epsilon, replace_one_sealed_epsilon
-from dptune.privacy import Event, Parallel, Price, RandomStopping, SampledRun, SubsetSearch, total
+from dptune.privacy import (
+    Event,
+    Parallel,
+    Price,
+    RandomStopping,
+    SampledRun,
+    SubsetSearch,
+    ThresholdedCount,
+    total,
+)
 
 # What is protected.
 ONE_ROW, ONE_PICTURE, ONE_TEXT, ONE_PERSON = "one row", "one picture", "one text", "one person"
@@ -187,12 +196,15 @@ def guarantee(
     parts = flatten(events)
     sharing = sum(needs_slack(part) for part in parts)
     searches = [part for part in parts if isinstance(part, Sealed)]
+    thresholded = any(isinstance(part, ThresholdedCount) for part in parts)
     if spent is None:
         spent = total(price(part, slack=default_slack(delta)) for part in parts)
     notes = list(caveats)
     bound, replaced = epsilon_of(parts, spent, delta), replace_one_epsilon(spent, delta)
     if not sharing:
         accountant = "Gaussian DP, exact"
+        if thresholded:
+            accountant += ", outside the failure of a threshold"
     elif (search := lone_search(parts)) is not None:
         by = sealed_bound(search, delta)
         accountant = by.accountant
@@ -208,6 +220,7 @@ def guarantee(
     else:
         kinds = ["each sampled run"] if sharing > len(searches) else []
         kinds += ["each sealed search"] if searches else []
+        kinds += ["each count with a threshold"] if thresholded else []
         accountant = f"Gaussian DP that dominates {' and '.join(kinds)}"
     notes += dict.fromkeys(note for search in searches for note in _conditions(search))
     if searches and len(parts) > 1:

@@ -22,9 +22,14 @@ from dptune import gdp, rounding, validate
 from dptune.accounting import sampled
 from dptune.accounting.bounds import Sealed, lone_search, mu_in_company, sealed_bound
 from dptune.accounting.budget import Budget, delta_beside
-from dptune.accounting.composition import flatten, gaussian_mu_squared, sampled_and_gaussian
+from dptune.accounting.composition import (
+    flatten,
+    gaussian_mu_squared,
+    sampled_and_gaussian,
+    thresholded_price,
+)
 from dptune.errors import InvalidInput
-from dptune.privacy import Event, Price, SampledRun, total
+from dptune.privacy import Event, Price, SampledRun, ThresholdedCount, total
 
 _RUNS_OF_A_LEDGER = 20  # sampled runs, as many as usually have room
 
@@ -46,13 +51,15 @@ def slack_of_one(set_aside: float) -> float:
 
 
 def needs_slack(event: Event) -> int:
-    """How many parts of `event` can only be priced outside a failure probability."""
+    """How many parts of `event` can only be priced outside a failure probability that somebody must
+    name; that of a count with a threshold follows from the threshold."""
     return sum(isinstance(part, SampledRun | Sealed) for part in flatten([event]))
 
 
 def price(event: Event, *, slack: float = 0.0) -> Price:
     """What `event` costs. Gaussian events are exact and need no slack; `slack` is shared equally
-    by the parts that do. An event nobody can price is an error, never a guess."""
+    by the parts that do, and counts with a threshold have one of their own. An event nobody can
+    price is an error, never a guess."""
     parts = flatten([event])
     sharing = sum(needs_slack(part) for part in parts)
     if sharing:
@@ -74,6 +81,8 @@ def _part_price(part: Event, slack: float) -> Price:
     if isinstance(part, Sealed):
         mu = mu_in_company(part, slack)
         return Price(mu * mu * (1 + 1e-12), slack)  # more than quantiles are rounded by
+    if isinstance(part, ThresholdedCount):
+        return thresholded_price(part)
     return Price(gaussian_mu_squared(part))
 
 

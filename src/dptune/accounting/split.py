@@ -20,7 +20,7 @@ from dptune.accounting.budget import Budget, delta_beside
 from dptune.accounting.calibration import calibrate_full_batch, calibrate_sampled
 from dptune.accounting.guarantees import Guarantee, guarantee
 from dptune.errors import BudgetExceeded
-from dptune.privacy import NoisyCount, Price, total
+from dptune.privacy import FREE, NoisyCount, Price, total
 
 # Of a study's mu^2: what all scores cost unless told otherwise, what a census costs, and what a
 # check of the final model costs.
@@ -95,7 +95,7 @@ def price_stages(
     finalists: int = 1,
     histograms: int = 0,
     checked: bool = False,
-    aside: float = 0.0,
+    aside: Price = FREE,
     slack: float = 0.0,
     score_rate: float | None = None,
     score_slack: float = 0.0,
@@ -107,7 +107,7 @@ def price_stages(
     Stages of several trials share `score_share` of all mu^2 equally for their scores; with
     `held_out`, scores count rows apart and cost what the trials do. `finalists` runs share what is
     left, `histograms` are counted before the first trial, correct rows of the final model after it
-    if it is to be `checked`, `aside` is mu^2 that something else needs
+    if it is to be `checked`, `aside` is what something else costs that comes
     first, `slack` the failure probability of every run, `set_aside` how much of delta a ledger
     keeps for such failures at least, `room` the share of mu^2 that is kept for roundings. With a
     `score_rate` scores count a sample of the rows, and `score_slack` is the failure probability of
@@ -117,7 +117,7 @@ def price_stages(
     """
     runs = finalists + sum(sweep.trials for sweep in sweeps)
     compared = sum(sweep.trials > 1 for sweep in sweeps) + (finalists > 1)
-    failures = max(runs * slack + compared * score_slack, set_aside)
+    failures = max(runs * slack + compared * score_slack + aside.slack, set_aside)
     everything = budget.mu_squared(failures)
     if everything <= 0:
         raise BudgetExceeded(
@@ -129,7 +129,7 @@ def price_stages(
     priced = tuple(map(scoring.add_score, sweeps))
     census = _counts(histograms, CENSUS_SHARE * everything)
     check = _counts(int(checked), CHECK_SHARE * everything)
-    spent = [aside, *map(scoring.price, priced)]
+    spent = [aside.mu_squared, *map(scoring.price, priced)]
     spent += [pricing.price(counts).mu_squared for counts in (census, check) if counts]
     left = everything * (1 - room) - math.fsum(spent)
     final = Stage("final run", 1, left)

@@ -20,12 +20,14 @@ from dptune.privacy import (
     Event,
     FullBatchRun,
     NoisyCount,
+    NoisyRanks,
     Parallel,
     PrivateMean,
     PrivateSecondMoment,
     RandomStopping,
     SampledRun,
     SubsetSearch,
+    ThresholdedCount,
     ZerothOrderRun,
 )
 from dptune.rounding import allowance, cost, probability
@@ -269,6 +271,10 @@ def _event(event: Event) -> str:
         case NoisyCount(counts=counts, noise=noise, sampling_rate=rate):
             sampled = f" of a sample of {rate:g}" if rate else ""
             words = f"{counts} noisy counts{sampled}, noise {noise:g}"
+        case NoisyRanks(columns=columns, noise=noise):
+            words = f"noisy ranks in {columns} columns, noise {noise:g}"
+        case ThresholdedCount(counts=counts, noise=noise, threshold=threshold):
+            words = f"{counts} noisy counts of names, noise {noise:g}, shown from {threshold:g} on"
         case PrivateMean(noise_multiplier=noise):
             words = f"private mean, noise {noise:g}"
         case PrivateSecondMoment(noise_multiplier=noise):

@@ -238,7 +238,8 @@ class Data:
     @property
     def facts(self) -> DataFacts:
         """What an engine may know before anything is paid."""
-        return DataFacts(self.count, self.shape, self.copies, self.outputs, self.loss)
+        named = None if self.encoding is None else self.encoding.columns
+        return DataFacts(self.count, self.shape, self.copies, self.outputs, self.loss, named)
 
     @staticmethod
     def of(bunch: Any, **facts: Any) -> "Data":

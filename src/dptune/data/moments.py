@@ -5,7 +5,7 @@ exact. So one row moves a sum by no more than its own share, in any order and an
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,13 @@ _UNIT_OF_FACTORS = 2.0**-12
 _EXACT_ROWS = 2**29  # of multiples of the unit up to 1, in float64
 _BELOW_ONE = 1 - 1e-9  # norms are rounded sums: aimed at from a little below, 1 is never exceeded
 
-Normal = Callable[[tuple[int, ...]], NDArray[np.float64]]
-
 
 def private_mean(
     tables: Iterable[NDArray[Any]],
     columns: int,
     noise_multiplier: float,
     rows: int,
-    stream_normal: Normal,
+    stream_normal: validate.Normal,
 ) -> NDArray[np.float64]:
     """The mean row of all `tables`, with noise: what `PrivateMean(noise_multiplier=...)` pays for.
 
@@ -38,7 +36,7 @@ def private_mean(
     """
     noise_multiplier = validate.positive(at_most=1e100, noise_multiplier=noise_multiplier)
     rows = validate.whole(1, rows=rows)
-    noise = _drawn(stream_normal, columns)
+    noise = validate.drawn(stream_normal, columns)
     total = np.zeros(columns)
     for chunk in _clipped(tables, columns, _UNIT):
         total += chunk.sum(0)
@@ -50,7 +48,7 @@ def private_second_moment(
     columns: int,
     noise_multiplier: float,
     rows: int,
-    stream_normal: Normal,
+    stream_normal: validate.Normal,
 ) -> NDArray[np.float64]:
     """The mean of x x' over the rows x of all `tables`, with noise: what
     `PrivateSecondMoment(noise_multiplier=...)` pays for.
@@ -62,7 +60,7 @@ def private_second_moment(
     noise_multiplier = validate.positive(at_most=1e100, noise_multiplier=noise_multiplier)
     rows = validate.whole(1, rows=rows)
     on_and_below = np.tril_indices(columns)
-    noise = noise_multiplier * _drawn(stream_normal, len(on_and_below[0]))
+    noise = noise_multiplier * validate.drawn(stream_normal, len(on_and_below[0]))
     # Rounded up: a hair less noise off the diagonal would not be what was paid for.
     noise[on_and_below[0] != on_and_below[1]] *= rounding.above(math.sqrt(0.5))
     total = np.zeros((columns, columns))
@@ -93,14 +91,3 @@ def _clipped(
             ahead, lengths = directions(chunk)
             long = lengths[:, None] > _BELOW_ONE
             yield np.trunc(np.where(long, ahead * _BELOW_ONE, chunk) / unit)
-
-
-def _drawn(stream_normal: Normal, count: int) -> NDArray[np.float64]:
-    noise = stream_normal((count,))
-    # A single number for all places would be subtracted as easily as it was added.
-    if noise.shape != (count,) or noise.dtype != np.float64:
-        raise InvalidInput(
-            f"stream_normal must give float64 numbers of shape {(count,)}; got {noise.dtype} of "
-            f"shape {noise.shape}."
-        )
-    return noise

@@ -7,7 +7,7 @@ the bound on a row's contribution is only as good as the norm it is computed fro
 import copy
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dptune import validate
+from dptune.columns.spec import Columns
 from dptune.errors import InvalidInput
 
 PRECISIONS = {
@@ -70,7 +71,8 @@ class DataFacts:
 
     `shape` is that of one row's features, `outputs` how many classes there are, or 1, and `loss`
     how what a model gives is meant: softmax for classes, squared for a value; words, spans and
-    inside where the rows hold what is asked.
+    inside where the rows hold what is asked. `named` are the columns of a table whose rows are
+    encoded, the label's not among them.
     """
 
     count: int
@@ -78,6 +80,7 @@ class DataFacts:
     copies: int
     outputs: int
     loss: str
+    named: Columns | None = field(default=None, hash=False)
 
     @property
     def columns(self) -> int:

@@ -18,7 +18,7 @@ from dptune.accounting.split import Stage as Stage
 from dptune.accounting.split import price_stages
 from dptune.plan import TrainPlan
 from dptune.prior import LINEAR, Prior, signal
-from dptune.privacy import NoisyCount
+from dptune.privacy import FREE, NoisyCount, Price
 from dptune.search.picture import Picture
 from dptune.search.score import Score
 from dptune.search.sealing import SealedSearch, Sealing
@@ -189,7 +189,7 @@ def schedule(
     facts: Facts,
     score: Score,
     *,
-    aside: float = 0.0,
+    aside: Price = FREE,
     slack: float = 0.0,
     score_slack: float = 0.0,
     set_aside: float = 0.0,
@@ -200,7 +200,7 @@ def schedule(
     """What each part of a study costs whose search is not sealed: fixed now, whatever the trials
     will show.
 
-    `aside` is mu^2 that something else needs first (to prepare rows), `slack` the failure
+    `aside` is what something else costs that comes first (to prepare rows), `slack` the failure
     probability of every run, `score_slack` that of each sweep's scores where they count a sample
     of the rows, `set_aside` how much of delta a ledger keeps for such failures at
     least. `searched`: the search is done and paid for, only the final run is left. `weighs_rows`:

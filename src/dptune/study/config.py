@@ -83,13 +83,17 @@ class Preparation:
     """What is done to features: columns mapped to [-1, 1] from declared `ranges`, each a (low,
     high), or standardised with public rows; rows scaled to unit length; a private mean subtracted
     for `center_share` of mu^2; rows whitened by a private second moment for `whiten_share` of it.
-    Of the shares, 0 is never, a number always, and "auto" where it is worth its price. With
-    `rescale`, rows of unit length are scaled back to it before they are whitened and at the end."""
+    Of columns by name that do not declare them, ranges are bought for `range_share` of mu^2 and
+    names of categories for `category_share` of it. Of the shares, 0 is never, a number always, and
+    "auto" where it is worth its price. With `rescale`, rows of unit length are scaled back to it
+    before they are whitened and at the end."""
 
     unit_rows: bool = True
     standardize: bool = False
     center_share: float | str = AUTO
     whiten_share: float | str = AUTO
+    range_share: float | str = AUTO
+    category_share: float | str = AUTO
     rescale: bool = True
     ranges: tuple[tuple[float, float], ...] = ()
 
@@ -100,6 +104,8 @@ class Preparation:
             standardize=validate.flag(standardize=self.standardize),
             center_share=_share(center_share=self.center_share),
             whiten_share=_share(whiten_share=self.whiten_share),
+            range_share=_share(range_share=self.range_share),
+            category_share=_share(category_share=self.category_share),
             rescale=validate.flag(rescale=self.rescale),
             ranges=_ranges(self.ranges),
         )
@@ -313,6 +319,8 @@ def preparation_from(options: Mapping[str, Any]) -> Preparation:
     if "whiten_share" not in options:
         as_then = {"center_share": 0.0, "whiten_share": 0.0}
         options = {**as_then, "rescale": not options.get("center_share"), **options}
+    if "range_share" not in options:
+        options = {"range_share": 0.0, "category_share": 0.0, **options}
     return build(Preparation, options, "[preparation]")
 
 

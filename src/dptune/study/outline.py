@@ -19,11 +19,13 @@ from dptune.privacy import (
     Composition,
     Event,
     NoisyCount,
+    NoisyRanks,
     Parallel,
     Price,
     PrivateMean,
     PrivateSecondMoment,
     SubsetSearch,
+    ThresholdedCount,
     total,
 )
 from dptune.search.base import (
@@ -40,6 +42,13 @@ from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study.config import Config
+from dptune.study.paid_columns import (
+    CATEGORIES,
+    RANGES,
+    categories_bought,
+    noise_of,
+    ranges_bought,
+)
 from dptune.study.recipe import (
     LENGTH_SHARE,
     LENGTHS,
@@ -166,10 +175,44 @@ class Outline:
         wanted = self.second_moment is not None and self.engine.wants_constant
         return NoisyCount(noise=1 / math.sqrt(share)) if wanted else None
 
+    @cached_property
+    def ranged(self) -> tuple[str, ...]:
+        """The columns whose ranges are bought."""
+        return ranges_bought(self.config, self.data).columns
+
+    @cached_property
+    def ranks(self) -> NoisyRanks | None:
+        """What their ranges are found by."""
+        if not self.ranged:
+            return None
+        noise = noise_of(self.config, len(self.ranged), self.shares.ranges)
+        return NoisyRanks(columns=len(self.ranged), noise=noise)
+
+    @cached_property
+    def categorized(self) -> tuple[str, ...]:
+        """The columns whose categories are bought."""
+        return categories_bought(self.config, self.data).columns
+
+    @cached_property
+    def names(self) -> ThresholdedCount | None:
+        """What their categories are found by."""
+        if not self.categorized:
+            return None
+        share = self.shares.categories * self.config.budget.mu_squared()
+        return accounting.calibrate_thresholded(
+            mu=math.sqrt(share), slack=self._slack_of_one, counts=len(self.categorized)
+        )
+
     @property
-    def preparing(self) -> dict[str, NoisyCount | PrivateMean | PrivateSecondMoment]:
-        """What prepares rows and is paid for, by label, in the order it happens."""
+    def measuring(self) -> dict[str, NoisyCount | PrivateMean | PrivateSecondMoment]:
+        """What is measured on encoded rows to prepare them, by label, in the order it happens."""
         named = {LENGTHS: self.lengths, MEAN: self.mean, SECOND_MOMENT: self.second_moment}
+        return {label: event for label, event in named.items() if event}
+
+    @property
+    def preparing(self) -> dict[str, Event]:
+        """All that prepares rows and is paid for, likewise."""
+        named = {CATEGORIES: self.names, RANGES: self.ranks, **self.measuring}
         return {label: event for label, event in named.items() if event}
 
     @cached_property
@@ -177,6 +220,11 @@ class Outline:
         """Of each run and of each sweep's scores, where they are sampled, or of a sealed search."""
         if not (self.samples or self.samples_scores or self.config.search.sealing):
             return 0.0
+        return self._slack_of_one
+
+    @property
+    def _slack_of_one(self) -> float:
+        """Of whatever needs one: of the ledger's, where one was named."""
         usual = accounting.default_slack(self.config.budget.delta)
         return accounting.slack_of_one(self.set_aside) or usual
 
@@ -229,7 +277,7 @@ class Outline:
             self.config.budget,
             self.facts,
             self.config.score,
-            aside=total(map(accounting.price, self.preparing.values())).mu_squared,
+            aside=total(map(accounting.price, self.preparing.values())),
             slack=self.slack_of_a_run,
             score_slack=self.slack if self.samples_scores else 0.0,
             set_aside=self.set_aside,
@@ -246,9 +294,9 @@ class Outline:
             )
         if self.preparing:
             raise InvalidInput(
-                "a sealed search is priced well only where it is alone, and a private mean or "
-                "second moment (center_share, whiten_share) was asked for beside it; leave that "
-                "out, or use declared ranges."
+                "a sealed search is priced well only where it is alone, and a private mean, second "
+                "moment or range (center_share, whiten_share, range_share) was asked for beside "
+                "it; leave that out, or use declared ranges."
             )
         config = self.config
         sealed = seal(sealing, config.budget, config.score, self.recipe, self.space.steps[1])

@@ -185,6 +185,8 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         others,
         caveats,
         searched=searched,
+        ranged=planned.ranks is not None,
+        categorized=planned.names is not None,
         centred=planned.mean is not None,
         whitened=planned.second_moment is not None,
         counted=counted,
@@ -207,10 +209,11 @@ def must_fit(planned: Outline, data: Data) -> int:
     now = ledger.state()
     if spent.slack > now.remaining.slack:
         raise BudgetExceeded(
-            f"the study's sampled runs or sealed search need a failure probability of "
-            f"{cost(spent.slack)}, and {ledger.address} has {allowance(now.remaining.slack)} left "
-            f"of the {cost(now.slack)} that was set aside when it was opened; nothing was spent. "
-            "Leave the sampling rate out, or pay from a ledger that was opened with more (--slack)."
+            "the study's sampled runs, sealed search or secret categories need a failure "
+            f"probability of {cost(spent.slack)}, and {ledger.address} has "
+            f"{allowance(now.remaining.slack)} left of the {cost(now.slack)} that was set aside "
+            "when it was opened; nothing was spent. Leave the sampling rate out, declare the "
+            "categories, or pay from a ledger that was opened with more (--slack)."
         )
     if not now.admits([event for _, event in planned.payments], spent):
         raise BudgetExceeded(
@@ -256,7 +259,7 @@ class Earlier:
                 "reused where both studies pay from one ledger, named with ledger=."
             )
         # The promise for this study is also one for that search.
-        for name in ("search", "score", "preparation", "engine", "balance"):
+        for name in ("search", "score", "preparation", "columns", "engine", "balance"):
             asked, found = getattr(config, name), getattr(theirs, name)
             if asked != found:
                 raise InvalidInput(

@@ -61,7 +61,7 @@ def public_steps(
 def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepared:
     """The public steps and those that are paid for. What is lost is left out."""
     rows, asked = outline.data.count, outline.config.preparation
-    made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.preparing else plain
+    made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.measuring else plain
     curvature, found = 1.0, {}
 
     def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:

@@ -13,6 +13,7 @@ from dptune.data.rows import DataFacts
 from dptune.plan import ADAPTIVE
 from dptune.prior import signal
 from dptune.search.space import ADAPTIVE_RATES
+from dptune.study import paid_columns
 from dptune.study.config import AUTO, Config, usual_space
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
@@ -32,10 +33,13 @@ _NOISE_LEVEL = 5.0
 
 @dataclass(frozen=True)
 class Shares:
-    """Of mu^2: what is paid for a private mean and for a private second moment."""
+    """Of mu^2: what is paid for a private mean and for a private second moment, and for ranges and
+    categories of columns."""
 
     center: float
     whiten: float
+    ranges: float = 0.0
+    categories: float = 0.0
 
 
 def shares(config: Config, facts: DataFacts) -> Shares:
@@ -46,7 +50,12 @@ def shares(config: Config, facts: DataFacts) -> Shares:
         center = 0.0 if _against_centring(config, facts) else CENTER_SHARE
     if whiten == AUTO:
         whiten = 0.0 if _against_whitening(config, facts) else WHITEN_SHARE
-    return Shares(float(center), float(whiten))
+    return Shares(
+        float(center),
+        float(whiten),
+        paid_columns.ranges_bought(config, facts).share,
+        paid_columns.categories_bought(config, facts).share,
+    )
 
 
 def constant(config: Config, facts: DataFacts) -> float:
@@ -64,7 +73,11 @@ def settled(config: Config, facts: DataFacts) -> Config:
     """The same with all that was left to us decided, so that a later version decides no other."""
     bought = shares(config, facts)
     preparation = replace(
-        config.preparation, center_share=bought.center, whiten_share=bought.whiten
+        config.preparation,
+        center_share=bought.center,
+        whiten_share=bought.whiten,
+        range_share=bought.ranges,
+        category_share=bought.categories,
     )
     usual = config.engine.usual_recipe(facts, unit_rows=preparation.unit_rows, mu=config.budget.mu)
     if facts.asks_inside and facts.copies > 1:  # copies are all that one person wrote
@@ -94,12 +107,13 @@ def in_words(
         ("centred", MEAN, bought.center, _against_centring(config, facts)),
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
-    said = [_said(*part, (found or {}).get(part[1], "")) for part in parts]
+    said = paid_columns.bought_in_words(config, facts)
+    said += [_said(*part, (found or {}).get(part[1], "")) for part in parts]
     if plan.clip_norm is not None and plan.clip_norm < 1:
         said.append(f"clipped at norm {plan.clip_norm:g}, so that all push alike: free")
     if plan.averaging == "swa":
         said.append("trained on to the mean of the last half of all steps: free")
-    return tuple(said)
+    return (*said, *paid_columns.left_in_words(config, facts))
 
 
 def _said(done: str, by: str, share: float, against: str, found: str) -> str:
@@ -125,7 +139,7 @@ def _against_whitening(config: Config, facts: DataFacts) -> str:
 
 def _never(config: Config, facts: DataFacts) -> str:
     if config.search.sealing is not None:
-        return "a sealed search is priced well only where it is alone"
+        return paid_columns.ALONE
     if not config.preparation.unit_rows:
         return "rows are not scaled to unit length"
     if not config.engine.linear_in_rows:

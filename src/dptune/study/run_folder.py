@@ -2,6 +2,8 @@
 the new one, never half of one.
 
     run.toml              what was asked, resolved: enough to resume
+    ranges.json           of columns, as bought
+    categories.json       of columns, as bought
     trials.jsonl          every trial that may be shown
     models/               the trials' weights, each paid for; runs that go on, as far as they came
     model.safetensors     the final weights, with what prediction needs

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from dptune.columns.encoding import Encoding
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import Rows
@@ -40,8 +41,10 @@ from dptune.study.outline import (
     side_by_side,
     trial_label,
 )
+from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
 from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
+from dptune.study.purchases import buy_categories, buy_ranges
 from dptune.study.recipe import LENGTHS, MEAN, SECOND_MOMENT, in_words
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
@@ -53,6 +56,8 @@ _FIGURES = {
     MEAN: ("models/mean.safetensors", "mean"),
     SECOND_MOMENT: ("models/second_moment.safetensors", "second_moment"),
 }
+# What is bought for columns.
+_PURCHASES = {CATEGORIES: "categories.json", RANGES: "ranges.json"}
 _WINNER, _CHECK = "models/winner.safetensors", "check.json"
 
 
@@ -92,7 +97,7 @@ class Runner:
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse results that nobody has paid for."""
         files = {label: file for label, (file, _) in _FIGURES.items()}
-        files |= {"census": _CENSUS, CHECK: _CHECK}
+        files |= {"census": _CENSUS, CHECK: _CHECK} | _PURCHASES
         found = [label for label, file in files.items() if (self.folder.path / file).exists()]
         for stage, numbers in self.outline.sweeps():
             found += [self._label(stage, number) for number in filter(self._has_model, numbers)]
@@ -119,9 +124,50 @@ class Runner:
         """How features are prepared: by public numbers, and by private ones where they are paid."""
         if said := in_words(self.outline.config, self.outline.data):  # before anything is paid
             self._tell(f"rows are {'; '.join(said)}", [])
-        asked, data = self.outline.config.preparation, self.data
-        plain = public_steps(asked, data.public_features, data.encoding)
+        asked = self.outline.config.preparation
+        plain = public_steps(asked, self.data.public_features, self._encoding())
         return prepare(self.outline, plain, self._measured)
+
+    def _encoding(self) -> Encoding | None:
+        """The columns as declared, with what is bought for them; what is lost is left out."""
+        outline, data, declared = self.outline, self.data, self.data.encoding
+        if declared is None:
+            return None
+        made = declared
+        if outline.names:
+            names = self._bought(
+                CATEGORIES,
+                lambda paid: buy_categories(
+                    outline, declared, data.tables_for(paid), data.vocabularies_for(paid)
+                ),
+            )
+            with self.folder.undamaged(_PURCHASES[CATEGORIES]):
+                if names is not None:
+                    made = made.with_categories({name: names[name] for name in outline.categorized})
+        if outline.ranks:
+            ranges = self._bought(
+                RANGES, lambda paid: buy_ranges(outline, declared, data.tables_for(paid))
+            )
+            with self.folder.undamaged(_PURCHASES[RANGES]):
+                if ranges is not None:
+                    made = made.with_ranges({name: tuple(ranges[name]) for name in outline.ranged})
+        return made
+
+    def _bought(
+        self, label: str, buy: Callable[[Receipt], Mapping[str, Any]]
+    ) -> Mapping[str, Any] | None:
+        """What is bought for columns, by their names; None where it is lost."""
+        file = _PURCHASES[label]
+        found = self.folder.read_json(file)
+        if found is None:
+            receipt = self.payments.begin(label, self.outline.preparing[label])
+            if receipt is None:
+                return None
+            self._tell(label, [])
+            found = dict(buy(receipt))
+            self.folder.write_json(file, found)
+        self.payments.settle(label)
+        return found
 
     def _measured(self, label: str, take: Take, shape: tuple[int, ...]) -> Figure | None:
         """A paid figure of all rows; None where it is lost: the study goes on without it."""

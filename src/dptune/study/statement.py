@@ -46,6 +46,8 @@ def guarantee_for(
     notes: tuple[str, ...],
     *,
     searched: Price | None,
+    ranged: bool,
+    categorized: bool,
     centred: bool,
     whitened: bool,
     counted: bool,
@@ -54,9 +56,10 @@ def guarantee_for(
 ) -> Guarantee:
     """What a study may promise for all of `events`: what was fixed before it began, never the sum
     that it `paid` in the end, which depends on outputs. `others` payments from its ledger are not
-    among them. `searched` is the price of an earlier study's search that is. `centred`, `whitened`,
-    `counted`, `scored`, `checked`: whether there are a mean, a second moment, counts of rows,
-    scores and a check to release."""
+    among them. `searched` is the price of an earlier study's search that is. `ranged`,
+    `categorized`, `centred`, `whitened`, `counted`, `scored`, `checked`: whether there are ranges
+    and categories of columns, a mean, a second moment, counts of rows, scores and a check to
+    release."""
     config = planned.config
     # More than planned was paid only where another version of dptune began the study.
     price = Price(
@@ -65,6 +68,9 @@ def guarantee_for(
     if searched:
         price = total([searched, price])
     releases = _releases(planned, counted=counted, scored=scored)
+    names, numbers = len(planned.categorized), len(planned.ranged)
+    releases += [f"names of categories that many rows have, in {names} columns"] * categorized
+    releases += [f"ranges of {numbers} columns, from noisy ranks of the rows"] * ranged
     releases += ["noisy counts of rows by length"] * (planned.lengths is not None)
     releases += ["a noisy mean of the rows"] * centred
     releases += ["a noisy second moment of the rows"] * whitened
@@ -83,7 +89,7 @@ def guarantee_for(
     if planned.set_aside > planned.price.slack:
         caveats.append(
             f"of delta, {rounding.cost(planned.set_aside)} is kept by the ledger for failures of "
-            "sampled runs, which mu above does not count"
+            "sampled runs and thresholds, which mu above does not count"
         )
     if planned.schedule.sealed:
         caveats.append(_RUNNING_TIME)

@@ -290,6 +290,7 @@ def _run(
     payments.reserve(wanted, planned.slack, fixed=planned.fixed)
     prepared = runner.prepare()
     preprocessing = prepared.preprocessing
+    encoding = preprocessing.encoding
     if prepared.curvature != planned.curvature:
         planned = replace(planned, curvature=prepared.curvature)
         runner = replace(runner, outline=planned)
@@ -330,6 +331,8 @@ def _run(
             others,
             notes,
             searched=earlier.price if earlier else None,
+            ranged=bool(encoding and encoding.ranges),
+            categorized=bool(encoding and encoding.categories),
             centred=preprocessing.center is not None,
             whitened=preprocessing.whitening is not None,
             counted=census is not None,
@@ -410,7 +413,11 @@ def _losses(
     preprocessing: Preprocessing,
 ) -> list[str]:
     """What was paid for and cut off before its result was on disk."""
-    notes = []
+    notes, encoding = [], preprocessing.encoding
+    if planned.names and encoding and set(planned.categorized) & set(encoding.unbought):
+        notes.append("names of categories were cut off: paid for, and every name counts as other")
+    if planned.ranks and encoding and set(planned.ranged) & set(encoding.undecided):
+        notes.append("ranges of columns were cut off: paid for, and columns are taken as they are")
     if planned.lengths and not preprocessing.anchor:
         notes.append("row lengths were cut off, or hidden by their noise: rows lose their length")
     if planned.mean and preprocessing.center is None:

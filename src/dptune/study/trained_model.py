@@ -71,7 +71,9 @@ class TrainedModel:
     def facts(self, rows: int) -> DataFacts:
         """What was public about the `rows` rows it was trained on; how many copies they had is not
         known any more."""
-        return DataFacts(rows, self.shape, 1, len(self.classes) or 1, self.loss)
+        encoding = self.preprocessing.encoding
+        named = None if encoding is None else encoding.columns
+        return DataFacts(rows, self.shape, 1, len(self.classes) or 1, self.loss, named)
 
     def predict(self, features: Any) -> NDArray[Any]:
         """A label, or a value, for every row. A model of texts takes texts: a list of them, of

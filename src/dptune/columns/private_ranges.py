@@ -1,0 +1,171 @@
+"""Ranges of columns that nobody knows: private quantiles of the rows, paid for as `NoisyRanks`.
+
+All columns have the same public marks: every number that bfloat16 has, from 2^-20 to 2^40 and the
+same below zero, so 128 in every octave. The rows between two marks are counted exactly. How many
+rows lie below a mark is a sum of such counts, A x, where A is lower triangular and all ones; with
+independent noise in every count, that of a sum would grow with the square root of its length. So
+what is released is R x + noise, where R is the square root of A: A x = R (R x). Sums then have
+noise of the same size all along, some 4 times that of one count.
+"""
+
+import math
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune import rounding, validate
+from dptune.errors import InvalidInput
+
+Array = NDArray[np.float64]
+Cells = NDArray[np.int64]
+
+# A float32 without its last 16 bits is a bfloat16; as whole numbers both keep their order.
+_CUT = 16
+_SMALLEST, _LARGEST = 2.0**-20, 2.0**40
+_CHUNK = 65_536
+# Ends are looked for where this part of all rows lies beyond, on either side.
+_TAIL = 0.01
+# And where that is so many times the noise of a count of rows below a mark. What is found at
+# _CLEAR is never far out by noise alone; what is found at _FAINT may be, so it is taken up to
+# _BEYOND widths away from that.
+_FAINT, _CLEAR, _BEYOND = 1.0, 3.0, 1.5
+_MOST_TAIL = 0.4  # where noise is that large, ends say little, but are still in order
+# From how many times the noise of a count of rows below a mark on ranges are of use.
+_ROWS_PER_NOISE = 10.0
+
+
+def private_ranges(
+    tables: Iterable[NDArray[Any]],
+    columns: int,
+    noise: float,
+    rows: int,
+    stream_normal: validate.Normal,
+) -> Array:
+    """A (low, high) for each of the columns, from all `tables`: what
+    `NoisyRanks(columns=columns, noise=noise)` pays for.
+
+    A gap (NaN) is in no count. One row moves what is released of a column by at most 1; `rows` is
+    the PUBLIC number of rows; `stream_normal` gives fresh standard normal numbers of a shape.
+    """
+    noise = validate.positive(at_most=1e100, noise=noise)
+    rows = validate.whole(1, rows=rows)
+    counts = np.zeros((columns, CELLS), dtype=np.int64)
+    for table in tables:
+        if table.ndim != 2 or table.shape[1] != columns:
+            raise InvalidInput(
+                f"the rows must have {columns} columns, as was said; got shape {table.shape}."
+            )
+        for start in range(0, len(table), _CHUNK):
+            for column, values in enumerate(table[start : start + _CHUNK].T):
+                known = values[~np.isnan(values)]
+                counts[column] += np.bincount(cells_of(known), minlength=CELLS)
+    pairs = [
+        _ends(noisy_ranks(counted, noise, validate.drawn(stream_normal, CELLS)), noise, rows)
+        for counted in counts
+    ]
+    return np.array(pairs).reshape(columns, 2)
+
+
+def rows_needed(noise: float) -> int:
+    """From how many rows on ranges bought with this noise are of use."""
+    return math.ceil(_ROWS_PER_NOISE * noise_of_ranks(noise))
+
+
+def noise_for(rows: int, tail: float) -> float:
+    """With which ends are found where this part of so many rows lies beyond."""
+    return tail * rows / (_FAINT * noise_of_ranks(1.0))
+
+
+def noise_of_ranks(noise: float) -> float:
+    """Of a count of rows below a mark, at most."""
+    return noise * _longest_column() ** 2
+
+
+def noisy_ranks(counts: Cells, noise: float, drawn: Array) -> Array:
+    """How many rows lie in a cell or below it: A x + R noise. As the noise is that of R x, whose
+    columns are at most `_longest_column`, multiplied by R, this is R (R x + noise)."""
+    return np.cumsum(counts) + noise * _longest_column() * _times_root(drawn)
+
+
+def _index(value: float) -> int:
+    """The number of the bfloat16 at or below a number that is not negative."""
+    return int(np.float32(value).view(np.uint32)) >> _CUT
+
+
+_FIRST = _index(_SMALLEST)
+_SIDE = _index(_LARGEST) - _FIRST  # cells above zero, the last without an end
+CELLS = 2 * _SIDE + 1
+_PERIOD = 1 << (2 * CELLS).bit_length()  # of Fourier transforms: products do not come around
+
+
+def cells_of(values: NDArray[Any]) -> Cells:
+    """The cell of each number: in the middle those around zero, at the ends all beyond."""
+    with np.errstate(over="ignore"):  # what float32 does not know is beyond, too
+        narrow = np.asarray(values).astype(np.float32)
+    indices = (np.abs(narrow).view(np.uint32) >> np.uint32(_CUT)).astype(np.int64)
+    far = np.clip(indices - _FIRST + 1, 0, _SIDE)
+    cells: Cells = _SIDE + np.where(narrow < 0, -far, far)
+    return cells
+
+
+def marks_of(cell: int) -> tuple[float, float]:
+    """Between which numbers a cell lies."""
+    far = abs(cell - _SIDE)
+    if far == 0:
+        return -_SMALLEST, _SMALLEST
+    near, beyond = (
+        float(np.uint32((_FIRST + mark) << _CUT).view(np.float32)) for mark in (far - 1, far)
+    )
+    return (near, beyond) if cell > _SIDE else (-beyond, -near)
+
+
+@cache
+def _root() -> Array:
+    """The first column of R, the others of which are the same further down: A is 1 / (1 - z), and R
+    the coefficients (2j over j) / 4^j of 1 / sqrt(1 - z)."""
+    steps = np.arange(1, CELLS)
+    return np.cumprod(np.concatenate([[1.0], (2 * steps - 1) / (2 * steps)]))
+
+
+@cache
+def _longest_column() -> float:
+    """Of R, the first; rounded up by more than the sum of its squares is off."""
+    return rounding.above(math.sqrt(math.fsum(_root() ** 2))) * (1 + 1e-12)
+
+
+@cache
+def _root_transformed() -> NDArray[np.complex128]:
+    return np.fft.rfft(_root(), _PERIOD)
+
+
+def _times_root(vector: Array) -> Array:
+    product: Array = np.fft.irfft(np.fft.rfft(vector, _PERIOD) * _root_transformed(), _PERIOD)
+    return product[:CELLS]
+
+
+def _ends(ranks: Array, noise: float, rows: int) -> tuple[float, float]:
+    """Both ends, from noisy ranks alone."""
+    from scipy.optimize import isotonic_regression  # slow to import
+
+    rising: Array = isotonic_regression(ranks).x
+    everybody = min(max(float(rising[-1]), 1.0), float(rows))  # without gaps
+    off = noise_of_ranks(noise) / everybody
+    clear = _between(rising, min(max(_TAIL, _CLEAR * off), _MOST_TAIL) * everybody, everybody)
+    faint = _between(rising, min(max(_TAIL, _FAINT * off), _MOST_TAIL) * everybody, everybody)
+    beyond = _BEYOND * (clear[1] - clear[0])
+    low, high = max(faint[0], clear[0] - beyond), min(faint[1], clear[1] + beyond)
+    # Zero has a cell of its own: where it is an end, it is that end.
+    if low == -_SMALLEST < _SMALLEST < high:
+        low = 0.0
+    if low < -_SMALLEST < _SMALLEST == high:
+        high = 0.0
+    return low, high
+
+
+def _between(rising: Array, tail: float, everybody: float) -> tuple[float, float]:
+    first, last = np.searchsorted(rising, [tail, everybody - tail])
+    first, last = min(int(first), CELLS - 1), min(int(last), CELLS - 1)
+    return marks_of(first)[0], marks_of(last)[1]

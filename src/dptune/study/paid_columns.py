@@ -1,0 +1,171 @@
+"""Ranges and categories that nobody declared: for which columns they are bought, what they may
+cost, and why not, in one sentence each.
+
+Decided before anything is paid, by public numbers alone: rows, columns and the budget. A column
+that asks for it ("paid") is never left out: where it cannot be bought, the study is refused. A
+number that declares no range is bought where enough rows stand against the noise, else taken as it
+is.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scipy.special import ndtri
+
+from dptune import accounting
+from dptune.columns.kinds import PAID, Category, Number
+from dptune.columns.private_ranges import noise_for, rows_needed
+from dptune.data.rows import DataFacts
+from dptune.errors import InvalidInput
+from dptune.study.config import AUTO, Config
+
+# As payments are labelled.
+RANGES, CATEGORIES = "ranges of columns", "names of categories"
+ALONE = "a sealed search is priced well only where it is alone"
+# Of mu^2, where nobody names a share: as little as finds what is in this part of all rows.
+_LEAST_SHARE, _MOST_SHARE = 0.005, 0.05
+_SEEN = 0.02
+# So many columns and more are features that somebody made, such as those of texts and pictures.
+_MOST_COLUMNS = 100
+# Names that are in fewer than this part of all rows may stay hidden; were it more, buying is vain.
+_MOST_HIDDEN = 0.25
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """Columns for which something is bought, and for which share of mu^2; `against` says why the
+    columns in `left` are not among them."""
+
+    columns: tuple[str, ...] = ()
+    share: float = 0.0
+    left: tuple[str, ...] = ()
+    against: str = ""
+
+
+def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
+    """Of numbers without a declared range."""
+    asked = config.preparation.range_share
+    paid, free = _numbers(facts, PAID), _numbers(facts, None)
+    everything = tuple(name for name in _kept(facts) if name in {*paid, *free})
+    if not everything or config.preparation.ranges or config.preparation.standardize:
+        _must_be_unasked(range_share=asked)
+        return Purchase()
+
+    def share_of(columns: Sequence[str]) -> float:
+        if not isinstance(asked, str) and asked:
+            return asked
+        return _usual(len(columns), noise_for(facts.count, _SEEN), config)
+
+    def against(columns: Sequence[str]) -> str:
+        if config.search.sealing is not None and asked in (AUTO, 0):
+            return ALONE
+        if len(free) > _MOST_COLUMNS and columns != paid:
+            return f"more than {_MOST_COLUMNS} columns are taken for features of one scale"
+        needed = rows_needed(noise_of(config, len(columns), share_of(columns)))
+        return _too_many(columns, facts) if facts.count < needed else ""
+
+    if asked == 0:
+        _must_be_free(paid, "range", "range_share is 0")
+        return Purchase(left=free, against=against(free) or "as asked")
+    why = against(everything)
+    if not why:
+        return Purchase(everything, share_of(everything))
+    if asked == AUTO and paid and (why_paid := against(paid)):
+        _must_be_free(paid, "range", why_paid)
+    return Purchase(paid, share_of(paid) if paid else 0.0, left=free, against=why)
+
+
+def categories_bought(config: Config, facts: DataFacts) -> Purchase:
+    """Of categories whose names are secret."""
+    asked = config.preparation.category_share
+    paid = tuple(
+        name
+        for name, column in _kept(facts).items()
+        if isinstance(column, Category) and column.paid
+    )
+    if not paid:
+        _must_be_unasked(category_share=asked)
+        return Purchase()
+    if asked == 0 or config.search.sealing is not None:
+        _must_be_free(paid, "list of names", ALONE if asked else "category_share is 0")
+    if not isinstance(asked, str):
+        return Purchase(paid, asked)
+    failures = accounting.default_slack(config.budget.delta)
+    deviations = -float(ndtri(failures / len(paid)))  # of the noise, up to the threshold
+    share = _usual(len(paid), max(_SEEN * facts.count - 1, 1e-9) / deviations, config)
+    if 1 + deviations * noise_of(config, len(paid), share) > _MOST_HIDDEN * facts.count:
+        _must_be_free(paid, "list of names", _too_many(paid, facts))
+    return Purchase(paid, share)
+
+
+def noise_of(config: Config, counts: int, share: float) -> float:
+    """On so many counts for this share of the budget."""
+    return math.sqrt(counts / (share * config.budget.mu_squared()))
+
+
+def bought_in_words(config: Config, facts: DataFacts) -> list[str]:
+    """What is bought; nothing where all is declared."""
+    names, ranges = categories_bought(config, facts), ranges_bought(config, facts)
+    said = {
+        "told apart by private names of categories in": names,
+        "scaled by private ranges of": ranges,
+    }
+    return [
+        f"{done} {_columns(bought.columns)}: {100 * bought.share:g} % of the budget"
+        for done, bought in said.items()
+        if bought.columns
+    ]
+
+
+def left_in_words(config: Config, facts: DataFacts) -> list[str]:
+    """What is not, and why."""
+    ranges = ranges_bought(config, facts)
+    as_they_are = f"taken as they are in {_columns(ranges.left)} without a range, not bought"
+    return [f"{as_they_are}: {ranges.against}"] if ranges.left else []
+
+
+def _usual(counts: int, noise: float, config: Config) -> float:
+    """The share for which so many counts have this noise, within reason."""
+    share = min(max(counts / noise**2 / config.budget.mu_squared(), _LEAST_SHARE), _MOST_SHARE)
+    return math.ceil(1000 * share - 1e-9) / 1000
+
+
+def _kept(facts: DataFacts) -> dict[str, object]:
+    columns = facts.named
+    return {} if columns is None else {name: columns.declared[name] for name in columns.kept}
+
+
+def _numbers(facts: DataFacts, asked: str | None) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, column in _kept(facts).items()
+        if isinstance(column, Number) and column.range == asked
+    )
+
+
+def _columns(names: Sequence[str]) -> str:
+    return "1 column" if len(names) == 1 else f"{len(names):,} columns"
+
+
+def _too_many(names: Sequence[str], facts: DataFacts) -> str:
+    if len(names) == 1:
+        return f"{facts.count:,} rows are too few at this budget"
+    return f"{_columns(names)} are too many for {facts.count:,} rows at this budget"
+
+
+def _must_be_unasked(**named: float | str) -> None:
+    ((name, asked),) = named.items()
+    if asked not in (AUTO, 0):
+        raise InvalidInput(
+            f"{name} is {asked}, and no column is declared that something could be bought for; "
+            "leave it out."
+        )
+
+
+def _must_be_free(paid: Sequence[str], what: str, why: str) -> None:
+    if paid:
+        raise InvalidInput(
+            f"{', '.join(paid)}: a {what} is asked to be paid for, and it is not bought ({why}). "
+            f"Nothing was spent; declare the {what}, drop the column, or change what is against it."
+        )

@@ -1,0 +1,231 @@
+"""Ranges bought from ranks: one row moves them by what is paid, and they are of use."""
+
+import itertools
+import math
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import chi2, norm
+
+from dptune import accounting
+from dptune.columns import private_ranges as ranges
+from dptune.columns.private_ranges import CELLS, cells_of, marks_of, noisy_ranks, private_ranges
+from dptune.errors import InvalidInput
+from dptune.privacy import NoisyRanks
+from dptune.study.measure import fresh_normal
+
+Array = NDArray[np.float64]
+NOBODY = np.zeros(CELLS, dtype=np.int64)
+A_CELL = [0, 1, 4000, CELLS // 2, CELLS - 300, CELLS - 1]
+
+
+def no_noise(shape: tuple[int, ...]) -> Array:
+    return np.zeros(shape)
+
+
+def one_in(cell: int) -> NDArray[np.int64]:
+    counts = NOBODY.copy()
+    counts[cell] = 1
+    return counts
+
+
+@cache
+def coefficients(power: float) -> Array:
+    """Of (1 - z)^power, one from the one before."""
+    found = np.ones(CELLS)
+    for step in range(1, CELLS):
+        found[step] = found[step - 1] * (step - 1 - power) / step
+    return found
+
+
+def without_root(vector: Array) -> Array:
+    """R^-1, which is the square root of 1 - z."""
+    length = 2**15
+    inverse = np.fft.rfft(coefficients(0.5), length)
+    product: Array = np.fft.irfft(np.fft.rfft(vector, length) * inverse, length)[:CELLS]
+    return product
+
+
+@pytest.mark.parametrize("cell", A_CELL)
+def test_a_row_moves_ranks_by_what_is_paid_measured_in_their_own_noise(cell: int) -> None:
+    """Ranks have noise L z, with L read off the code by its columns. A row adds a step v, so what
+    it costs is the length of L^-1 v: here once through the inverse of the root, once as R e."""
+    noise = 7.0
+    step = noisy_ranks(one_in(cell), noise, np.zeros(CELLS))
+    np.testing.assert_array_equal(step, (np.arange(CELLS) >= cell).astype(float))
+    unit = np.zeros(CELLS)
+    unit[0] = 1.0
+    scale = noisy_ranks(NOBODY, noise, unit)[0]  # L is lower triangular, the same all along
+    np.testing.assert_allclose(
+        noisy_ranks(NOBODY, noise, unit), scale * coefficients(-0.5), atol=1e-12
+    )
+    by_inverse = float(np.linalg.norm(without_root(step))) / scale
+    by_column = float(np.linalg.norm(coefficients(-0.5)[: CELLS - cell])) / scale
+    assert by_inverse == pytest.approx(by_column, rel=1e-9)
+    mu = accounting.price(NoisyRanks(columns=1, noise=noise)).mu
+    assert by_inverse <= mu
+    if cell == 0:  # the row that moves most is what is paid for
+        assert by_inverse == pytest.approx(mu, rel=1e-9)
+
+
+def test_ranks_are_the_root_applied_twice() -> None:
+    """Noise put in at a place and counts put in at a place go the same way: A = R R."""
+    drawn = np.random.default_rng(0).normal(size=CELLS)
+    unit = ranges.noise_of_ranks(1.0)
+    once = noisy_ranks(NOBODY, 1.0, drawn)
+    twice = noisy_ranks(NOBODY, 1.0, once)
+    np.testing.assert_allclose(twice, unit * np.cumsum(drawn), atol=1e-9)
+
+
+def test_the_best_test_of_one_row_is_no_better_than_what_is_paid() -> None:
+    """Audit of what the code draws: the likelihood ratio of two neighbours, over 300 releases."""
+    noise, tries = 5.0, 300
+    direction = coefficients(-0.5)
+    seen = [
+        float(direction @ without_root(noisy_ranks(NOBODY, noise, fresh_normal((CELLS,)))))
+        for _ in range(tries)
+    ]
+    signal = float(direction @ without_root(noisy_ranks(one_in(0), noise, np.zeros(CELLS))))
+    # So small a spread is seen once in a million if the noise is what it should be.
+    spread = math.sqrt(np.sum(np.square(seen)) / chi2.isf(1e-6, tries))
+    mu = accounting.price(NoisyRanks(columns=1, noise=noise)).mu
+    assert signal / (math.sqrt(np.sum(np.square(seen)) / tries)) < 1.3 * mu
+    assert signal / spread > mu  # and the audit would see it if there were less noise
+    assert abs(np.mean(seen)) < norm.isf(1e-7) * signal / mu / math.sqrt(tries)
+
+
+NUMBERS = st.one_of(
+    st.floats(width=32, allow_nan=False),
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0**-20, -(2.0**-20), 2.0**40, 1e30, math.inf]),
+)
+
+
+@settings(max_examples=100)
+@given(NUMBERS)
+def test_every_number_is_in_one_cell_and_between_its_marks(value: float) -> None:
+    (cell,) = cells_of(np.array([value]))
+    assert 0 <= cell < CELLS
+    low, high = marks_of(int(cell))
+    assert low < high
+    if abs(value) < 2.0**40:
+        assert low <= value <= high
+        assert value < high or value <= 0
+    else:
+        assert cell in (0, CELLS - 1)
+
+
+def test_cells_touch_each_other_in_order() -> None:
+    marks = [marks_of(cell) for cell in range(CELLS)]
+    assert all(one[1] == next_one[0] for one, next_one in itertools.pairwise(marks))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=6), st.tuples(NUMBERS, NUMBERS))
+def test_a_row_is_counted_once_in_every_column_and_a_gap_is_not(
+    rows: list[tuple[float, float]], row: tuple[float, float]
+) -> None:
+    def counted(table: list[tuple[float, float]]) -> list[Array]:
+        seen: list[Array] = []
+        kept = ranges._ends
+        ranges._ends = lambda ranks, noise, rows: (seen.append(ranks), (0.0, 1.0))[1]  # type: ignore[func-returns-value]
+        try:
+            codes = np.array(table, dtype=np.float32).reshape(-1, 2)
+            private_ranges([codes[:1], codes[1:]], 2, 1.0, 9, no_noise)
+        finally:
+            ranges._ends = kept
+        return [np.diff(ranks, prepend=0.0) for ranks in seen]
+
+    before, after, gap = counted(rows), counted([*rows, row]), counted([*rows, (math.nan, 1.0)])
+    for old, new in zip(before, after, strict=True):
+        moved = new - old
+        assert moved.min() == 0 and moved.sum() == moved.max() == 1
+    np.testing.assert_array_equal(before[0], gap[0])
+
+
+def found(values: Array, noise: float, seed: int) -> tuple[float, float]:
+    drawn = np.random.default_rng(seed).normal
+    ((low, high),) = private_ranges(
+        [values[:, None]], 1, noise, len(values), lambda shape: drawn(size=shape)
+    )
+    return float(low), float(high)
+
+
+ROWS = 4000
+# That of 9 columns for 5 % of epsilon 1 at delta 1e-5.
+NOISE = 50.0
+MADE = np.random.default_rng(1)
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        (MADE.integers(1990, 2021, ROWS), (1900, 1995), (2010, 2100)),
+        (np.exp(MADE.normal(10.5, 0.8, ROWS)), (-6e4, 2e4), (6e4, 4e5)),  # incomes
+        (1e4 * (MADE.pareto(1.2, ROWS) + 1), (-1e4, 1.3e4), (3e4, 4e5)),
+        (MADE.normal(size=ROWS), (-6, -0.8), (0.8, 6)),
+        (1e-4 * MADE.normal(3, 1, ROWS), (-4e-4, 2.5e-4), (3.5e-4, 1.2e-3)),
+        (-np.exp(MADE.normal(3, 1, ROWS)), (-400, -40), (-8, 120)),
+        (np.full(ROWS, 5.0), (4.8, 5.0), (5.03, 5.2)),
+        (np.zeros(ROWS), (-1e-4, 0), (0, 1e-4)),
+        (MADE.integers(0, 2, ROWS), (-1.6, 0.001), (1.0, 2.6)),
+        ((MADE.random(ROWS) < 0.01), (-1e-4, 0), (0, 1e-4)),  # what is rare is clipped
+    ],
+    ids=[
+        "years",
+        "incomes",
+        "heavy-tails",
+        "around-zero",
+        "small",
+        "below-zero",
+        "constant",
+        "zeros",
+        "two-values",
+        "rare",
+    ],
+)
+def test_ranges_of_a_few_thousand_rows_at_epsilon_1_are_of_use(
+    values: Array, low: tuple[float, float], high: tuple[float, float]
+) -> None:
+    for seed in range(10):
+        ends = found(np.asarray(values, dtype=np.float64), NOISE, seed)
+        assert low[0] <= ends[0] <= low[1] and high[0] <= ends[1] <= high[1]
+        assert ends[0] < ends[1]
+
+
+def test_with_next_to_no_noise_the_ends_are_quantiles() -> None:
+    values = np.exp(np.random.default_rng(0).normal(3, 1, 10_000))
+    low, high = found(values, 1e-6, 0)
+    assert low == pytest.approx(np.quantile(values, 0.01), rel=0.02)
+    assert high == pytest.approx(np.quantile(values, 0.99), rel=0.02)
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [math.nan] * 5, [math.inf, -math.inf]])
+def test_noise_alone_gives_ends_in_order(values: list[float]) -> None:
+    low, high = found(np.array(values * 2), 50.0, 3) if values else found(np.zeros(1), 1e6, 3)
+    assert -math.inf < low < high < math.inf
+
+
+def test_the_rule_of_how_many_rows_are_needed_follows_the_noise() -> None:
+    assert 2000 < ranges.rows_needed(NOISE) < 2200
+    assert ranges.rows_needed(2 * NOISE) == pytest.approx(2 * ranges.rows_needed(NOISE), rel=0.01)
+    noise = ranges.noise_for(10_000, 0.02)
+    assert ranges.noise_of_ranks(noise) == pytest.approx(200)
+
+
+def wrong_table() -> None:
+    private_ranges([np.zeros((3, 1))], 2, 1.0, 3, fresh_normal)
+
+
+def wrong_noise() -> None:
+    private_ranges([np.zeros((3, 1))], 1, 1.0, 3, lambda shape: np.zeros(1))
+
+
+@pytest.mark.parametrize(("wrong", "words"), [(wrong_table, "2 columns"), (wrong_noise, "float64")])
+def test_what_would_be_another_release_is_refused(wrong: Callable[[], None], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        wrong()
