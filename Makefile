@@ -16,10 +16,10 @@ demo: $(PRODUCT)
 	@$(BIN)/dptune tune --data demo
 
 test: check
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 quick: check
-	$(BIN)/pytest -n 2 $(QUICK:%=tests/test_%.py)
+	$(BIN)/pytest -n 2 --dist worksteal $(QUICK:%=tests/test_%.py)
 
 check: $(TOOLS)
 	$(BIN)/ruff check .

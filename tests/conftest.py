@@ -1,5 +1,6 @@
 """What many tests share: a ledger to pay from, and a PostgreSQL server of our own."""
 
+import multiprocessing
 import os
 import pwd
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,12 @@ for _wish in (
 ):
     os.environ.pop(_wish, None)
 
+# A study waits for the disk a hundred times, which in memory takes no time. That is safe here: what
+# dies in tests are processes, never the machine.
+_MEMORY, _ENOUGH = Path("/dev/shm"), 2**31
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
@@ -58,6 +66,22 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def warm_processes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], BaseContext]:
+    """Processes of an executor fork from one that has torch imported, which takes longer than their
+    runs do. What they are given still comes in bytes, and they die as alone as others."""
+    warm = multiprocessing.get_context("forkserver")
+    warm.set_forkserver_preload(
+        ["pytest", "dptune.engines.modules.torch_module", "dptune.study.study"]
+    )
+
+    def get_context(_: str) -> BaseContext:
+        return warm
+
+    monkeypatch.setattr("dptune.engines.executors.get_context", get_context)
+    return get_context
 
 
 @pytest.fixture
@@ -140,7 +164,7 @@ def postgres_server() -> Iterator[str]:
                 _cannot_start(f"{command[0]} said: {done.stderr or done.stdout}")
 
         run(str(programs["initdb"]), "-D", data, "-U", "dptune", "-A", "trust", "--no-sync")
-        options = f"-k {folder} -c listen_addresses='' -c max_connections=64"
+        options = f"-k {folder} -c listen_addresses='' -c max_connections=64 -c fsync=off"
         log = f"{folder}/log"
         run(str(programs["pg_ctl"]), "-D", data, "-o", options, "-l", log, "-w", "start")
         try:

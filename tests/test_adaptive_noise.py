@@ -33,6 +33,7 @@ def test_noise_is_walked_one_rate_a_step(optimizer: str, schedule: str, size: fl
     assert float(weights.std()) == pytest.approx(plan.weight_noise, rel=0.12)
 
 
+@pytest.mark.usefixtures("same_noise")
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_the_default_search_tunes_a_rate_for_them(optimizer: str) -> None:
     data = make_data(2000)

@@ -82,7 +82,10 @@ def test_another_file_of_the_same_name_is_measured_anew(file: Path, tmp_path: Pa
     assert len(list((tmp_path / "cells").iterdir())) == 2
 
 
-def test_options_follow_a_name_and_workers_share_the_cells(file: Path, tmp_path: Path) -> None:
+def test_options_follow_a_name_and_workers_share_the_cells(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_processes: Any
+) -> None:
+    monkeypatch.setattr(compare, "get_context", warm_processes)
     methods = ("random-search:trials=3", "private-selection:distribution=geometric", "grid-search")
     heard: list[str] = []
     table = compare.compare(

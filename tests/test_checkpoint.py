@@ -287,6 +287,7 @@ def die_at_four(done: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_processes_keep_their_runs_and_one_that_died_goes_on(tmp_path: Path) -> None:
     engine, rows = DiesInStepFour(hidden=3, inputs=4, outputs=2), small_rows()
     streams = [Randomness(trial=trial, noise_seed=1) for trial in range(2)]

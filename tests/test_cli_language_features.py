@@ -83,6 +83,7 @@ def test_extract_writes_rows_that_tune_takes(run: Run) -> None:
     assert len(column("p.csv", "prediction")) == 40
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_tune_makes_features_and_predict_makes_them_again(run: Run) -> None:
     tuned = as_json(run(*TUNE, "--test", "held.csv", "--out", "r", "--json"))
     assert tuned["test_accuracy"] > 0.8 and "F1" in tuned["test_figures"]

@@ -62,6 +62,7 @@ def test_processes_give_the_same_models_as_one_process() -> None:
         assert one.velocity is not None and other.velocity is not None
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_a_worker_that_dies_takes_only_its_trial_with_it() -> None:
     streams = [Randomness(trial=trial) for trial in range(2)]
     engine = DyingEngine(outputs=2)
@@ -69,6 +70,7 @@ def test_a_worker_that_dies_takes_only_its_trial_with_it() -> None:
     assert [model is None for model in models] == [False, True]
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_an_error_in_a_worker_is_passed_on() -> None:
     with pytest.raises(InvalidInput, match="trains nothing"):
         ProcessExecutor().fit(FailingEngine(outputs=2), make_plans(1), small_rows(), [Randomness()])
@@ -79,6 +81,7 @@ def test_there_is_at_least_one_worker() -> None:
         ProcessExecutor(workers=0)
 
 
+@pytest.mark.usefixtures("warm_processes")
 def test_a_study_in_processes_has_the_form_of_one_in_this(tmp_path: Path) -> None:
     data = make_data()
     serial = study(tmp_path / "serial", data)

@@ -256,6 +256,7 @@ def some_texts(count: int = 200, seed: int = 0) -> tuple[Any, Any]:
     return np.where(np.arange(WORDS) < ends[:, None], words, -1).astype(np.int32), labels
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_texts_are_classified_in_a_study(folder: Callable[[str], str], tmp_path: Path) -> None:
     features, labels = some_texts()
     data = Data(features, labels, test=some_texts(60, 1), augmented=False)

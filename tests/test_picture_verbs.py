@@ -70,6 +70,7 @@ BACKBONE = ("--backbone", "module:small.py:factory")
 TUNE = ("tune", "--images", "own", *BACKBONE, "--epsilon", "8", "--config", "quick.toml")
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_one_command_makes_a_model_of_a_folder_and_names_bad_pictures(run: Run) -> None:
     code, out, err = run(*TUNE, "--test", "own", "--out", "r")
     assert code == 0, err

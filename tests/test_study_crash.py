@@ -41,6 +41,7 @@ LEGS_AND_TRIALS = 8
 
 # A process that has everything imported, and forks a study for every line it reads: the folder of
 # the run, the journal, the ledger, and how many studies must have begun a run before any goes on.
+# It serves all tests here, since importing takes longer than studies do.
 # Each study notes every run of the engine before it happens, and the first numbers of every noise
 # stream.
 SERVER = """
@@ -95,19 +96,22 @@ def work(folder, journal, ledger, together):
     else:
         study(folder, data, ledger=ledger)
 
+study(None, data)  # what is loaded or worked out on first use is there in every fork
 print("ready", flush=True)
 while line := sys.stdin.readline():
+    order, *given = line.rstrip("\\n").split("\\t")
+    if order == "end":  # until then a dead study stays a zombie, and its number is nobody else's
+        print(os.waitpid(int(given[0]), 0)[1], flush=True)
+        continue
     pid = os.fork()
     if pid == 0:
         try:
-            work(*line.rstrip("\\n").split("\\t"))
+            work(*given)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
     print(pid, flush=True)
-    sys.stdin.readline()  # until then a dead study stays a zombie, and its number is nobody else's
-    print(os.waitpid(pid, 0)[1], flush=True)
 """
 
 
@@ -130,14 +134,14 @@ class Server:
         if kill_after is not None:
             time.sleep(kill_after)
             os.kill(pid, signal.SIGKILL)
-        return self.end()
+        return self.end(pid)
 
     def begin(self, out: Path, journal: Path, ledger: str = "", together: int = 1) -> int:
-        self._tell(f"{out}\t{journal}\t{ledger}\t{together}")
+        self._tell(f"study\t{out}\t{journal}\t{ledger}\t{together}")
         return int(self._line())
 
-    def end(self) -> int:
-        self._tell("end")
+    def end(self, pid: int) -> int:
+        self._tell(f"end\t{pid}")
         return os.waitstatus_to_exitcode(int(self._line()))
 
     def _tell(self, line: str) -> None:
@@ -160,7 +164,7 @@ class Server:
         self._process.communicate()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with Server() as server:
         yield server
@@ -322,17 +326,16 @@ def test_a_copy_of_a_run_folder_runs_nothing_that_the_ledger_says_was_begun(
 
 
 def test_a_run_folder_and_its_copy_resumed_at_the_same_time_share_the_payments(
-    tmp_path: Path,
+    tmp_path: Path, server: Server
 ) -> None:
     address, data = make_ledger(tmp_path), make_data()
     out, copy = tmp_path / "run", tmp_path / "copy"
     stop_after(out, data, "counting rows", ledger=address)
     shutil.copytree(out, copy)
     journal = tmp_path / "journal"
-    with Server() as one, Server() as other:
-        one.begin(out, journal, together=2)  # else the faster one might leave nothing to the other
-        other.begin(copy, journal, together=2)
-        assert one.end() == 0 and other.end() == 0
+    # Together, else the faster one might leave nothing to the other.
+    begun = [server.begin(folder, journal, together=2) for folder in (out, copy)]
+    assert [server.end(pid) for pid in begun] == [0, 0]
     runs = journal_of(journal)
     assert set(runs.values()) == {1} and len(runs) == LEGS_AND_TRIALS
     assert_nothing_moved_twice(address)
@@ -387,13 +390,13 @@ def test_a_second_study_is_refused_what_the_first_holds(tmp_path: Path) -> None:
     assert state.spent.mu_squared <= held.mu_squared
 
 
-def test_studies_that_begin_at_the_same_moment_never_overspend_together(tmp_path: Path) -> None:
+def test_studies_that_begin_at_the_same_moment_never_overspend_together(
+    tmp_path: Path, server: Server
+) -> None:
     address, journal = make_ledger(tmp_path, Budget(2.5, 1e-5)), tmp_path / "journal"
     folders = [tmp_path / name for name in ("one", "other")]
-    with Server() as one, Server() as other:
-        one.begin(folders[0], journal, address)
-        other.begin(folders[1], journal, address)
-        ended = [one.end(), other.end()]
+    begun = [server.begin(folder, journal, address) for folder in folders]
+    ended = [server.end(pid) for pid in begun]
     state = Ledger.open(address).state()
     assert accounted(state) <= Budget(2.5, 1e-5).mu_squared()
     assert ended.count(0) <= 1  # both do not fit, so one at most came through

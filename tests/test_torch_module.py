@@ -42,7 +42,7 @@ class ModuleConformance(EngineConformance):
 
 
 class TestSmall(ModuleConformance):
-    engine: ClassVar = TorchModule(own_networks.small)
+    engine: ClassVar = TorchModule(own_networks.small, rows_at_once=300)
 
 
 class TestPictures(ModuleConformance):
@@ -51,7 +51,7 @@ class TestPictures(ModuleConformance):
 
 
 class TestWords(ModuleConformance):
-    engine: ClassVar = TorchModule(own_networks.of_words, ids=True)
+    engine: ClassVar = TorchModule(own_networks.of_words, ids=True, rows_at_once=300)
 
 
 def some_rows(count: int = 24, seed: int = 0) -> MemoryRows:

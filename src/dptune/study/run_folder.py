@@ -25,6 +25,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -279,6 +280,7 @@ class RunFolder:
         )
 
 
+@cache  # a package's metadata are text that takes as long to read as a step of training
 def _version(package: str) -> str:
     try:
         return version(package)
