@@ -112,6 +112,14 @@ def test_without_names_only_the_number_of_columns_is_checked(model: TrainedModel
         model.predict(plain[:, :2])
 
 
+def test_a_gap_is_not_taken_for_a_number(model: TrainedModel) -> None:
+    rows = frame()
+    rows.loc[3, "dose"] = np.nan
+    for given in (rows, rows.to_numpy()):
+        with pytest.raises(InvalidInput, match="missing or not finite"):
+            model.predict(given)
+
+
 def test_a_model_stored_before_there_were_names_takes_columns_as_they_come(
     folder: Path, tmp_path: Path
 ) -> None:

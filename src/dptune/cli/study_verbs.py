@@ -138,7 +138,7 @@ def tune(
         typer.Option(
             metavar="FILE",
             help="A TOML file that says what each column of a table is, such as dptune columns "
-            "begins. Not given: [columns] of --config, or else all columns are numbers.",
+            "begins. Not given: as --config says, or else all columns are numbers.",
         ),
     ] = None,
     test: Annotated[

@@ -58,12 +58,12 @@ def as_features(values: Any, what: str) -> NDArray[Any]:
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise InvalidInput(
             f"{what} must be numbers of up to 64 bits; found {array.dtype}. Turn such columns into "
-            "numbers, or leave them out."
+            "numbers, leave them out, or declare what all columns are (columns=)."
         )
     if not bool(np.isfinite(array).all()):
         raise InvalidInput(
             f"{what} hold values that are missing or not finite (NaN, infinity); remove or fill "
-            "them first."
+            "them first, or declare what stands for them (columns=)."
         )
     return array
 
@@ -76,7 +76,7 @@ def _numbers(array: NDArray[Any], what: str) -> NDArray[Any]:
         pass
     raise InvalidInput(
         f"{what} must be numbers; found text, or values that are missing or no numbers. Turn such "
-        "columns into numbers, or leave them out."
+        "columns into numbers, leave them out, or declare what all columns are (columns=)."
     )
 
 

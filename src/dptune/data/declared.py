@@ -93,12 +93,12 @@ def known_of(encoding: Encoding, name: str) -> str:
     if isinstance(column, Date) and column.parts:
         said.append(f"with {', '.join(column.parts)}")
     if not isinstance(column, Drop) and column.fill is not None:
-        said.append(f"gaps: {column.fill}")
+        said.append(f"gaps: {_end(column.fill)}")
     return "; ".join(said)
 
 
 def _end(end: float | str) -> str:
-    return end if isinstance(end, str) else f"{end:g}"
+    return f"{end:g}" if isinstance(end, float) else str(end)
 
 
 def facts_in_words(encoding: Encoding) -> str:

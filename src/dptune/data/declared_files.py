@@ -74,21 +74,21 @@ def batches_of(paths: Sequence[Path], where: str) -> Batches:
 def read_labelled(batches: Batches, declared: Declared) -> tuple[Coded, NDArray[Any], bool]:
     """Rows and their labels, and whether some of these are missing."""
     facts, label = declared.facts, declared.label
-    columns = declared.features if facts is None else declared.columns
-    coder = _Coding(columns, batches.where, declared.vocabularies)
-    found: list[Any] = []
-    for table in batches.tables:
-        if facts is None:
+    if facts is None:
+        coding = _Coding(declared.features, batches.where, declared.vocabularies)
+        found: list[Any] = []
+        for table in batches.tables:
             found.append(table.column(label))
-        coder.add(table if facts is not None else table.drop_columns([label]))
-    rows = coder.finish()
-    if facts is not None:
-        place = columns.kept.index(label)
-        labels = _as_declared(rows.rows[:, place], facts, label, batches.where)
-        return Coded(np.delete(rows.rows, place, axis=1), rows.vocabularies), labels, False
-    column = pa.chunked_array([piece for each in found for piece in each.chunks])
-    column = as_csv_reads(column) if batches.texts else column
-    return rows, column.to_numpy(), column.null_count > 0
+            coding.add(table.drop_columns([label]))
+        rows = coding.finish()
+        column = pa.chunked_array([piece for each in found for piece in each.chunks])
+        column = as_csv_reads(column) if batches.texts else column
+        return rows, column.to_numpy(), column.null_count > 0
+    coding = _Coding(declared.columns, batches.where, declared.vocabularies, label)
+    for table in batches.tables:
+        coding.add(table)
+    rows = coding.finish()
+    return rows, _as_declared(coding.labels, facts, label, batches.where), False
 
 
 def read_new(batches: Batches, encoding: Encoding, label: str) -> Coded:
@@ -101,12 +101,20 @@ def read_new(batches: Batches, encoding: Encoding, label: str) -> Coded:
 
 
 class _Coding:
-    """Raw codes of one batch after another."""
+    """Raw codes of one batch after another; those of a `label` that is declared apart."""
 
-    def __init__(self, columns: Columns, where: str, vocabularies: Vocabularies | None) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        where: str,
+        vocabularies: Vocabularies | None,
+        label: str | None = None,
+    ) -> None:
         self._coder = Coder(columns, where=where, vocabularies=vocabularies)
         self._rows: list[NDArray[np.float32]] = []
+        self._labels: list[NDArray[np.float32]] = []
         self._columns, self._where = columns, where
+        self._place = None if label is None else columns.kept.index(label)
 
     def add(self, table: Any) -> None:
         hidden = [
@@ -114,13 +122,22 @@ class _Coding:
             for name in table.column_names
             if name.startswith(PANDAS_INDEX) and name not in self._columns.declared
         ]
-        self._rows.append(self._coder.add(table.drop_columns(hidden)))
+        codes = self._coder.add(table.drop_columns(hidden))
+        if self._place is not None:
+            self._labels.append(codes[:, self._place].copy())
+            codes = np.delete(codes, self._place, axis=1)
+        self._rows.append(codes)
 
     def finish(self) -> Coded:
         vocabularies = self._coder.finish()
         if not sum(map(len, self._rows)):
             raise InvalidInput(f"{self._where} holds no rows, only the names of columns.")
-        return Coded(np.concatenate(self._rows), vocabularies)
+        rows, self._rows = np.concatenate(self._rows), []  # so that they are not there twice
+        return Coded(rows, vocabularies)
+
+    @property
+    def labels(self) -> NDArray[np.float32]:
+        return np.concatenate(self._labels)
 
 
 def _as_declared(

@@ -198,10 +198,11 @@ def _label_facts(
     facts = None if declared is None else declared.facts
     if declared is None or facts is None:
         return task, classes, target_range
-    if classes is not None or target_range is not None:
+    learned = "classes" if facts.classes else "values"
+    if classes is not None or target_range is not None or task not in ("classes", learned):
         raise InvalidInput(
-            f"the label {declared.label!r} is declared among the columns, and classes or "
-            "target_range say more of it; leave them out."
+            f"the label {declared.label!r} is declared among the columns, which says that "
+            f"{learned} are learned; leave task, classes and target_range out."
         )
     if facts.classes is None and facts.target_range is None:
         raise InvalidInput(
@@ -209,7 +210,7 @@ def _label_facts(
             "highest value to learn, from what is known of such values and not from the rows; if "
             'it numbers classes, declare it as a "category" with all its values.'
         )
-    return "classes" if facts.classes else "values", facts.classes, facts.target_range
+    return learned, facts.classes, facts.target_range
 
 
 def _must_be_for_texts(**named: object) -> None:

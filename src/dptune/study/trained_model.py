@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dptune.accounting import Guarantee
 from dptune.columns import Encoding
-from dptune.data.arrays import names_of, places
+from dptune.data.arrays import as_features, names_of, places
 from dptune.data.declared import codes_of_new_rows, takes_numbers
 from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.data.preprocess import Preprocessing
@@ -174,6 +174,8 @@ class TrainedModel:
             if len(self.shape) > 1:
                 takes = f"shape {self.shape}"
             raise InvalidInput(f"this model takes rows of {takes}; got shape {table.shape}.")
+        if self.preprocessing.encoding is not None:  # which would take a gap for what it knows
+            table = as_features(table, "the features") if len(table) else table
         return table
 
     def _prepared(self, table: NDArray[Any]) -> Tensor:
