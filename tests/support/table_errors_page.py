@@ -11,12 +11,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "table-errors.md"
 INTRODUCTION = """\
 # Every error of a table
 
-What a file, or what is declared of its columns, can cause, and all that is said. Nothing is paid before
-these checks, and no message shows a value of a row. Problems of columns are named all at once, a line each. What columns can be: [tables.md](tables.md).
+What a file, or what is declared of its columns, can cause, and all that is said. Nothing is paid
+before these checks, and no message shows a value of a row. Problems of columns are named all at
+once, a line each. What columns can be: [tables.md](tables.md).
 
 This page is made from the tests, which cause every one of them (`PYTHONPATH=tests python -m
-support.table_errors_page`): a file `patients.csv` with the columns age, job, seen, smoker and the label
-ill, of which one thing is wrong.
+support.table_errors_page`): a file `patients.csv` with the columns age, job, seen, smoker and the
+label ill, something of which is wrong.
 
 | what is wrong | what is said |
 | --- | --- |
