@@ -160,7 +160,7 @@ def test_a_search_is_reused_only_with_the_same_balance(tmp_path: Path) -> None:
             "values have no classes",
         ),
         ({"balance": "rows"}, "balance must be one of none, classes"),
-        ({"recipe": {"class_weights": (1.0, 1.0)}}, "no setting class_weights"),
+        ({"recipe": {"class_weights": (1.0, 1.0)}}, "both were asked for"),
     ],
 )
 def test_what_cannot_be_balanced_is_refused_before_anything_is_paid(
@@ -169,3 +169,21 @@ def test_what_cannot_be_balanced_is_refused_before_anything_is_paid(
     with pytest.raises(InvalidInput, match=why):
         balanced(tmp_path / "run", **asked)
     assert not (tmp_path / "run").exists()
+
+
+def test_declared_weights_train_cost_nothing_and_are_named(tmp_path: Path, spied: Spied) -> None:
+    out = tmp_path / "run"
+    weights = {"class_weights": (0.125, 1.0)}
+    result = balanced(out, balance="none", recipe=weights)
+    assert {plan.class_weights for plan, _ in spied.runs} == {(0.125, 1.0)}
+    assert result.guarantee.epsilon == BUDGET.epsilon
+    # 1,600 rows of weight 1/8 and 200 of weight 1, as far as noisy counts tell.
+    assert result.final.plan.rows == pytest.approx(400, rel=0.2)
+    assert "the weights of the classes, as declared" in result.guarantee.public_facts
+    assert "rows are weighted by their classes, as declared" in model_card(out)
+    assert resume(out, rare()).final == result.final
+    with pytest.raises(InvalidInput, match="both were asked for"):
+        balanced(recipe=weights)
+    for wrong in ((0.0, 1.0), (1.0, 2.0), (1.0,)):
+        with pytest.raises(InvalidInput, match="class_weights"):
+            balanced(balance="none", recipe={"class_weights": wrong})

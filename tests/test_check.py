@@ -18,7 +18,6 @@ from dptune.report.card import model_card
 from dptune.search.base import Census
 from dptune.search.private_selection import PrivateSelection
 from dptune.search.random_search import RandomSearch
-from dptune.search.score import NoisyScore
 from dptune.search.unit_noise import UnitNoise
 from dptune.study.check import BETTER, NO_BETTER, UNKNOWN, FinalCheck, final_check
 from dptune.study.measure import count_correct
@@ -205,10 +204,6 @@ def test_without_counts_by_class_there_is_no_verdict(tmp_path: Path) -> None:
         {"search": RandomSearch(trials=2)},
         {"search": PrivateSelection()},  # alone
         {"check": False},
-        {
-            "data": Data([[1.0], [2.0]] * 50, [0.5, 0.1] * 50, task="values", target_range=(0, 1)),
-            "score": NoisyScore(measure="loss"),
-        },
     ],
 )
 def test_only_what_can_be_judged_is_checked(tmp_path: Path, asked: dict[str, Any]) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
@@ -23,10 +25,14 @@ from dptune.errors import InvalidInput, WrongDataset
 from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier
 from dptune.estimator.earlier_fits import beside
 from dptune.estimator.own_scale import own_scale
+from dptune.estimator.rows import dense
+from dptune.export import to_sklearn
 from dptune.privacy import Price
+from dptune.search.space import Space
 from support.noise import repeated_noise
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+FEW_STEPS = Space(steps=(5, 5))
 
 
 def easy_rows(count: int, classes: int = 3) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -51,7 +57,7 @@ def one_leg(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("one_leg", "same_noise")
 def test_scikit_learn_s_own_checks_pass_except_where_noise_forbids() -> None:
     results = check_estimator(
-        DPLinearClassifier(public_scaling=True),
+        DPLinearClassifier(public_scaling=True, space=FEW_STEPS),
         expected_failed_checks=EXPECTED_FAILED_CHECKS,
         on_skip=None,
     )
@@ -68,7 +74,8 @@ def test_checks_that_are_expected_to_fail_do_so_because_noise_is_fresh(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dptune.engines.randomness.secrets.randbits", lambda bits: 0)
-    getattr(estimator_checks, name)("DPLinearClassifier", DPLinearClassifier(public_scaling=True))
+    model = DPLinearClassifier(public_scaling=True, space=FEW_STEPS)
+    getattr(estimator_checks, name)("DPLinearClassifier", model)
 
 
 def test_the_guarantee_is_the_budget_and_covers_the_search(fitted: DPLinearClassifier) -> None:
@@ -345,6 +352,18 @@ def test_public_scaling_is_declared_and_named_in_the_guarantee() -> None:
         ({"random_state": -1}, "random_state"),
         ({"random_state": "0"}, "random_state"),
         ({"public_scaling": "yes"}, "public_scaling"),
+        ({"class_weight": "even"}, 'class_weight must be None, "balanced" or weights by class'),
+        ({"class_weight": [1, 2]}, "class_weight must be"),
+        ({"class_weight": {0: 1, 7: 1}}, "class_weight names 7, which is no class"),
+        ({"class_weight": {0: 0}}, "weights of classes must be numbers above 0; got 0"),
+        ({"class_weight": "balanced", "balance": "classes"}, "both weigh classes"),
+        ({"class_weight": {0: 2}, "recipe": {"class_weights": (1, 1)}}, "give one"),
+        ({"bias": "yes"}, "bias"),
+        ({"space": (1, 2)}, r"space must be a dptune\.Space"),
+        ({"recipe": {"steps": 3}}, "steps"),
+        ({"recipe": "usual"}, "recipe must be"),
+        ({"ranges": [(0, 1)]}, "ranges has 1 pairs, and the data have 8 columns"),
+        ({"ranges": "bought"}, "ranges must be pairs"),
     ],
 )
 def test_wrong_parameters_are_refused_at_fit(wrong: dict[str, object], named: str) -> None:
@@ -353,6 +372,131 @@ def test_wrong_parameters_are_refused_at_fit(wrong: dict[str, object], named: st
         model.fit(*easy_rows(100, classes=2))
     with pytest.raises(NotFittedError):
         model.predict(np.zeros((1, 8)))
+
+
+COLUMNS: dict[str, Any] = {
+    "age": {"kind": "number", "range": [0, 100], "indicator": True},
+    "color": {"kind": "category", "values": ["red", "green"]},
+    "seen": {"kind": "date", "range": ["2020-01-01", "2024-12-31"], "parts": ["weekday"]},
+    "id": "drop",
+}
+QUICK: dict[str, Any] = {"epsilon": 20.0, "space": Space(steps=(5, 20))}
+
+
+def patients(count: int = 400) -> tuple[pd.DataFrame, NDArray[Any]]:
+    """A table with texts, dates and gaps; old and red ones are sick."""
+    rng = np.random.default_rng(3)
+    age, red = rng.uniform(0, 100, count), rng.random(count) < 0.5
+    frame = pd.DataFrame(
+        {
+            "age": np.where(rng.random(count) < 0.1, np.nan, age),
+            "color": np.where(red, "red", "green"),
+            "seen": np.datetime64("2021-01-01", "s") + np.arange(count).astype("m8[D]"),
+            "id": [f"patient {number}" for number in range(count)],
+        }
+    )
+    return frame, np.where(age / 50 + red > 1.5, "sick", "healthy")
+
+
+@pytest.mark.usefixtures("one_leg", "same_noise")
+def test_declared_columns_of_any_frame() -> None:
+    pl = pytest.importorskip("polars")
+    frame, labels = patients()
+    model = DPLinearClassifier(columns=COLUMNS, **QUICK).fit(frame, labels)
+    assert model.score(frame, labels) > 0.75
+    assert model.feature_names_in_.tolist() == list(frame)
+    assert model.n_features_in_ == 4
+    encoding = model.result_.model.preprocessing.encoding
+    assert encoding is not None
+    assert model.coef_.shape[1] - encoding.width in (0, 1)  # where lengths are kept
+    wanted = model.predict_proba(frame)
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    for same in (arrow, pl.from_arrow(arrow), frame[frame.columns[::-1]], frame.drop(columns="id")):
+        np.testing.assert_array_equal(model.predict_proba(same), wanted)
+    exported = to_sklearn(model.result_.model)
+    np.testing.assert_allclose(exported.predict_proba(frame), wanted, atol=1e-5)
+    again = DPLinearClassifier(columns=COLUMNS, **QUICK).fit(arrow[200:], labels[200:])
+    assert "also in an earlier fit in this process" in together(again)
+
+
+@pytest.mark.usefixtures("one_leg")
+def test_frames_of_numbers_need_no_declaration() -> None:
+    pl = pytest.importorskip("polars")
+    features, labels = easy_rows(100, classes=2)
+    frame = pd.DataFrame(features, columns=list("abcdefgh"))
+    arrow = pa.Table.from_pandas(frame)
+    model = DPLinearClassifier(**QUICK).fit(arrow, labels)
+    assert model.feature_names_in_.tolist() == list("abcdefgh")
+    wanted = model.predict_proba(arrow)
+    for same in (frame, pl.from_arrow(arrow)):
+        np.testing.assert_array_equal(model.predict_proba(same), wanted)
+
+
+@pytest.mark.usefixtures("one_leg")
+def test_sparse_rows_are_learned_as_dense_ones() -> None:
+    features, labels = easy_rows(500, classes=2)
+    features[np.abs(features) < 0.5] = 0
+    with repeated_noise():
+        whole = DPLinearClassifier(**QUICK).fit(features.astype(np.float32), labels)
+    with repeated_noise():
+        model = DPLinearClassifier(**QUICK).fit(sparse.coo_array(features), labels)
+    np.testing.assert_array_equal(model.coef_, whole.coef_)
+    np.testing.assert_array_equal(
+        model.predict(sparse.csc_matrix(features)), whole.predict(features.astype(np.float32))
+    )
+
+
+@pytest.mark.usefixtures("one_leg", "same_noise")
+def test_options_reach_the_study() -> None:
+    features, labels = easy_rows(300, classes=2)
+    ranges = [(-4.0, 4.0)] * 8
+    recipe = {"clip_norm": 0.5}
+    model = DPLinearClassifier(ranges=ranges, bias=True, recipe=recipe, **QUICK)
+    model.fit(features, labels)
+    done = model.result_.model.preprocessing
+    assert done.scale is not None and done.scale.tolist() == [4.0] * 8
+    assert all(trial.plan.clip_norm == 0.5 for trial in model.trials_)
+    assert all(trial.plan.steps <= 20 for trial in model.trials_)
+    bias = model.result_.model.model.bias  # type: ignore[attr-defined]
+    assert model.intercept_ == pytest.approx(float(bias[1] - bias[0]))
+    assert not done.constant
+    prepared = done.apply(features) @ model.coef_.T + model.intercept_
+    np.testing.assert_allclose(prepared[:, 0], model.decision_function(features), atol=1e-4)
+
+
+@pytest.mark.usefixtures("one_leg")
+def test_weights_of_classes_are_declared_or_balanced() -> None:
+    features, labels = easy_rows(300, classes=2)
+    model = DPLinearClassifier(class_weight={1: 4, 0: 2.0}, **QUICK).fit(features, labels)
+    assert {trial.plan.class_weights for trial in model.trials_} == {(0.5, 1.0)}
+    assert "the weights of the classes, as declared" in model.guarantee_.public_facts
+    rare = np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:10]])
+    alike = DPLinearClassifier(class_weight="balanced", **QUICK).fit(features[rare], labels[rare])
+    assert alike.trials_[-1].plan.class_weights != (1.0, 1.0)
+    assert any("every class counts alike" in said for said in alike.guarantee_.releases)
+
+
+def test_wrong_rows_are_named_by_column_and_no_value_is_shown() -> None:
+    frame, labels = patients(50)
+    numbers, infinite = frame[["age"]].assign(b=1.0), frame[["age"]].fillna(1.0)
+    infinite.loc[3, "age"] = np.inf
+    for given, options, said in (
+        (frame, {}, "columns color, seen, id are no numbers; declare what columns hold"),
+        (numbers, {}, "column age holds NaN; declare what stands for a gap"),
+        (numbers.to_numpy(), {}, "column number 0 holds NaN"),
+        (infinite, {}, "column age holds infinite numbers"),
+        (sparse.csr_array(np.ones((50, 4))), {"columns": COLUMNS}, "sparse rows hold numbers"),
+        (frame.drop(columns="color"), {"columns": COLUMNS}, "color: is declared, and is not"),
+        (frame.assign(age="old"), {"columns": COLUMNS}, "age: holds texts that are no numbers"),
+        (np.ones((50, 3)), {"columns": COLUMNS}, "4 columns are declared by name"),
+        (frame, {"columns": COLUMNS, "ranges": "paid"}, "leave ranges out"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            DPLinearClassifier(**options).fit(given, labels)
+        assert said in " ".join(str(refused.value).split())
+        assert "patient" not in str(refused.value)
+    with pytest.raises(InvalidInput, match=r"sparse rows of 1,000,000 columns take 3,725"):
+        dense(sparse.csr_array((10**6, 10**6)))
 
 
 def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

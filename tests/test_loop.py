@@ -68,7 +68,7 @@ class Desk:
             case loop.Leg():
                 return self.leg(request.number)
             case loop.Check():
-                return 250.0
+                return loop.Counted((250.0,))
 
 
 def run(planned: Outline, desk: Desk) -> loop.Result:
@@ -81,7 +81,7 @@ def test_it_asks_for_what_is_paid_for_in_the_order_of_the_payments() -> None:
     result = run(planned, desk)
     kinds = [type(request).__name__ for request in desk.asked]
     assert kinds == ["Count", "Fit", "Compare", *["Leg"] * planned.legs, "Check"]
-    assert result.correct == 250.0
+    assert result.counted == loop.Counted((250.0,))
     events = [t.plan.event for r in desk.asked if isinstance(r, loop.Fit) for t in r.trials]
     events += [r.plan.event for r in desk.asked if isinstance(r, loop.Leg)]
     reserved = [event for label, event in planned.payments if label not in _BESIDES]

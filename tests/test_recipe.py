@@ -127,7 +127,10 @@ NEVER: dict[str, tuple[dict[str, Any], DataFacts]] = {
         {"preparation": Preparation(unit_rows=False)},
         facts(50_000, 64),
     ),
-    "it is for classes": ({}, facts(50_000, 64, 1, "squared")),
+    "it is for classes": (
+        {"preparation": Preparation(shorten=False)},
+        facts(50_000, 64, 1, "squared"),
+    ),
     "there is one column": ({}, facts(50_000, 1)),
 }
 
@@ -166,7 +169,9 @@ def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> N
     study(tmp_path / "run", **AUTO)
     config = read_config(RunFolder.open(tmp_path / "run"))
     nothing_for_columns = {"range_share": 0, "category_share": 0}
-    decided = Preparation(center_share=0.01, whiten_share=0.02, **nothing_for_columns)
+    decided = Preparation(
+        center_share=0.01, whiten_share=0.02, shorten=False, **nothing_for_columns
+    )
     assert config.preparation == decided
     assert config.recipe == {"clip_norm": 0.1, "averaging": "swa"}
 
@@ -178,7 +183,7 @@ def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> N
         ({"recipe": {"clip_norm": 0.5}}, facts(100, 4), 0.5),
         ({"recipe": {"momentum": 0.5}}, facts(100, 4), 0.1),
         ({"search": Wosm()}, facts(100, 4), 0.1),
-        ({}, facts(100, 4, 1, "squared"), 1.0),
+        ({}, facts(100, 4, 1, "squared"), 0.2),
         ({"preparation": Preparation(unit_rows=False)}, facts(100, 4), 1.0),
     ],
 )
@@ -654,7 +659,9 @@ def test_what_an_older_version_did_not_know_it_did_not_do() -> None:
     text = "[preparation]\nunit_rows = true\nstandardize = false\ncenter_share = {}\nranges = []\n"
     for share, rescale in (("0.0", True), ("0.1", False)):
         found = preparation_from(parse(text.format(share), "run.toml")["preparation"])
-        expected = Preparation(center_share=float(share), whiten_share=0, rescale=rescale)
+        expected = Preparation(
+            center_share=float(share), whiten_share=0, rescale=rescale, shorten=None
+        )
         assert found == replace(expected, range_share=0, category_share=0)
 
 

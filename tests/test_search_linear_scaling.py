@@ -233,7 +233,7 @@ def test_trials_cost_little_and_all_together_the_budget(
     facts = Facts(columns=columns, outputs=outputs, unit_rows=unit_rows, rows=rows)
     everything = budget.mu_squared()
     score = HeldOutScore() if held_out else NoisyScore()
-    planned = schedule(LinearScaling(), budget, facts, score, aside=aside * everything, check=True)
+    planned = schedule(LinearScaling(), budget, facts, score, aside=aside * everything, checks=1)
     (sweep,) = planned.sweeps
     assert 0.005 * (1 - 1e-9) <= sweep.mu_squared / everything <= 0.05 * (1 + 1e-9)
     assert sweep.score is not None and planned.census is not None and planned.check is not None

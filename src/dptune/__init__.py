@@ -1,9 +1,9 @@
 """dptune: private training and hyperparameter search inside one privacy budget.
 
 Here is what a study needs. The rest lives in the module that it is about: `dptune.accounting`,
-`dptune.data`, `dptune.engines`, `dptune.errors`, `dptune.ledger`, `dptune.privacy`,
-`dptune.report` and `dptune.search`. Nothing else is promised. Names load on first use, so that
-`import dptune` stays light.
+`dptune.data`, `dptune.engines`, `dptune.errors`, `dptune.export`, `dptune.ledger`,
+`dptune.privacy`, `dptune.report` and `dptune.search`. Nothing else is promised. Names load on first
+use, so that `import dptune` stays light.
 """
 
 import sys
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dptune import data as data
     from dptune import engines as engines
     from dptune import errors as errors
+    from dptune import export as export
     from dptune import ledger as ledger
     from dptune import privacy as privacy
     from dptune import report as report
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dptune.errors import BudgetExceeded as BudgetExceeded
     from dptune.errors import DptuneError as DptuneError
     from dptune.estimator import DPLinearClassifier as DPLinearClassifier
+    from dptune.estimator import DPLinearRegressor as DPLinearRegressor
     from dptune.ledger import Ledger as Ledger
     from dptune.plan import TrainPlan as TrainPlan
     from dptune.search import HeldOutScore as HeldOutScore
@@ -57,6 +59,7 @@ else:
         "data",
         "engines",
         "errors",
+        "export",
         "ledger",
         "privacy",
         "report",
@@ -68,7 +71,7 @@ else:
             "data": ("Data", "load_data"),
             "engines": ("HuggingFace", "LinearEngine", "LoRA", "TorchModule", "ZerothOrder"),
             "errors": ("BudgetExceeded", "DptuneError"),
-            "estimator": ("DPLinearClassifier",),
+            "estimator": ("DPLinearClassifier", "DPLinearRegressor"),
             "ledger": ("Ledger",),
             "plan": ("TrainPlan",),
             "accounting": ("Budget", "Guarantee"),

@@ -27,6 +27,7 @@ from dptune.privacy import FREE, NoisyCount, Price, total
 DEFAULT_SCORE_SHARE = 0.005
 CENSUS_SHARE = 0.001
 CHECK_SHARE = 0.001
+ERROR_SHARE = 0.005  # the same of values, whose errors are small beside what a row may add
 # Of all mu^2: what payments, rounded up one by one, may exceed their sum by. A study pays run by
 # run and in legs; the sums of a plan are few, and a whole epsilon of 1 must still read as 1.0000.
 _ROOM_OF_A_STUDY, _ROOM_OF_A_PLAN = 1e-12, 4e-15
@@ -94,7 +95,7 @@ def price_stages(
     held_out: bool = False,
     finalists: int = 1,
     histograms: int = 0,
-    checked: bool = False,
+    checks: int = 0,
     aside: Price = FREE,
     slack: float = 0.0,
     score_rate: float | None = None,
@@ -106,12 +107,12 @@ def price_stages(
 
     Stages of several trials share `score_share` of all mu^2 equally for their scores; with
     `held_out`, scores count rows apart and cost what the trials do. `finalists` runs share what is
-    left, `histograms` are counted before the first trial, correct rows of the final model after it
-    if it is to be `checked`, `aside` is what something else costs that comes
-    first, `slack` the failure probability of every run, `set_aside` how much of delta a ledger
-    keeps for such failures at least, `room` the share of mu^2 that is kept for roundings. With a
-    `score_rate` scores count a sample of the rows, and `score_slack` is the failure probability of
-    each stage's.
+    left, `histograms` are counted before the first trial, and after the last one the final model is
+    checked by so many `checks`: one of correct rows, or three of the errors of values. `aside` is
+    what something else costs that comes first, `slack` the failure probability of every run,
+    `set_aside` how much of delta a ledger keeps for such failures at least, `room` the share of
+    mu^2 that is kept for roundings. With a `score_rate` scores count a sample of the rows, and
+    `score_slack` is the failure probability of each stage's.
 
     Guarantees: all of it together fits in `budget`.
     """
@@ -128,7 +129,7 @@ def price_stages(
     scoring = _Scoring(allowed, score_rate, score_slack)
     priced = tuple(map(scoring.add_score, sweeps))
     census = _counts(histograms, CENSUS_SHARE * everything)
-    check = _counts(int(checked), CHECK_SHARE * everything)
+    check = _counts(checks, (CHECK_SHARE if checks == 1 else ERROR_SHARE) * everything)
     spent = [aside.mu_squared, *map(scoring.price, priced)]
     spent += [pricing.price(counts).mu_squared for counts in (census, check) if counts]
     left = everything * (1 - room) - math.fsum(spent)

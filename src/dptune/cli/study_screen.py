@@ -226,7 +226,8 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
         table.add_row(f"test {name}", f"[bold]{figure}[/]", f"on {result['test_rows']:,} rows")
     if not figures:
         why = "test rows have no classes" if result["test_rows"] else "none were asked for (--test)"
-        table.add_row("test accuracy", "not known", why)
+        figure = "error" if record.model.loss == "squared" else "accuracy"
+        table.add_row(f"test {figure}", "not known", why)
     how = f"learning rate {plan.learning_rate:.4g} × {plan.steps} steps"
     table.add_row("total step size r", readable(plan.total_step_size), how)
     if plan.optimizer == "sgd":  # what other optimizers leave on weights is not that simple
@@ -238,7 +239,7 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     if words := verdict(record.picture, record.situation.history):
         out.print(Text(f"{words[0].upper()}{words[1:]}.", "yellow"))
     if check := result.get("check"):  # older versions had none
-        out.print(Text(f"By a noisy count, {check['words']}."))
+        out.print(Text(f"By {check.get('by', 'a noisy count')}, {check['words']}."))
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
     out.print(Text(_objective(record.outline)))
@@ -326,10 +327,11 @@ def _about_columns(planned: Outline, names: Sequence[str]) -> None:
     """What costs beginners most."""
     asked, declared = planned.config.preparation, planned.config.columns
     scaled = declared is not None or asked.ranges or asked.standardize
+    done = "cut to the usual length" if planned.shortens else "scaled to length 1"
     if names and asked.unit_rows and not scaled:
         out.print(
             Text(
-                "Columns are taken as they are and every row is scaled to length 1. If columns "
+                f"Columns are taken as they are and every row is {done}. If columns "
                 "differ much in size (age, income), declare their ranges: dptune columns FILE "
                 "begins a file for --columns.",
                 "dim",

@@ -4,6 +4,7 @@ Every step here is either a function of one row alone, or uses numbers that are 
 nothing else about the private rows enters.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,9 @@ from dptune.errors import InvalidInput
 LARGEST = 2.0**127 * (2 - 2.0**-7)
 _ROWS_OF_NUMBERS = ("shift", "scale", "center")
 _ARRAYS = (*_ROWS_OF_NUMBERS, "whitening")
-_FACTS = ("unit_rows", "rescale", "anchor", "constant")
+_FACTS = ("unit_rows", "rescale", "anchor", "constant", "reach")
+# How many times as long as rows are on average a whitened row may be before it is cut.
+_WHITENED_REACH = 1.5
 _GRID_BITS = 26  # two such factors, summed up to the product of their lengths, fit in float64
 
 
@@ -36,6 +39,10 @@ class Preprocessing:
 
     With such a column, scaling loses nothing that a linear model could tell: which of its outputs
     is largest is the same for a row and for any multiple of it.
+
+    With a `reach`, rows are not scaled to unit length but divided by it, and whatever is longer
+    than 1 then is cut to that, there and after every later step: a value is not the same for a row
+    and for a multiple of it, so their lengths must stay as far as they can.
     """
 
     shift: NDArray[Any] | None = None
@@ -46,6 +53,7 @@ class Preprocessing:
     anchor: float = 0.0
     constant: float = 0.0
     rescale: bool = False
+    reach: float = 0.0
     encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
@@ -67,15 +75,22 @@ class Preprocessing:
             anchor=validate.non_negative(anchor=self.anchor, at_most=1e30),
             constant=validate.non_negative(constant=self.constant, at_most=1e3),
             rescale=validate.flag(rescale=self.rescale),
+            reach=validate.non_negative(reach=self.reach, at_most=1e30),
         )
+        if self.reach and (self.unit_rows or self.rescale or self.anchor):
+            raise InvalidInput(
+                "rows with a reach keep their length below it; leave unit_rows, rescale and anchor "
+                "out, which are for rows that are scaled to unit length."
+            )
         if len(set(self._columns_taken().values())) > 1:
             found = ", ".join(f"{name} {len(array)}" for name, array in self.arrays().items())
             also = ", and one more after an anchor" if self.anchor else ""
             raise InvalidInput(f"all of them need the same number of columns{also}; got {found}.")
-        if (self.whitening is not None or self.constant) and not self.rescale:
+        bounded = self.rescale or self.reach
+        if (self.whitening is not None or self.constant) and not bounded:
             raise InvalidInput(
                 "a whitening matrix and a constant need rows that are scaled to unit length again "
-                "around them; set rescale=True."
+                "around them; set rescale=True, or a reach."
             )
 
     def apply(self, features: NDArray[Any]) -> NDArray[np.float32]:
@@ -122,6 +137,8 @@ class Preprocessing:
         with np.errstate(over="ignore"):
             if self.shift is not None and self.scale is not None:
                 rows = np.nan_to_num((rows - self.shift) / self.scale)  # infinite: the largest
+            if self.reach:
+                return self._cut(rows)
             if self.anchor:
                 rows = _beside(rows, self.anchor)
             if self.unit_rows:
@@ -138,6 +155,28 @@ class Preprocessing:
                 rows, _ = directions(rows)
         return rows.clip(-LARGEST, LARGEST)
 
+    def _cut(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The steps after the public ones where rows have a reach; none comes out longer than 1."""
+        rows = _inside(rows, self.reach)
+        if self.center is not None:
+            rows = _inside(rows - self.center, 1.0)
+        if self.whitening is not None:
+            rows = _inside(np.nan_to_num(_whitened(rows, self.whitening)), _WHITENED_REACH)
+        if self.constant:
+            rows = _beside(rows, self.constant) / math.hypot(1.0, self.constant)
+        return rows
+
+    @property
+    def constant_beside(self) -> float:
+        """What stands beside whitened rows: with a reach, as it comes out, the same in every row;
+        else the constant before it is scaled along with its row."""
+        return self.constant / math.hypot(1.0, self.constant) if self.reach else self.constant
+
+    @property
+    def shrinks_whitened(self) -> float:
+        """What whitened rows, of length 1 on average, are divided by."""
+        return _WHITENED_REACH if self.reach else 1.0
+
     def columns(self, given: int) -> int:
         """How many come out where so many go in; columns that are encoded come out as many as were
         declared."""
@@ -151,7 +190,7 @@ class Preprocessing:
 
     @property
     def changes_nothing(self) -> bool:
-        numbers = self.arrays() or self.anchor or self.constant
+        numbers = self.arrays() or self.anchor or self.constant or self.reach
         return not (self.unit_rows or numbers or self.encoding is not None)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -190,6 +229,8 @@ class Preprocessing:
             steps.append(f"a column of {self.anchor:.3g} put beside them")
         if self.unit_rows:
             steps.append("rows scaled to unit length")
+        if self.reach:
+            steps.append(f"rows divided by {self.reach:.3g}, longer ones cut to length 1")
         if self.center is not None:
             steps.append("a private mean subtracted")
         if self.whitening is not None:
@@ -218,6 +259,12 @@ def from_ranges(ranges: Sequence[tuple[float, float]]) -> Preprocessing:
     outside are not clipped: they land outside [-1, 1], and scaling the row bounds them."""
     low, high = np.array(ranges, dtype=np.float64).T / 2  # halves: no sum or difference overflows
     return Preprocessing(shift=low + high, scale=high - low)
+
+
+def _inside(rows: NDArray[np.float64], reach: float) -> NDArray[np.float64]:
+    """The rows divided by `reach`; longer ones end at length 1."""
+    ahead, lengths = directions(rows)
+    return np.where(lengths[:, None] > reach, ahead, rows / reach)
 
 
 def _beside(rows: NDArray[np.float64], constant: float) -> NDArray[np.float64]:

@@ -99,6 +99,10 @@ class Engine(ABC, Generic[M]):
         where nobody asks for others; the plan's own defaults for all that is left out."""
         return {}
 
+    def prior_for(self, facts: DataFacts) -> Prior:
+        """Where searches start from for such data."""
+        return self.prior
+
     @property
     def wants_constant(self) -> bool:
         """Whether rows that were centred should have a constant column beside them."""

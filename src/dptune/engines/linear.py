@@ -36,7 +36,7 @@ from dptune.engines.registry import register_engine
 from dptune.engines.release import Noise, Release
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
-from dptune.prior import LINEAR, Prior, signal
+from dptune.prior import LINEAR, VALUES, Prior, signal
 
 LOSSES = ("softmax", "binary", "squared")
 INITIALIZATIONS = ("zero", "random")
@@ -124,11 +124,18 @@ class LinearEngine(Engine[LinearModel]):
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
         """Clipped far below their gradients, all rows push alike. Where there is signal enough to
-        come near the optimum, the mean of the last iterates has less noise: docs/law.md."""
-        if not unit_rows or facts.loss == "squared":
+        come near the optimum, the mean of the last iterates has less noise: docs/law.md. Values
+        come near it with any signal, and their rows must not push quite alike: where a target is
+        skew, that would lead to its median."""
+        if not unit_rows:
             return {}
+        if facts.loss == "squared":
+            return {"clip_norm": 0.2, "averaging": "swa"}
         enough = signal(mu, facts.count, facts.columns, facts.outputs) >= _SIGNAL_TO_AVERAGE
         return {"clip_norm": 0.1, "averaging": "swa" if enough else "none"}
+
+    def prior_for(self, facts: DataFacts) -> Prior:
+        return VALUES if facts.loss == "squared" else self.prior
 
     @property
     def wants_constant(self) -> bool:

@@ -49,7 +49,7 @@ def _model(record: Record) -> list[str]:
     figures = [
         f"Test {name}: **{figure}** on {record.result['test_rows']:,} rows."
         for name, figure in figures_in_words(record.result)
-    ] or ["Not measured: no test rows with classes were given."]
+    ] or ["Not measured: no test rows were given."]
     check = record.result.get("check")  # older versions had none
     return [
         f"# {_escape(data['name'])}: a differentially private {trains}",
@@ -60,7 +60,11 @@ def _model(record: Record) -> list[str]:
         "",
         *_classes(record),
         *figures,
-        *(["", f"By a noisy count that was paid for, {check['words']}."] if check else []),
+        *(
+            ["", f"By {check.get('by', 'a noisy count')} (paid for), {check['words']}."]
+            if check
+            else []
+        ),
         *_shifts(record),
     ]
 

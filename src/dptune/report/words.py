@@ -8,6 +8,7 @@ from typing import Any
 
 from dptune.search.picture import CurvePicture, Picture
 from dptune.search.trial import Trial, scored_trials
+from dptune.study.figures import MAE, R2, RMSE
 
 
 def readable(r: float) -> str:
@@ -20,10 +21,16 @@ def figures_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     accuracy = result["test_accuracy"]
     shares = {} if accuracy is None else {"accuracy": accuracy}
     shares |= result.get("test_figures", {})  # older runs have none
-    return [
-        (name, f"{value:,.2f}" if name == "perplexity" else f"{100 * value:.2f} %")
-        for name, value in shares.items()
-    ]
+    return [(name, _written(name, value)) for name, value in shares.items()]
+
+
+def _written(name: str, value: float) -> str:
+    if name == "perplexity":
+        return f"{value:,.2f}"
+    if name == R2:
+        return f"{value:.4f}"
+    # Errors are in the target's own units, whatever they are.
+    return f"{value:,.4g}" if name in (RMSE, MAE) else f"{100 * value:.2f} %"
 
 
 def verdict(picture: Picture | None, trials: Iterable[Trial]) -> str:

@@ -84,11 +84,14 @@ class Census:
     @property
     def effective_share(self) -> float:
         """What part of the rows is left once each counts by its weight."""
-        if self.weights is None:
-            return 1.0
+        return 1.0 if self.weights is None else self.share(self.weights)
+
+    def share(self, weights: Sequence[float]) -> float:
+        """The same for these weights, one a class."""
         counts = [max(count, 0.0) for count in self.classes]
-        kept = math.fsum(w * count for w, count in zip(self.weights, counts, strict=True))
-        return kept / math.fsum(counts)
+        kept = math.fsum(w * count for w, count in zip(weights, counts, strict=True))
+        every = math.fsum(counts)
+        return kept / every if every else 1.0
 
     @property
     def balanced(self) -> "Census":
@@ -195,7 +198,7 @@ def schedule(
     set_aside: float = 0.0,
     searched: bool = False,
     weighs_rows: bool = False,
-    check: bool = False,
+    checks: int = 0,
 ) -> Schedule:
     """What each part of a study costs whose search is not sealed: fixed now, whatever the trials
     will show.
@@ -205,7 +208,7 @@ def schedule(
     of the rows, `set_aside` how much of delta a ledger keeps for such failures at
     least. `searched`: the search is done and paid for, only the final run is left. `weighs_rows`:
     whether rows are weighted by class, for which they are counted whatever the method wants.
-    `check`: whether the final model is checked, where counts by class say what to compare it with.
+    `checks`: how many counts check the final model.
     """
     counts = method.wants_census or weighs_rows
     counted = counts and not searched
@@ -217,7 +220,7 @@ def schedule(
         held_out=score.rows == "held-out",
         finalists=method.finalists,
         histograms=histograms if counted else 0,
-        checked=check and counts and facts.has_classes,
+        checks=checks,
         aside=aside,
         slack=slack,
         score_rate=score.sampling_rate,

@@ -38,7 +38,8 @@ def setting_at(noise: float, mu: float, situation: Situation, length: float = 1.
         situation.space,
     )
     if situation.facts.linear_in_rows and not recipe.is_adaptive:
-        return space.steady(moved, recipe, situation.curvature, length)
+        squared = not situation.facts.has_classes
+        return space.steady(moved, recipe, situation.curvature, length, squared=squared)
     return space.usual(moved, recipe)  # nothing is known of which rates are stable
 
 

@@ -14,6 +14,9 @@ _USUAL_STEPS = 200  # more seldom help, unless the rate would be too large to be
 # Gradient descent on logistic loss, whose curvature is at most half that of the rows, is stable up
 # to a rate of 4 (1 + momentum) over the largest eigenvalue of their second moment.
 _STABLE = 4.0
+# On squared loss, whose curvature is that of the rows, up to half of that; and half of it again,
+# because the eigenvalue is known with noise and a run that diverges is worth nothing.
+_STABLE_SQUARED = 1.0
 
 
 @dataclass(frozen=True)
@@ -109,14 +112,23 @@ class Space:
         return replace(self, steps=(least, self.usual_steps)).spread(displacement, recipe)
 
     def steady(
-        self, displacement: float, recipe: TrainPlan, curvature: float, length: float = 1.0
+        self,
+        displacement: float,
+        recipe: TrainPlan,
+        curvature: float,
+        length: float = 1.0,
+        *,
+        squared: bool = False,
     ) -> Setting:
         """The same at a rate that is stable for rows of such a `curvature` and `length`: in the
         usual number of steps, in more where their rate would be too large, or not as far where the
-        space ends."""
-        # Clipped, a gradient changes by no more than its norm in proportion.
-        norm = length if recipe.clip_norm is None else min(recipe.clip_norm, length)
-        stable = _STABLE * (1 + recipe.momentum) / (curvature * length * norm)
+        space ends. `squared`: on squared loss."""
+        # Clipped, a gradient changes by no more than its norm in proportion; but near the optimum
+        # of squared loss none is.
+        clipped = not squared and recipe.clip_norm is not None
+        norm = min(recipe.clip_norm or length, length) if clipped else length
+        limit = _STABLE_SQUARED if squared else _STABLE
+        stable = limit * (1 + recipe.momentum) / (curvature * length * norm)
         least, most = self.steps
         steps = self.usual_steps
         while steps < most and displacement / _reach(recipe, steps) > stable:

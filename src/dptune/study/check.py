@@ -1,4 +1,4 @@
-"""What a noisy count of correct rows says of the final model: whether it is better than none."""
+"""What noisy counts of correct rows, or of errors, say of the final model: better than none?"""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -6,10 +6,13 @@ from typing import Any
 
 from dptune import gdp
 from dptune.search.base import Census
+from dptune.study.measure import middle_of
 
 _TRIVIAL = "than always answering the most frequent class"
+_CONSTANT = "than always answering the mean"
 BETTER = "better"
 NO_BETTER = f"no better {_TRIVIAL}"
+NO_BETTER_VALUES = f"no better {_CONSTANT}"
 UNKNOWN = "cannot be told at this budget"
 _SURE = 3.0  # standard deviations: one model in 700 that is no better is called better
 _WORTH = 0.1  # of all there is to gain: a model that gains no more is no better
@@ -32,12 +35,13 @@ class FinalCheck:
     @property
     def verdict(self) -> str:
         """What of it is sure: better, no better, or neither."""
-        gain = self.accuracy - self.majority
-        if gain > self._unsure + self.by_heart:
-            return BETTER
-        room = max(1 - self.majority, 0.0)
-        worth = max(_WORTH * room, min(self.by_heart, _HEART * room))
-        return NO_BETTER if gain + self._unsure <= worth else UNKNOWN
+        gain, room = self.accuracy - self.majority, max(1 - self.majority, 0.0)
+        return _verdict(gain, self._unsure, self.by_heart, room, NO_BETTER)
+
+    @property
+    def warns(self) -> bool:
+        """Whether the guarantee should say so."""
+        return self.verdict == NO_BETTER
 
     @property
     def _unsure(self) -> float:
@@ -68,7 +72,79 @@ class FinalCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {**asdict(self), "verdict": self.verdict, "words": self.in_words}
+        words = {"verdict": self.verdict, "words": self.in_words, "by": "a noisy count"}
+        return {**asdict(self), **words}
+
+
+@dataclass(frozen=True)
+class ErrorCheck:
+    """Mean squared errors over the training rows, in units of half the target's range and both
+    noisy: of the final model, and of always answering `middle`, a noisy mean; with the standard
+    deviation of the noise on each, the `half_range` itself, and what of the second a model may save
+    on rows it was trained on though there is nothing to be learned."""
+
+    squared_error: float
+    constant_error: float
+    error: float
+    middle: float
+    half_range: float
+    by_heart: float = 0.0
+
+    @property
+    def verdict(self) -> str:
+        """What of it is sure: better, no better, or neither."""
+        room = max(self.constant_error, 0.0)
+        gain = self.constant_error - self.squared_error
+        return _verdict(gain, self._unsure, self.by_heart, room, NO_BETTER_VALUES)
+
+    @property
+    def warns(self) -> bool:
+        """Whether the guarantee should say so."""
+        return self.verdict == NO_BETTER_VALUES
+
+    @property
+    def _unsure(self) -> float:
+        """How far their difference may be off."""
+        return _SURE * math.sqrt(2) * self.error
+
+    @property
+    def rmse(self) -> float:
+        """Of the model, in the target's own units; noise may leave nothing of it."""
+        return self._in_units(self.squared_error)
+
+    @property
+    def in_words(self) -> str:
+        """The verdict, and the numbers behind it."""
+        said = {
+            BETTER: f"the final model is better {_CONSTANT}",
+            NO_BETTER_VALUES: f"the final model is {NO_BETTER_VALUES}",
+            UNKNOWN: f"whether the final model is better {_CONSTANT} {UNKNOWN}",
+        }[self.verdict]
+        if self._unsure >= 1:
+            return f"{said}: the noise is larger than what all rows could be off by"
+        sure = _SURE * self.error
+        low, high = (self._in_units(self.squared_error + off) for off in (-sure, sure))
+        return (
+            f"{said}: its root mean squared error on the training rows is {self.rmse:.4g} (from "
+            f"{low:.4g} to {high:.4g}, for the noise), beside "
+            f"{self._in_units(self.constant_error):.4g} of always answering {self.middle:.4g}"
+        )
+
+    def _in_units(self, squared: float) -> float:
+        return math.sqrt(max(squared, 0.0)) * self.half_range
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        words = {"verdict": self.verdict, "words": self.in_words, "by": "noisy squared errors"}
+        return {**asdict(self), "rmse": self.rmse, **words}
+
+
+def _verdict(gain: float, unsure: float, by_heart: float, room: float, no_better: str) -> str:
+    """Better, no better, or neither: from what a model gains, and how much there is to gain."""
+    if gain > unsure + by_heart:
+        return BETTER
+    worth = max(_WORTH * room, min(by_heart, _HEART * room))
+    return no_better if gain + unsure <= worth else UNKNOWN
 
 
 def _percent(share: float) -> str:
@@ -104,4 +180,27 @@ def final_check(
         # Of labels that are coins, each parameter fits about the root of the rows' share; and that
         # a row was trained on cannot show more often than its privacy allows.
         by_heart=min(0.5 * math.sqrt(parameters / everything), gdp.delta_from_mu(mu, 0.0)),
+    )
+
+
+def error_check(
+    counted: tuple[float, ...],
+    noise: float,
+    rows: int,
+    target_range: tuple[float, float],
+    *,
+    parameters: int,
+) -> ErrorCheck:
+    """From what `measure_errors` counted over publicly so many `rows`."""
+    close, of_constant, total = counted
+    low, high = target_range
+    constant_error = 1 - of_constant / rows
+    return ErrorCheck(
+        squared_error=1 - close / rows,
+        constant_error=constant_error,
+        error=noise / rows,
+        middle=low + (middle_of(total, rows) + 1) / 2 * (high - low),
+        half_range=(high - low) / 2,
+        # Least squares with so many weights fits that part of what is mere noise.
+        by_heart=max(constant_error, 0.0) * min(parameters / rows, 1.0),
     )

@@ -40,7 +40,7 @@ _ONCE_IN_RECIPES = ("bias", "initialization")
 BALANCES = ("none", "classes")
 # What a recipe may fix; the rest of a plan is searched, or follows from the data and the budget.
 _NOT_OF_A_RECIPE = (
-    *("rows", "steps", "learning_rate", "noise_multiplier", "class_weights"),
+    *("rows", "steps", "learning_rate", "noise_multiplier"),
     "tail",  # of a leg
 )
 RECIPE = tuple(field.name for field in fields(TrainPlan) if field.name not in _NOT_OF_A_RECIPE)
@@ -86,7 +86,10 @@ class Preparation:
     Of columns by name that do not declare them, ranges are bought for `range_share` of mu^2 and
     names of categories for `category_share` of it. Of the shares, 0 is never, a number always, and
     "auto" where it is worth its price. With `rescale`, rows of unit length are scaled back to it
-    before they are whitened and at the end."""
+    before they are whitened and at the end.
+    With `shorten`, rows are not scaled to unit length: those longer than is usual, by noisy counts
+    of lengths, are cut to that; "auto" is for values, to which lengths matter. None is how older
+    versions treated values: scaled, and never checked."""
 
     unit_rows: bool = True
     standardize: bool = False
@@ -96,6 +99,7 @@ class Preparation:
     category_share: float | str = AUTO
     rescale: bool = True
     ranges: tuple[tuple[float, float], ...] = ()
+    shorten: bool | str | None = AUTO
 
     def __post_init__(self) -> None:
         validate.store(
@@ -109,11 +113,18 @@ class Preparation:
             rescale=validate.flag(rescale=self.rescale),
             ranges=_ranges(self.ranges),
         )
+        if self.shorten not in (AUTO, None):
+            validate.store(self, shorten=validate.flag(shorten=self.shorten))
         whitened = self.whiten_share not in (AUTO, 0)
         if whitened and not (self.unit_rows and self.rescale):
             raise InvalidInput(
                 "rows are whitened where they are scaled to unit length, before and after "
                 f"(unit_rows and rescale), and whiten_share is {self.whiten_share}; make it 0."
+            )
+        if self.shorten is True and not (self.unit_rows and self.rescale):
+            raise InvalidInput(
+                "rows are shortened in place of being scaled to unit length, which was switched "
+                "off (unit_rows or rescale); leave shorten out."
             )
         if self.ranges and self.standardize:
             raise InvalidInput(
@@ -139,7 +150,7 @@ class Config:
     address; empty for a ledger of the study's own, inside its folder. `reuse` is the folder of an
     earlier study whose paid search serves this one too. `facts` are what is taken as public. With
     `balance` "classes" every class counts alike in training and in scores, else every row. `check`:
-    whether a noisy count says in the end how the final model does.
+    whether a noisy count, or noisy errors of values, say in the end how the final model does.
     """
 
     study: str
@@ -168,6 +179,11 @@ class Config:
         _must_be_shared(self.recipe)
         _must_know(self.recipe, RECIPE, "the recipe")
         plan = self.plan(1)  # a senseless recipe is refused here
+        if plan.class_weights is not None and self.balance == "classes":
+            raise InvalidInput(
+                "rows are weighted by class_weights of the recipe or by what makes classes count "
+                "alike (balance), and both were asked for; leave one out."
+            )
         self.search.must_fit(self.space)
         for name in set(self.search.fixes) & set(self.recipe):
             raise InvalidInput(
@@ -305,7 +321,8 @@ def usual_measure(facts: DataFacts) -> dict[str, Any]:
     may cost more than values: one that is guessed blindly among 22,000 costs 10."""
     if facts.has_classes or facts.loss == "inside":
         return {"measure": "correct"}
-    return {"measure": "loss"} | ({"loss_bound": 10.0} if facts.asks_inside else {})
+    # Half a squared error: one of half the range, which few errors exceed.
+    return {"measure": "loss", "loss_bound": 10.0 if facts.asks_inside else 0.5}
 
 
 def usual_space(search: SearchMethod, engine: Engine[Any]) -> Space:
@@ -321,6 +338,7 @@ def preparation_from(options: Mapping[str, Any]) -> Preparation:
         options = {**as_then, "rescale": not options.get("center_share"), **options}
     if "range_share" not in options:
         options = {"range_share": 0.0, "category_share": 0.0, **options}
+    options = {"shorten": None, **options}
     return build(Preparation, options, "[preparation]")
 
 

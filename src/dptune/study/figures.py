@@ -1,6 +1,7 @@
 """Exact figures of the final model on test rows: accuracy; of texts also F1, exact match and
-perplexity."""
+perplexity; of values their errors, in the target's own units, and R^2."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from dptune.engines.base import Engine, Model
 from dptune.texts import metrics
 
 ACCURACY = "accuracy"
+RMSE, MAE, R2 = "RMSE", "MAE", "R^2"  # as people are told, and by which results are stored
 # What is told of texts for each loss.
 _OF_TEXTS = {
     "softmax": (ACCURACY, "F1"),
@@ -26,7 +28,7 @@ def figures_of(data: Data) -> tuple[str, ...]:
     """What is told of such data, by name."""
     if data.facts.asks_inside or is_of_texts(data.made_by):
         return _OF_TEXTS[data.loss]
-    return (ACCURACY,) if data.classes else ()
+    return (ACCURACY,) if data.classes else (RMSE, MAE, R2)
 
 
 def on_test_rows(
@@ -44,8 +46,26 @@ def on_test_rows(
         found.append(model.logits(first).double().cpu().numpy())
         answers = first[:, 1, :2] if data.loss == "spans" else chunk.targets
         asked.append(answers.cpu().numpy())
+    if data.target_range is not None:
+        low, high = data.target_range
+        half = (high - low) / 2
+        errors = _errors(np.concatenate(found)[:, 0], np.concatenate(asked), half)
+        return dict(zip(names, errors, strict=True))
     values = _values(np.concatenate(found), np.concatenate(asked), data.facts)
     return dict(zip(names, values, strict=True))
+
+
+def _errors(
+    found: NDArray[np.float64], asked: NDArray[Any], half: float
+) -> tuple[float, float, float]:
+    """Root mean squared and mean absolute error in units of `half`, and R^2: the part of the
+    variance of the asked that is explained, at most 1, below 0 where a constant would do better,
+    and not known (NaN) where all of them are the same."""
+    asked = asked.astype(np.float64).reshape(len(found))
+    off = found - asked
+    squared, variance = float(np.mean(off**2)), float(np.var(asked))
+    r2 = 1 - squared / variance if variance else math.nan
+    return half * math.sqrt(squared), half * float(np.mean(np.abs(off))), r2
 
 
 def _values(found: NDArray[Any], asked: NDArray[Any], facts: DataFacts) -> tuple[float, ...]:

@@ -57,29 +57,35 @@ class Leg:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """The noisy counts that check a final model: of rows that it gets right, or of its errors."""
+
+    counts: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Result:
     """What a search came to. `final` is the run whose model is released: one of `trials` where the
-    best of them is taken, else that of the legs, of which none may be left. `correct` is a noisy
-    count of rows that it gets right."""
+    best of them is taken, else that of the legs, of which none may be left. `counted` checks it."""
 
     trials: tuple[Trial, ...]
     census: Census | None
     final: Trial
     is_trial: bool
-    correct: float | None = None
+    counted: Counted | None = None
 
 
 @dataclass(frozen=True)
 class Check:
-    """Count the rows that the model of `result` gets right. Answer: the noisy count, or None where
-    it is lost."""
+    """Count what checks the model of `result`. Answer: the noisy counts, or None where they are
+    lost."""
 
     event: NoisyCount
     result: Result
 
 
 Request = Count | Fit | Compare | Leg | Check
-Answer = Census | Sequence[Trial] | bool | float | None
+Answer = Census | Sequence[Trial] | bool | Counted | None
 Loop = Generator[Request, Answer, Result]
 
 
@@ -120,8 +126,8 @@ def final_run(
     event = outline.schedule.check
     if event is None:
         return result
-    correct = yield Check(event, result)
-    return replace(result, correct=correct if isinstance(correct, float) else None)
+    counted = yield Check(event, result)
+    return replace(result, counted=counted if isinstance(counted, Counted) else None)
 
 
 def _last_stage(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dptune.data.rows import Rows
 from dptune.data.tables import directions, table_of, wide_chunks
 from dptune.engines.base import Engine, Model
-from dptune.engines.evaluation import Evaluation
+from dptune.engines.evaluation import Evaluation, Tally
 from dptune.engines.randomness import Randomness
 from dptune.privacy import NoisyCount
 from dptune.search.base import Census
@@ -23,6 +23,9 @@ from dptune.search.score import NoisyScore, Score, release_counts
 _NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
 _SPREAD = 0.5  # of what rows add to a score, from 0 to 1: at most
 CELLS_OF_LENGTHS = len(_NORM_EXPONENTS)
+COUNTS_OF_ERRORS = 3  # what `measure_errors` counts
+_CLOSE = NoisyScore(measure="loss", loss_bound=0.5)  # half the squared error of half the range
+_UNIT = 2.0**-24  # float64 sums of its multiples are exact up to 2^29
 
 
 def fresh_normal(shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -88,6 +91,39 @@ def count_correct(
     weights = weighing.weights if weighing else None
     (exact,) = _exact(engine, [model], rows, NoisyScore(), weights)
     return exact + event.noise * float(fresh_normal((1,))[0])
+
+
+def measure_errors(
+    engine: Engine[Any], model: Model, rows: Rows, event: NoisyCount, count: int
+) -> tuple[float, float, float]:
+    """Noisy sums over rows with values, from -1 to 1, to each of which a row adds from 0 to 1: how
+    close the model comes, how close a constant comes, and from which sum that constant follows
+    (`middle_of`). Close is 1 less the squared error, or 0 where that is above 1: a row that is off
+    by more than half the range counts as if by half.
+
+    The constant is taken from the noisy sum, so this is three counts, the last two chosen by the
+    first: together they cost what `event`, of three counts, does.
+    """
+    noise = event.noise * fresh_normal((COUNTS_OF_ERRORS,))
+    exact = 0.0
+    for chunk in rows.chunks():  # in whole multiples of a power of two: exact in any order
+        halves = ((chunk.targets.double().clamp(-1, 1) + 1) / 2 / _UNIT).floor()
+        exact += float(halves.sum())
+    total = exact * _UNIT + float(noise[0])
+    middle = middle_of(total, count)
+    tallies = [Tally(1, 1, "squared", _CLOSE.loss_bound, None, rows.device) for _ in range(2)]
+    with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
+        for chunk in rows.chunks():
+            given = engine.logits_many([model], chunk.features[:, 0])
+            tallies[0].add(given, chunk.targets)
+            tallies[1].add(torch.full_like(given, middle), chunk.targets)
+    close, of_middle = (_worth(tally.evaluations(rows.count)[0], _CLOSE) for tally in tallies)
+    return close + float(noise[1]), of_middle + float(noise[2]), total
+
+
+def middle_of(total: float, count: int) -> float:
+    """The mean of values from -1 to 1, from the noisy sum that `measure_errors` gives."""
+    return min(max(2 * total / count - 1, -1.0), 1.0)
 
 
 def score_alone(

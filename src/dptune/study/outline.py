@@ -42,6 +42,7 @@ from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study.config import Config
+from dptune.study.measure import COUNTS_OF_ERRORS
 from dptune.study.paid_columns import (
     CATEGORIES,
     RANGES,
@@ -57,6 +58,7 @@ from dptune.study.recipe import (
     Shares,
     constant,
     shares,
+    shortens,
 )
 
 LEGS = 5
@@ -97,7 +99,7 @@ class Outline:
     @cached_property
     def facts(self) -> Facts:
         """What the search may know."""
-        preparation, prior = self.config.preparation, self.engine.prior
+        preparation, prior = self.config.preparation, self.engine.prior_for(self.data)
         unit_rows = preparation.unit_rows and (preparation.rescale or not self.shares.center)
         return Facts(
             self.data.columns,
@@ -120,6 +122,8 @@ class Outline:
         """What is optimised, in words."""
         if self.weighs_rows:
             return "every class counts alike: rows are weighted by noisy class counts"
+        if self.recipe.class_weights is not None:
+            return "rows are weighted by their classes, as declared"
         return "every row counts alike"
 
     def weighing(self, census: Census | None) -> Census | None:
@@ -129,12 +133,15 @@ class Outline:
         return census if self.weighs_rows and known else None
 
     def _weighted(self, plan: TrainPlan, census: Census | None) -> TrainPlan:
-        """The plan with its rows weighted by class, and their number with them."""
-        counts = self.weighing(census)
-        if counts is None:
+        """The plan with its rows weighted by class, and their number with them, as far as it is
+        known."""
+        counts, weights = self.weighing(census), plan.class_weights
+        if counts is not None:
+            weights = counts.weights
+        if census is None or weights is None:
             return plan
-        rows = max(1, round(plan.rows * counts.effective_share))
-        return replace(plan, rows=rows, class_weights=counts.weights)
+        rows = max(1, round(plan.rows * census.share(weights)))
+        return replace(plan, rows=rows, class_weights=weights)
 
     @property
     def rows_of_a_trial(self) -> int:
@@ -151,6 +158,11 @@ class Outline:
     def shares(self) -> Shares:
         """Of mu^2, for the steps of preparation that are paid."""
         return shares(self.config, self.data)
+
+    @property
+    def shortens(self) -> bool:
+        """Whether rows are cut to their usual length, and not scaled to it."""
+        return shortens(self.config, self.data)
 
     @cached_property
     def mean(self) -> PrivateMean | None:
@@ -170,9 +182,11 @@ class Outline:
     @cached_property
     def lengths(self) -> NoisyCount | None:
         """Counts of rows by length, where rows are whitened: a column about as long as they are
-        then joins them before they are scaled for the first time, which else loses their length."""
+        then joins them before they are scaled for the first time, which else loses their length.
+        Or where they are cut to that length."""
         share = LENGTH_SHARE * self.config.budget.mu_squared()
         wanted = self.second_moment is not None and self.engine.wants_constant
+        wanted = wanted or self.shortens
         return NoisyCount(noise=1 / math.sqrt(share)) if wanted else None
 
     @cached_property
@@ -283,8 +297,19 @@ class Outline:
             set_aside=self.set_aside,
             searched=self.reused,
             weighs_rows=self.weighs_rows,
-            check=self.config.check,
+            checks=self._checks,
         )
+
+    @property
+    def _checks(self) -> int:
+        """How many counts check the final model: of correct rows, where counts by class say what to
+        compare them with; or of values, what `measure_errors` counts."""
+        if not self.config.check:
+            return 0
+        if self.data.has_classes:
+            return int(self.config.search.wants_census or self.weighs_rows)
+        known = self.data.loss == "squared" and self.config.preparation.shorten is not None
+        return COUNTS_OF_ERRORS if known else 0
 
     def _sealed_schedule(self, sealing: Sealing) -> Schedule:
         if self.weighs_rows:

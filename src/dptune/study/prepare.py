@@ -63,6 +63,7 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     rows, asked = outline.data.count, outline.config.preparation
     made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.measuring else plain
     curvature, found = 1.0, {}
+    values = outline.data.loss == "squared"
 
     def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
         before = replace(made, unit_rows=False) if label == LENGTHS else made
@@ -76,7 +77,10 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     if outline.lengths:
         counts = taken(LENGTHS, private_lengths, outline.lengths.noise)
         typical = None if counts is None else typical_length(counts, outline.lengths.noise)
-        made = replace(made, anchor=typical or 0.0)
+        if typical and outline.shortens:
+            made = replace(made, unit_rows=False, rescale=False, reach=typical)
+        elif outline.second_moment:
+            made = replace(made, anchor=typical or 0.0)
     if outline.mean:
         noise = outline.mean.noise_multiplier
         mean = taken(MEAN, private_mean, noise)
@@ -88,7 +92,8 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
         moment = taken(SECOND_MOMENT, private_second_moment, noise)
         if moment is not None:
             whitening = Whitening.of(moment, noise, rows)
-            made, curvature = replace(made, whitening=whitening.matrix), whitening.curvature
+            made = replace(made, whitening=whitening.matrix)
+            curvature = whitening.curvature / made.shrinks_whitened**2
             found[SECOND_MOMENT] = (
                 f"one direction held {100 * whitening.largest:.0f} % of them, now "
                 f"{100 * curvature:.0f} %"
@@ -97,6 +102,8 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
         made = replace(made, constant=outline.constant)
         of_constant = outline.constant**2
         curvature = max(curvature, of_constant) / (1 + of_constant)
+    if values and not outline.engine.wants_constant:
+        curvature += 1.0  # of a bias, whose column all rows share
     return Prepared(made, curvature, found)
 
 

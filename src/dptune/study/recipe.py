@@ -58,9 +58,21 @@ def shares(config: Config, facts: DataFacts) -> Shares:
     )
 
 
+def shortens(config: Config, facts: DataFacts) -> bool:
+    """Whether rows are cut to their usual length, and not scaled to it."""
+    asked = config.preparation.shorten
+    if asked == AUTO:
+        values = config.preparation.rescale and facts.loss == "squared"
+        return values and not _impossible(config)
+    return asked is True
+
+
 def constant(config: Config, facts: DataFacts) -> float:
     """What a column beside centred rows holds: their mean, which could tell classes of unlike size
-    apart, is gone. None where rows keep their length, or where its noise would outweigh it."""
+    apart, is gone. None where rows keep their length, or where its noise would outweigh it. Values
+    always need one: few are around the middle of their range."""
+    if shortens(config, facts):
+        return _LONGEST_CONSTANT if config.engine.wants_constant else 0.0
     asked = config.preparation
     told = signal(config.budget.mu, facts.count, facts.columns, facts.outputs)
     scaled = asked.unit_rows and asked.rescale and config.engine.wants_constant
@@ -78,6 +90,7 @@ def settled(config: Config, facts: DataFacts) -> Config:
         whiten_share=bought.whiten,
         range_share=bought.ranges,
         category_share=bought.categories,
+        shorten=shortens(config, facts),
     )
     usual = config.engine.usual_recipe(facts, unit_rows=preparation.unit_rows, mu=config.budget.mu)
     if facts.asks_inside and facts.copies > 1:  # copies are all that one person wrote
@@ -108,6 +121,9 @@ def in_words(
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
     said = paid_columns.bought_in_words(config, facts)
+    if shortens(config, facts):
+        share = f"{100 * LENGTH_SHARE:g} % of the budget"
+        said.append(f"cut to their usual length, by noisy counts of lengths: {share}")
     said += [_said(*part, (found or {}).get(part[1], "")) for part in parts]
     if plan.clip_norm is not None and plan.clip_norm < 1:
         said.append(f"clipped at norm {plan.clip_norm:g}, so that all push alike: free")
@@ -138,15 +154,21 @@ def _against_whitening(config: Config, facts: DataFacts) -> str:
 
 
 def _never(config: Config, facts: DataFacts) -> str:
+    if why := _impossible(config):
+        return why
+    if not facts.has_classes and config.preparation.shorten in (None, False):
+        return "it is for classes, and these rows have values"
+    return "there is one column" if facts.columns == 1 else ""
+
+
+def _impossible(config: Config) -> str:
     if config.search.sealing is not None:
         return paid_columns.ALONE
     if not config.preparation.unit_rows:
         return "rows are not scaled to unit length"
     if not config.engine.linear_in_rows:
         return f"nothing is known of what it does for a {config.engine.trains}"
-    if not facts.has_classes:
-        return "it is for classes, and these rows have values"
-    return "there is one column" if facts.columns == 1 else ""
+    return ""
 
 
 def _too_many(facts: DataFacts, is_so: bool) -> str:

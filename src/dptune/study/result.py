@@ -10,7 +10,8 @@ from dptune.accounting import Guarantee
 from dptune.rounding import cost, probability
 from dptune.search.base import Census
 from dptune.search.trial import Trial
-from dptune.study.check import FinalCheck
+from dptune.study.check import ErrorCheck, FinalCheck
+from dptune.study.figures import R2
 from dptune.study.shifted import ShiftResult
 from dptune.study.trained_model import TrainedModel
 
@@ -27,11 +28,11 @@ class StudyResult:
     rows: int
     test_accuracy: float | None
     test_rows: int
-    check: FinalCheck | None
+    check: FinalCheck | ErrorCheck | None
     notes: tuple[str, ...]
     folder: Path | None
     set_aside: float = 0.0  # how much of delta its ledger keeps for failures
-    test_figures: Mapping[str, float] = field(default_factory=dict)  # of texts, by name
+    test_figures: Mapping[str, float] = field(default_factory=dict)  # of texts and values
     shifts: tuple[ShiftResult, ...] = ()  # how it does on rows of other origins
     preparation: tuple[str, ...] = ()  # which steps were worth their price, a sentence each
 
@@ -39,6 +40,8 @@ class StudyResult:
         epsilon, delta = cost(self.guarantee.epsilon), probability(self.guarantee.delta)
         promise = f"epsilon {epsilon} at delta {delta}"
         right = "" if self.test_accuracy is None else f", test accuracy {self.test_accuracy:.4f}"
+        if R2 in self.test_figures:
+            right = f", test R^2 {self.test_figures[R2]:.4f}"
         return f"StudyResult({self.dataset!r}, {promise}{right})"
 
     @property

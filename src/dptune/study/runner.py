@@ -32,7 +32,7 @@ from dptune.search.sealing import SealedSearch
 from dptune.search.trial import Trial
 from dptune.study import loop
 from dptune.study.kept_runs import KeptRuns
-from dptune.study.measure import compare, count_correct, take_census
+from dptune.study.measure import compare, count_correct, measure_errors, take_census
 from dptune.study.outline import (
     CHECK,
     Outline,
@@ -443,8 +443,10 @@ class Runner:
             self._runs.leg(asked.number, asked.plan, done).remove()
         return asked.number in done
 
-    def _check(self, asked: loop.Check, preprocessing: Preprocessing) -> float | None:
-        """A noisy count of rows that the final model gets right; None where it is lost."""
+    def _check(self, asked: loop.Check, preprocessing: Preprocessing) -> loop.Counted | None:
+        """A noisy count of rows that the final model gets right, or those of its errors; None where
+        it is lost."""
+        values = self.outline.data.loss == "squared"
         if self.folder.read_json(_CHECK) is None:
             receipt = self.payments.begin(CHECK, asked.event)
             if receipt is None:
@@ -455,13 +457,18 @@ class Runner:
             rows = self.data.open(receipt, preprocessing, **self._place)
             weighing = self.outline.weighing(found.census)
             model = self.model_of(found)
-            correct = count_correct(self.engine, model, rows, asked.event, weighing)
-            self.folder.write_json(_CHECK, {"correct": correct})
+            if values:
+                errors = measure_errors(self.engine, model, rows, asked.event, self.data.count)
+                self.folder.write_json(_CHECK, {"errors": errors})
+            else:
+                correct = count_correct(self.engine, model, rows, asked.event, weighing)
+                self.folder.write_json(_CHECK, {"correct": correct})
         self.payments.settle(CHECK)
         stored = self.folder.read_json(_CHECK) or {}
         with self.folder.undamaged(_CHECK):
-            correct = float(stored["correct"])
-        return correct
+            counts = stored["errors"] if values else [stored["correct"]]
+            counted = loop.Counted(tuple(map(float, counts)))
+        return counted
 
     def sealed_run(self, sealed: SealedSearch, preprocessing: Preprocessing) -> tuple[Model, Trial]:
         """All of the budget in one search of which only the winner is kept."""

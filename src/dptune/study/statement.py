@@ -74,7 +74,10 @@ def guarantee_for(
     releases += ["noisy counts of rows by length"] * (planned.lengths is not None)
     releases += ["a noisy mean of the rows"] * centred
     releases += ["a noisy second moment of the rows"] * whitened
-    releases += ["a noisy count of rows the final model gets right"] * checked
+    of_check = "a noisy count of rows the final model gets right"
+    if data.target_range is not None:
+        of_check = "a noisy mean of the target, and noisy squared errors of it and the final model"
+    releases += [of_check] * checked
     caveats = [_FLOATING_POINT]
     if config.budget.delta * planned.data.count > 1:
         caveats.append(
@@ -152,7 +155,8 @@ def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
     if data.has_test_rows:
         shown = figures_of(data)
         verb = "are" if shown[1:] else "is"
-        exactly = f", whose {' and '.join(shown)} {verb} shown exactly"
+        listed = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1]))) if shown else ""
+        exactly = f", whose {listed} {verb} shown exactly"
         public.append("the test rows" + exactly * bool(shown))
     public += [f"the {shifted(name)} rows, whose accuracy is shown exactly" for name in data.shifts]
     if config.score.rows == "public":
@@ -160,5 +164,6 @@ def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
     if config.preparation.standardize:
         public.append("the rows that standardise the columns")
     public += ["the random directions of every step"] * (planned.recipe.directions is not None)
+    public += ["the weights of the classes, as declared"] * ("class_weights" in config.recipe)
     public += ["the ranges of the columns, as declared"] * bool(config.preparation.ranges)
     return tuple(public)

@@ -35,7 +35,7 @@ from dptune.search.linear_scaling import LinearScaling
 from dptune.search.score import NoisyScore, Score
 from dptune.search.space import Space
 from dptune.search.trial import Trial
-from dptune.study.check import NO_BETTER, FinalCheck, final_check
+from dptune.study.check import ErrorCheck, FinalCheck, error_check, final_check
 from dptune.study.config import (
     Config,
     Preparation,
@@ -44,6 +44,7 @@ from dptune.study.config import (
     usual_space,
 )
 from dptune.study.figures import ACCURACY, on_test_rows
+from dptune.study.loop import Counted
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, must_fit, outline, read_config
@@ -107,7 +108,7 @@ def tune(
         balance: "classes" to make every class count alike, however rare, in training and in scores;
             "none" to make every row count alike.
         check: whether a noisy count, for a thousandth of mu^2, says in the end how the final model
-            does, where rows are counted by class.
+            does, where rows are counted by class; of values noisy errors, for a two-hundredth.
         reuse: folder of an earlier study whose search, paid from the same ledger, serves this one.
         source: how `dptune resume` can load the data again.
         watch: is told how things go.
@@ -297,7 +298,7 @@ def _run(
     earlier = Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
     trials: tuple[Trial, ...] = ()
-    correct: float | None = None
+    counted: Counted | None = None
     if planned.schedule.sealed:
         fitted, final = runner.sealed_run(planned.schedule.sealed, preprocessing)
     else:
@@ -305,15 +306,15 @@ def _run(
         result = runner.search(preprocessing, known)
         fitted, final = runner.model_of(result), result.final
         trials, census = result.trials, result.census
-        correct = result.correct
-    check = _check(planned, census, correct)
+        counted = result.counted
+    check = _check(planned, census, counted, data.target_range)
     begun, others = payments.begun(), payments.others()
     events, spent = [payment.event for payment in begun], total(p.price for p in begun)
     if earlier is not None:
         events, others = [*earlier.events, *events], others - len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
     losses = _losses(planned, trials, census, preprocessing)
-    checked = _about_check(planned, correct, check)
+    checked = _about_check(planned, counted, check)
     notes = tuple(dict.fromkeys((*told, *losses, *checked, *noise_notes(planned))))
     model = TrainedModel(
         engine=planned.engine,
@@ -337,7 +338,7 @@ def _run(
             whitened=preprocessing.whitening is not None,
             counted=census is not None,
             scored=any(trial.score is not None for trial in trials),
-            checked=correct is not None,
+            checked=counted is not None,
         ),
         trials=trials,
         column_names=data.column_names,
@@ -387,22 +388,41 @@ def _exported(model: TrainedModel, folder: RunFolder) -> list[str]:
     return []
 
 
-def _check(planned: Outline, census: Census | None, correct: float | None) -> FinalCheck | None:
-    """What the noisy count of `correct` rows says; None where there is nothing to compare."""
+def _check(
+    planned: Outline,
+    census: Census | None,
+    counted: Counted | None,
+    target_range: tuple[float, float] | None,
+) -> FinalCheck | ErrorCheck | None:
+    """What the noisy counts say; None where there is nothing to compare."""
     event = planned.schedule.check
-    if event is None or census is None or correct is None:
+    if event is None or counted is None:
+        return None
+    rows, parameters = planned.data.count, planned.parameters
+    if target_range is not None:
+        return error_check(counted.counts, event.noise, rows, target_range, parameters=parameters)
+    if census is None:
         return None
     weighing = planned.weighing(census)
-    rows, parameters = planned.data.count, planned.parameters
     return final_check(
-        correct, event.noise, census, weighing, rows, parameters=parameters, mu=planned.price.mu
+        counted.counts[0],
+        event.noise,
+        census,
+        weighing,
+        rows,
+        parameters=parameters,
+        mu=planned.price.mu,
     )
 
 
-def _about_check(planned: Outline, correct: float | None, check: FinalCheck | None) -> list[str]:
+def _about_check(
+    planned: Outline,
+    counted: Counted | None,
+    check: FinalCheck | ErrorCheck | None,
+) -> list[str]:
     if check is not None:
-        return [check.in_words] if check.verdict == NO_BETTER else []
-    lost = planned.schedule.check is not None and correct is None
+        return [check.in_words] if check.warns else []
+    lost = planned.schedule.check is not None and counted is None
     return ["the check of the final model was cut off: paid for, and lost"] * lost
 
 
@@ -418,7 +438,7 @@ def _losses(
         notes.append("names of categories were cut off: paid for, and every name counts as other")
     if planned.ranks and encoding and set(planned.ranged) & set(encoding.undecided):
         notes.append("ranges of columns were cut off: paid for, and columns are taken as they are")
-    if planned.lengths and not preprocessing.anchor:
+    if planned.lengths and not (preprocessing.anchor or preprocessing.reach):
         notes.append("row lengths were cut off, or hidden by their noise: rows lose their length")
     if planned.mean and preprocessing.center is None:
         notes.append("the private mean was cut off: paid for, and not subtracted")

@@ -1,0 +1,56 @@
+"""`dptune export`: the model of a finished run in a format that is used without dptune."""
+
+import pickle
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dptune.cli import screen
+from dptune.cli.parameters import AsJson, Folder
+from dptune.errors import InvalidInput
+
+_FORMATS = {".onnx": "ONNX", ".pkl": "scikit-learn"}
+
+
+def export(
+    folder: Folder,
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="The file to write: model.onnx for ONNX, model.pkl for a pickled scikit-learn "
+            "pipeline.",
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Write a linear model so that serving it needs no dptune.
+
+    Example: dptune export runs/patients-1 -o model.onnx
+    """
+    from dptune.study.trained_model import load
+
+    made = _FORMATS.get(Path(out).suffix)
+    if made is None:
+        raise InvalidInput(
+            f"the end of a file's name says its format, {' or '.join(_FORMATS)}; got {out!r}."
+        )
+    if Path(out).exists():
+        raise InvalidInput(f"{out} is there already; give another name, or remove it first.")
+    model = load(folder)
+    if made == "ONNX":
+        from dptune.export.onnx_file import to_onnx
+
+        to_onnx(model, out)
+    else:
+        from dptune.export.sklearn_pipeline import to_sklearn
+
+        pickled = pickle.dumps(to_sklearn(model))
+        try:
+            Path(out).write_bytes(pickled)
+        except OSError as error:
+            raise InvalidInput(f"{out!r} cannot be written: {error.strerror}.") from None
+    screen.show(as_json, {"out": out, "format": made}, lambda: print(f"Wrote {made} to {out}."))

@@ -1,0 +1,213 @@
+"""What private linear estimators have in common by scikit-learn's conventions: one `fit` is one
+study, search and training, and says what it promises."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dptune import validate
+from dptune.accounting import Budget, Guarantee
+from dptune.columns import Columns, Number
+from dptune.columns.kinds import PAID
+from dptune.data import Data
+from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.errors import InvalidInput
+from dptune.estimator import earlier_fits
+from dptune.estimator.own_scale import own_scale
+from dptune.estimator.rows import Rows, dense, must_be_finite, must_be_numbers, named_table
+from dptune.privacy import Price
+from dptune.search.space import Space
+from dptune.search.trial import Trial
+from dptune.study.config import Preparation, default_delta
+from dptune.study.result import StudyResult
+from dptune.study.study import tune
+
+FRESH = "it compares the predictions of two fits, and noise is fresh in every fit"
+
+
+class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
+    """A study by `fit`, for subclasses that make `Data` of rows and labels (`_data`), and name in
+    `__init__` what every study is asked, as listed here."""
+
+    epsilon: float
+    delta: float | None
+    columns: Mapping[str, Any] | Columns | None
+    ranges: Sequence[tuple[float, float]] | str | None
+    bias: bool
+    space: Space | None
+    recipe: Mapping[str, Any] | None
+    ledger: str
+    device: str
+    random_state: int | np.random.RandomState | None
+    public_scaling: bool
+
+    guarantee_: Guarantee
+    trials_: tuple[Trial, ...]
+    result_: StudyResult
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Search and train on private rows, for (epsilon, delta) in all."""
+        fitted = copy.copy(self)  # an error leaves the earlier fit whole: it was paid for
+        rows, labels = fitted._read(X, y)
+        compared = rows.compared()
+        self._must_not_be_scaled_by_itself(rows.scales(compared))
+        data = self._data(rows, labels)
+        delta = default_delta(data.count) if self.delta is None else self.delta
+        result = tune(
+            data,
+            budget=Budget(self.epsilon, delta),
+            engine=LinearEngine(bias=self.bias),
+            space=self._space(),
+            preparation=self._preparation(),
+            ledger=self.ledger,
+            seed=self._seed(),
+            device=self.device,
+            **self._asked(data),
+        )
+        fitted.guarantee_ = self._promise(result.guarantee, compared)
+        fitted.result_ = replace(result, model=replace(result.model, guarantee=fitted.guarantee_))
+        fitted.trials_ = result.trials
+        fitted._take(result)
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """What the model says of every row."""
+        rows = self._rows(X)
+        return self.result_.model.predict(rows)
+
+    @property
+    def _checks(self) -> dict[str, Any]:
+        """What scikit-learn is to check of labels, beside the rest."""
+        return {}
+
+    def _data(self, rows: Rows, labels: NDArray[Any]) -> Data:
+        raise NotImplementedError
+
+    def _asked(self, data: Data) -> dict[str, Any]:
+        """Of `tune`, what is asked in the subclass's own way, too."""
+        if not isinstance(self.recipe, Mapping | None):
+            raise InvalidInput(f"recipe must be fields of plans by name; got {self.recipe!r}.")
+        return {"recipe": dict(self.recipe or {})}
+
+    def _take(self, result: StudyResult) -> None:
+        """Keep what the subclass shows of a result."""
+        raise NotImplementedError
+
+    def _read(self, X: Any, y: Any) -> tuple[Rows, NDArray[Any]]:
+        """Rows to learn from, and their labels; notes the names of columns."""
+        if self.columns is None:
+            must_be_numbers(X)
+            found, labels = validate_data(
+                self,
+                X,
+                y,
+                accept_sparse="csr",
+                ensure_all_finite=False,
+                ensure_min_samples=2,
+                **self._checks,
+            )
+            rows = self._numbers(found)
+        else:
+            rows = self._table(X)
+            validate_data(self, X, skip_check_array=True)  # which notes names
+            labels = column_or_1d(y, warn=True)
+            check_consistent_length(rows.features, labels)
+        return rows, labels
+
+    def _rows(self, X: Any) -> Any:
+        """Rows to predict, as the model takes them."""
+        check_is_fitted(self)
+        if self.columns is not None:
+            return self._table(X).features
+        must_be_numbers(X)
+        found = validate_data(self, X, accept_sparse="csr", ensure_all_finite=False, reset=False)
+        return self._numbers(found).features
+
+    def _table(self, X: Any) -> Rows:
+        if self.ranges is not None:
+            raise InvalidInput("the ranges of declared columns stand in columns; leave ranges out.")
+        assert self.columns is not None
+        columns = Columns.of(self.columns)
+        return Rows(named_table(X, columns.names), columns)
+
+    def _numbers(self, found: Any) -> Rows:
+        rows = dense(found)
+        names = tuple(getattr(self, "feature_names_in_", ()))
+        must_be_finite(rows, names)
+        if not isinstance(self.ranges, str):
+            return Rows(rows, None, names)
+        if self.ranges != PAID:
+            raise InvalidInput(
+                f'ranges must be pairs (low, high), one a column, or "{PAID}"; got {self.ranges!r}.'
+            )
+        names = names or tuple(f"x{place}" for place in range(rows.shape[1]))
+        columns = Columns({name: Number(range=PAID) for name in names})
+        return Rows(named_table(rows, names), columns)
+
+    def _space(self) -> Space | None:
+        if not isinstance(self.space, Space | None):
+            raise InvalidInput(f"space must be a dptune.Space; got {self.space!r}.")
+        return self.space
+
+    def _preparation(self) -> Preparation:
+        if self.ranges is None or isinstance(self.ranges, str):
+            return Preparation()
+        return Preparation(ranges=self.ranges)  # type: ignore[arg-type]  # it makes tuples
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return validate.whole(0, random_state=self.random_state)
+        try:
+            return int(check_random_state(self.random_state).randint(2**31))
+        except ValueError:
+            raise InvalidInput(
+                "random_state must be a whole number, a numpy RandomState or None; got "
+                f"{self.random_state!r}."
+            ) from None
+
+    def _must_not_be_scaled_by_itself(self, features: NDArray[Any]) -> None:
+        if validate.flag(public_scaling=self.public_scaling) or not features.size:
+            return
+        if found := own_scale(features):
+            raise InvalidInput(
+                f"{found} fitted on these very rows: nobody pays for such exact figures of private "
+                "rows, and no guarantee would cover them. Scale by public rows or known ranges "
+                "(docs/estimator.md); where that was done, say so with public_scaling=True."
+            )
+
+    def _promise(self, promise: Guarantee, compared: NDArray[Any]) -> Guarantee:
+        """What the study promises, and what must be said beside it."""
+        if self.public_scaling:
+            public = (*promise.public_facts, "the numbers that scale the columns, as declared")
+            promise = replace(promise, public_facts=public)
+        price = Price(promise.mu**2, promise.slack)
+        return earlier_fits.beside(promise, earlier_fits.OF_THIS_PROCESS.add(compared, price))
+
+
+def weights_and_intercept(result: StudyResult) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Of prepared rows, one row an output, before a constant is put beside them; and what that, or
+    the bias, adds."""
+    model, preprocessing = result.model.model, result.model.preprocessing
+    assert isinstance(model, LinearModel)
+    weights, constant = model.weights.numpy(), preprocessing.constant_beside
+    added: NDArray[np.float32] = np.zeros(len(weights), np.float32)
+    if model.bias is not None:
+        added = model.bias.numpy()
+    if constant:
+        added = np.asarray(added + weights[:, -1] * constant, np.float32)
+        weights = weights[:, :-1]
+    return weights, added

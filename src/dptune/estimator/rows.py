@@ -1,0 +1,141 @@
+"""Whatever scikit-learn's users have for rows, as `Data` takes it: arrays, frames, sparse rows.
+
+What is wrong with it is said in our words, which name the column and show no value.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dptune.columns import Category, Columns, Number, as_table, code
+from dptune.data import Data
+from dptune.errors import InvalidInput
+
+_ROWS_AT_ONCE = 4096
+_SHARE_OF_MEMORY = 0.5  # that dense rows may take; training needs some beside
+_MOST_NAMED = 10
+_BUCKETS = 10_000
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as `Data` takes them: a table of numbers, or one of Arrow's whose columns are
+    declared."""
+
+    features: Any = field(repr=False)
+    columns: Columns | None = None
+    names: tuple[str, ...] = ()
+
+    def data(self, labels: NDArray[Any], **facts: Any) -> Data:
+        return Data(self.features, labels, columns=self.columns, column_names=self.names, **facts)
+
+    def compared(self) -> NDArray[Any]:
+        """As numbers that are the same in every fit, whatever other rows there are: names of
+        categories in public buckets."""
+        if self.columns is None:
+            rows: NDArray[Any] = self.features
+            return rows
+        alike = {
+            name: Category(buckets=_BUCKETS) if isinstance(column, Category) else column
+            for name, column in self.columns.declared.items()
+        }
+        return code(self.features, Columns(alike), where="the table of features").rows
+
+    def scales(self, compared: NDArray[Any]) -> NDArray[Any]:
+        """Of such numbers the columns whose scale somebody chose: numbers, without gaps."""
+        if self.columns is None:
+            return compared
+        declared = [self.columns.declared[name] for name in self.columns.kept]
+        are_numbers = np.array([isinstance(column, Number) for column in declared])
+        return compared[:, are_numbers & ~np.isnan(compared).any(0)]
+
+
+def named_table(X: Any, names: Sequence[str]) -> Any:
+    """A frame as Arrow has it; the columns of anything else have these names."""
+    if sparse.issparse(X):
+        raise InvalidInput(
+            "sparse rows hold numbers alone, and columns are declared by name; leave columns out, "
+            "or give the table that the sparse rows were made from."
+        )
+    table = as_table(X)
+    if table is not None:
+        return table
+    array = np.asarray(X)
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise InvalidInput(
+            f"{len(names)} columns are declared by name, so X must be a frame (pandas, polars, "
+            f"Arrow) or an array with these columns, in order; got shape {array.shape}."
+        )
+    return as_table(dict(zip(names, array.T, strict=True)))
+
+
+def must_be_numbers(X: Any) -> None:
+    """Refuse a frame with columns of other types."""
+    table = None if sparse.issparse(X) else as_table(X)
+    if table is None:
+        return
+    others = [field.name for field in table.schema if not _holds_numbers(field.type)]
+    if others:
+        raise InvalidInput(
+            f"{_named(others)} no numbers; declare what columns hold with columns={{...}} "
+            "(docs/tables.md), or leave these out."
+        )
+
+
+def dense(X: Any) -> NDArray[Any]:
+    """Sparse rows in float32, a few at a time; all others as they are."""
+    if not sparse.issparse(X):
+        rows: NDArray[Any] = X
+        return rows
+    needed, there = 4 * X.shape[0] * X.shape[1], _memory()
+    if needed > _SHARE_OF_MEMORY * there:
+        raise InvalidInput(
+            f"{X.shape[0]:,} sparse rows of {X.shape[1]:,} columns take {needed / 2**30:,.1f} GiB "
+            f"once they are dense, and this machine has {there / 2**30:,.1f} GiB; hash them into "
+            "fewer columns, or take fewer rows."
+        )
+    made = np.empty(X.shape, np.float32)
+    for start in range(0, len(made), _ROWS_AT_ONCE):
+        made[start : start + _ROWS_AT_ONCE] = X[start : start + _ROWS_AT_ONCE].toarray()
+    return made
+
+
+def must_be_finite(rows: NDArray[Any], names: Sequence[str]) -> None:
+    """Refuse gaps and infinite numbers, column by column."""
+    for wrong, what, instead in (
+        (np.isnan, "NaN", "declare what stands for a gap with columns={...} (docs/tables.md)"),
+        (np.isinf, "infinite numbers", "give ranges, or take smaller numbers"),
+    ):
+        found = np.zeros(rows.shape[1], bool)
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            found |= wrong(rows[start : start + _ROWS_AT_ONCE]).any(0)
+        if found.any():
+            wrong_ones = np.flatnonzero(found).tolist()
+            said = [names[place] if names else f"number {place}" for place in wrong_ones]
+            raise InvalidInput(f"{_named(said, 'holds', 'hold')} {what}; {instead}.")
+
+
+def _holds_numbers(kind: Any) -> bool:
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _named(columns: Sequence[str], one: str = "is", several: str = "are") -> str:
+    shown = ", ".join(columns[:_MOST_NAMED])
+    more = len(columns) - _MOST_NAMED
+    shown += f" and {more} more" if more > 0 else ""
+    return f"column {shown} {one}" if len(columns) == 1 else f"columns {shown} {several}"
+
+
+def _memory() -> float:
+    """Of the machine, in bytes; without a bound where nobody tells."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return float("inf")

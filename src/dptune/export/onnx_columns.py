@@ -1,0 +1,131 @@
+"""Declared columns in ONNX: one input a column, (rows, 1), and the features they become."""
+
+from typing import Any
+
+import numpy as np
+
+from dptune.columns import Boolean, Category, Date, Encoding, Number
+from dptune.columns.dates import PARTS
+from dptune.export.column_facts import features_of_gap, names_of
+from dptune.export.onnx_nodes import FLOAT, LEARNERS, TEXT, WHOLE, Nodes, value
+from dptune.export.steps import Numbers
+
+_LARGEST = float(np.finfo(np.float32).max)
+_WEEKDAY_OF_DAY_0 = 3  # 1970-01-01 was a Thursday
+_DAYS_BEFORE = 719_468  # from 1 March of the year 0 to 1970-01-01
+_DAYS_OF_400_YEARS = 146_097
+TAKES: dict[type, tuple[int, str]] = {
+    Number: (FLOAT, "a number; NaN for a gap"),
+    Boolean: (FLOAT, "1 or 0; NaN for a gap"),
+    Date: (FLOAT, "whole hours since 1970-01-01 in UTC; NaN for a gap"),
+    Category: (TEXT, "a text without spaces around it; empty for a gap"),
+}
+
+
+def inputs(encoding: Encoding) -> list[Any]:
+    """One for each column that is kept."""
+    declared = encoding.columns.declared
+    return [value(name, TAKES[type(declared[name])][0], 1) for name in encoding.columns.kept]
+
+
+def inputs_in_words(encoding: Encoding) -> dict[str, str]:
+    declared = encoding.columns.declared
+    return {name: TAKES[type(declared[name])][1] for name in encoding.columns.kept}
+
+
+def encoded_columns(nodes: Nodes, encoding: Encoding) -> str:
+    """The features, side by side."""
+    blocks = [_column(nodes, encoding, name) for name in encoding.columns.kept]
+    return nodes.add("Concat", *blocks, axis=1)
+
+
+def _column(nodes: Nodes, encoding: Encoding, name: str) -> str:
+    column = encoding.columns.declared[name]
+    if isinstance(column, Category):
+        return _category(nodes, encoding, name)
+    codes = nodes.doubles(name)
+    if isinstance(column, Number):
+        pair = column.pair or encoding.ranges.get(name)
+        known = [_within(nodes, codes, pair) if pair else _finite(nodes, codes)]
+    elif isinstance(column, Boolean):
+        known = [_within(nodes, codes, (0, 1))]
+    else:
+        assert isinstance(column, Date)
+        known = [_within(nodes, codes, column.pair), *_parts(nodes, codes, column)]
+    if getattr(column, "indicator", False):
+        known.append(nodes.add("Mul", codes, nodes.constant(0.0)))
+    features = nodes.add("Concat", *known, axis=1)
+    width = encoding.blocks[name].stop - encoding.blocks[name].start
+    gap = features_of_gap(encoding, name)
+    instead: Numbers = np.full(width, np.nan) if gap is None else gap
+    is_gap = nodes.add("IsNaN", codes)
+    return nodes.add("Where", is_gap, nodes.constant(instead), features)
+
+
+def _finite(nodes: Nodes, codes: str) -> str:
+    return nodes.add("Clip", codes, nodes.constant(-_LARGEST), nodes.constant(_LARGEST))
+
+
+def _within(nodes: Nodes, codes: str, pair: tuple[float, float]) -> str:
+    """The range mapped to [-1, 1], what is outside clipped to it."""
+    low, high = (float(end) / 2 for end in pair)  # halves: no sum or difference overflows
+    middle, half = nodes.constant(low + high), nodes.constant(high - low)
+    inside = nodes.add("Clip", codes, nodes.constant(2 * low), nodes.constant(2 * high))
+    return nodes.add("Div", nodes.add("Sub", inside, middle), half)
+
+
+def _parts(nodes: Nodes, codes: str, column: Date) -> list[str]:
+    gone = nodes.add("Where", nodes.add("IsNaN", codes), nodes.constant(0.0), codes)
+    hours = nodes.add("Cast", gone, to=WHOLE)
+    return [nodes.one_hot(_part(nodes, hours, part), len(PARTS[part])) for part in column.parts]
+
+
+def _part(nodes: Nodes, hours: str, part: str) -> str:
+    def whole(operator: str, left: str, right: int | str) -> str:
+        right = right if isinstance(right, str) else nodes.constant(np.array(right))
+        return nodes.add(operator, left, right)
+
+    hour = whole("Mod", hours, 24)  # never below 0, as everything that is divided here
+    if part == "hour":
+        return hour
+    days = whole("Div", whole("Sub", hours, hour), 24)
+    if part == "weekday":
+        return whole("Mod", whole("Add", days, _WEEKDAY_OF_DAY_0), 7)
+    # The calendar repeats after 400 years; years begin in March here, so that 29 February is last.
+    day = whole("Mod", whole("Add", days, _DAYS_BEFORE), _DAYS_OF_400_YEARS)
+    leap_days = whole("Sub", whole("Div", day, 36_524), whole("Div", day, 1_460))
+    leap_days = whole("Sub", leap_days, whole("Div", day, _DAYS_OF_400_YEARS - 1))
+    year = whole("Div", whole("Add", day, leap_days), 365)
+    before = whole("Sub", whole("Div", year, 4), whole("Div", year, 100))
+    of_year = whole("Sub", day, whole("Add", whole("Mul", year, 365), before))
+    # Months from March on have 31, 30, 31, 30, 31 days, again and again: 153 in five.
+    month = whole("Div", whole("Add", whole("Mul", of_year, 5), 2), 153)
+    return whole("Mod", whole("Add", month, 2), 12)
+
+
+def _category(nodes: Nodes, encoding: Encoding, name: str) -> str:
+    names = names_of(encoding, name)
+    width = names.features.shape[1]
+    # The first feature that is 1; a gap may set the last beside it.
+    first = names.features.indices[names.features.indptr[:-1]].astype(np.int64)
+    places = nodes.add(
+        "LabelEncoder",
+        name,
+        domain=LEARNERS,
+        keys_strings=list(names.texts),
+        values_int64s=first[:-1].tolist(),
+        default_int64=int(first[-1]),
+    )
+    features = nodes.one_hot(places, width)
+    twice = np.flatnonzero(np.diff(names.features.indptr) == 2)
+    if not len(twice):
+        return features
+    gaps = nodes.add(
+        "LabelEncoder",
+        name,
+        domain=LEARNERS,
+        keys_strings=[names.texts[place] for place in twice],
+        values_int64s=[width - 1] * len(twice),
+        default_int64=-1,
+    )
+    return nodes.add("Add", features, nodes.one_hot(gaps, width))

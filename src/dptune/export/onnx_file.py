@@ -1,0 +1,139 @@
+"""A trained model as an ONNX file, which onnxruntime and others run without dptune.
+
+The graph computes in float64, as dptune prepares rows, and answers in float32.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune.errors import InvalidInput
+from dptune.export.onnx_columns import encoded_columns, inputs, inputs_in_words
+from dptune.export.onnx_nodes import FLOAT, LEARNERS, Nodes, kind_of, value
+from dptune.export.steps import (
+    Beside,
+    Cut,
+    Scaled,
+    Step,
+    Turned,
+    UnitRows,
+    class_labels,
+    written,
+)
+from dptune.study.trained_model import TrainedModel
+from dptune.version import __version__
+
+# Of 2022 and 2021: what serves models today reads them.
+_VERSIONS = {"": 18, LEARNERS: 3}
+_FORMAT = 8
+_MATRIX = "features"  # the one input, where columns have no inputs of their own
+
+
+def to_onnx(model: TrainedModel, path: str | Path) -> None:
+    """Write the model as an ONNX file.
+
+    Of a table with declared columns it takes one input a column, (rows, 1), named as the column is:
+    numbers, 0 or 1, hours since 1970-01-01, or texts. Of anything else it takes one matrix,
+    `features`. It answers with `label` and `probabilities`, or with `value`. What is promised
+    stands in its metadata, under `guarantee`.
+    """
+    from onnx import checker
+
+    made = _model(model)
+    checker.check_model(made, full_check=True)
+    try:
+        Path(path).write_bytes(made.SerializeToString())
+    except OSError as error:
+        raise InvalidInput(f"{str(path)!r} cannot be written: {error.strerror}.") from None
+
+
+def _model(model: TrainedModel) -> Any:
+    from onnx import helper
+
+    made = helper.make_model(
+        _graph(model),
+        opset_imports=[helper.make_opsetid(*each) for each in _VERSIONS.items()],
+        ir_version=_FORMAT,
+        producer_name="dptune",
+        producer_version=__version__,
+        doc_string="A linear model with differential privacy; see guarantee in the metadata.",
+    )
+    told = {"guarantee": model.guarantee.in_words()}
+    encoding = model.preprocessing.encoding
+    if encoding is not None:
+        told["inputs"] = json.dumps(inputs_in_words(encoding))
+    elif model.column_names:
+        told["columns"] = json.dumps(model.column_names)
+    helper.set_model_props(made, told)
+    return made
+
+
+def _graph(model: TrainedModel) -> Any:
+    from onnx import helper
+
+    parts = written(model)
+    nodes = Nodes()
+    encoding = model.preprocessing.encoding
+    if encoding is None:
+        taken = [value(_MATRIX, FLOAT, model.columns)]
+        rows = nodes.doubles(_MATRIX)
+    else:
+        taken, rows = inputs(encoding), encoded_columns(nodes, encoding)
+    for step in parts.steps:
+        rows = _step(nodes, step, rows)
+    outputs = nodes.add("MatMul", rows, nodes.constant(parts.weights.T))
+    outputs = nodes.add("Add", outputs, nodes.constant(parts.added))
+    if model.classes:
+        told = _classes(nodes, outputs, class_labels(model))
+    else:
+        flat = nodes.add("Squeeze", outputs, nodes.constant(np.array([1])))
+        nodes.add("Cast", flat, to=FLOAT, gives="value")
+        told = [value("value", FLOAT)]
+    return helper.make_graph(nodes.nodes, "dptune", taken, told, nodes.constants)
+
+
+def _step(nodes: Nodes, step: Step, rows: str) -> str:
+    match step:
+        case Scaled(shift, scale):
+            moved = nodes.add("Sub", rows, nodes.constant(shift))
+            return nodes.add("Div", moved, nodes.constant(scale))
+        case Beside(constant):
+            pads, last = nodes.constant(np.array([0, 1])), nodes.constant(np.array([-1]))
+            return nodes.add("Pad", rows, pads, nodes.constant(constant), last)
+        case UnitRows():
+            inside, length, _ = _lengths(nodes, rows)
+            return nodes.add("Div", inside, length)
+        case Cut(reach):
+            _, length, largest = _lengths(nodes, rows)
+            whole = nodes.add("Mul", length, largest)
+            return nodes.add("Div", rows, nodes.add("Max", whole, nodes.constant(reach)))
+        case Turned(matrix):
+            return nodes.add("MatMul", rows, nodes.constant(matrix))
+
+
+def _lengths(nodes: Nodes, rows: str) -> tuple[str, str, str]:
+    """Rows divided by their largest entry, so that no square overflows; their lengths then; and
+    these entries. A row of zeros has 1 for both."""
+    along = nodes.constant(np.array([1]))
+    largest = _one_for_zero(nodes, nodes.add("ReduceMax", nodes.add("Abs", rows), along))
+    inside = nodes.add("Div", rows, largest)
+    squares = nodes.add("ReduceSum", nodes.add("Mul", inside, inside), along)
+    return inside, _one_for_zero(nodes, nodes.add("Sqrt", squares)), largest
+
+
+def _one_for_zero(nodes: Nodes, lengths: str) -> str:
+    is_zero = nodes.add("Equal", lengths, nodes.constant(0.0))
+    return nodes.add("Where", is_zero, nodes.constant(1.0), lengths)
+
+
+def _classes(nodes: Nodes, logits: str, labels: NDArray[Any]) -> list[Any]:
+    kind = kind_of(labels)
+    names = nodes.constant(labels.astype(object) if labels.dtype.kind == "U" else labels)
+    best = nodes.add("ArgMax", logits, axis=1, keepdims=0)
+    nodes.add("Gather", names, best, gives="label")
+    shares = nodes.add("Softmax", logits, axis=1)
+    nodes.add("Cast", shares, to=FLOAT, gives="probabilities")
+    return [value("label", kind), value("probabilities", FLOAT, len(labels))]

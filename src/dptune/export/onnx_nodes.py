@@ -1,0 +1,59 @@
+"""An ONNX graph as it grows, node by node."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune.errors import MissingExtra
+
+try:
+    from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
+except ImportError as problem:
+    raise MissingExtra(
+        "ONNX files need the package onnx. Install it: pip install 'dptune[onnx]'"
+    ) from problem
+
+FLOAT, DOUBLE, WHOLE, TEXT = (
+    TensorProto.FLOAT,
+    TensorProto.DOUBLE,
+    TensorProto.INT64,
+    TensorProto.STRING,
+)
+LEARNERS = "ai.onnx.ml"  # the part of ONNX that knows texts
+_ROWS = "rows"
+
+
+class Nodes:
+    """Every node has one result, named after its place unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, operator: str, *inputs: str, gives: str = "", **options: Any) -> str:
+        gives = gives or f"({operator} {len(self.nodes)})"  # no column is named so
+        self.nodes.append(helper.make_node(operator, inputs, [gives], **options))
+        return gives
+
+    def constant(self, values: Any) -> str:
+        name = f"(constant {len(self.constants)})"
+        array = np.ascontiguousarray(values).reshape(np.shape(values))
+        self.constants.append(numpy_helper.from_array(array, name))
+        return name
+
+    def doubles(self, values: str) -> str:
+        return self.add("Cast", values, to=DOUBLE)
+
+    def one_hot(self, places: str, count: int) -> str:
+        """(rows, 1) of whole numbers to (rows, count) of zeros and ones."""
+        return self.doubles(self.add("Equal", places, self.constant(np.arange(count))))
+
+
+def value(name: str, kind: int, *columns: int) -> ValueInfoProto:
+    """An input or output with so many columns."""
+    return helper.make_tensor_value_info(name, kind, [_ROWS, *columns])
+
+
+def kind_of(labels: NDArray[Any]) -> int:
+    return TEXT if labels.dtype.kind == "U" else helper.np_dtype_to_tensor_dtype(labels.dtype)

@@ -1,0 +1,148 @@
+"""Declared columns as a ColumnTransformer of scikit-learn's own classes and functions of numpy.
+
+It is fitted, on made-up rows that hold the ends of every range and nothing else: what is declared
+or was bought is all it learns.
+"""
+
+from typing import Any
+
+import numpy as np
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import TruncatedSVD
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    SplineTransformer,
+)
+
+from dptune.columns import Boolean, Category, Date, Encoding, Number
+from dptune.columns.dates import PARTS, hours_of
+from dptune.errors import InvalidInput, MissingExtra
+from dptune.export.column_facts import features_of_gap, names_of
+from dptune.export.steps import Numbers
+
+_NO_DATE = float(np.iinfo(np.int64).min)  # how numpy keeps a date that is missing
+# In the unit of time that has it as one, which of them 1970-01-01 was (a Thursday, in January).
+_UNITS = {"weekday": ("D", 3), "month": ("M", 0), "hour": ("h", 0)}
+
+
+def encoded_columns(encoding: Encoding) -> ColumnTransformer:
+    """From a frame with the declared columns, found by name, to features."""
+    try:
+        import pandas as pd
+    except ImportError as problem:
+        raise MissingExtra(
+            "A scikit-learn pipeline of named columns takes frames, and is made with one: pip "
+            "install pandas"
+        ) from problem
+    kept = encoding.columns.kept
+    columns = ColumnTransformer(
+        [(name, _column(encoding, name), [name]) for name in kept], sparse_threshold=0
+    )
+    return columns.fit(pd.DataFrame({name: _ends(encoding, name) for name in kept}))
+
+
+def _ends(encoding: Encoding, name: str) -> list[Any]:
+    """Two made-up values, from which scalers learn the range."""
+    match encoding.columns.declared[name]:
+        case Number() as column:
+            return list(column.pair or encoding.ranges.get(name) or (0.0, 1.0))
+        case Date() as column:
+            return [np.datetime64(int(hour), "h").astype("M8[s]") for hour in column.pair]
+        case Boolean():
+            return [0.0, 1.0]
+    return ["", ""]
+
+
+def _column(encoding: Encoding, name: str) -> Any:
+    gap = features_of_gap(encoding, name)
+    match encoding.columns.declared[name]:
+        case Number() as column:
+            ranged = column.pair is not None or name in encoding.ranges
+            return _number(ranged, gap, column.indicator)
+        case Boolean() as column:
+            return _number(True, gap, column.indicator)
+        case Date() as column:
+            return _date(column)
+        case Category():
+            return _category(encoding, name)
+    raise AssertionError  # none is dropped
+
+
+def _as(kind: str) -> FunctionTransformer:
+    return FunctionTransformer(np.asarray, kw_args={"dtype": kind})
+
+
+def _filled(value: float, gap: float = np.nan) -> SimpleImputer:
+    return SimpleImputer(
+        missing_values=gap, strategy="constant", fill_value=value, keep_empty_features=True
+    )
+
+
+def _number(ranged: bool, gap: Numbers | None, indicator: bool) -> Any:
+    steps = [_as("float64")]
+    if ranged:
+        steps.append(MinMaxScaler((-1, 1), clip=True))
+    if gap is not None:
+        steps.append(_filled(gap[0]))
+    value = make_pipeline(*steps)
+    if not indicator:
+        return value
+    missing = make_pipeline(_as("float64"), MissingIndicator(features="all"))
+    return FeatureUnion([("value", value), ("missing", missing)])
+
+
+def _date(column: Date) -> FeatureUnion:
+    # Hours that stand for a gap: those of its fill, or the middle, which becomes 0.
+    filled = column.fill is not None or column.indicator
+    hours = hours_of(column.fill) if column.fill is not None else sum(column.pair) / 2
+    value = [_as("datetime64[h]"), _as("float64")]
+    if filled:
+        value.append(_filled(hours, _NO_DATE))
+    parts = [("value", make_pipeline(*value, MinMaxScaler((-1, 1), clip=True)))]
+    parts += [(part, _part(part, column)) for part in column.parts]
+    if column.indicator:
+        missing = MissingIndicator(missing_values=_NO_DATE, features="all")
+        parts.append(("missing", make_pipeline(_as("datetime64[h]"), _as("float64"), missing)))
+    return FeatureUnion(parts)
+
+
+def _part(part: str, column: Date) -> Any:
+    """One column of zeros and ones a value of the part: splines of degree 0 that repeat."""
+    unit, first = _UNITS[part]
+    gap = np.nan
+    if column.fill is not None:
+        hours = np.datetime64(hours_of(column.fill), "h")
+        gap = float(hours.astype(f"M8[{unit}]").astype(np.int64))
+    options = {} if column.fill is not None else {"handle_missing": "zeros"}
+    count = len(PARTS[part])
+    knots = np.arange(count + 1.0)[:, None] - first
+    try:
+        repeated = SplineTransformer(degree=0, knots=knots, extrapolation="periodic", **options)
+    except TypeError:
+        raise InvalidInput(
+            "dates with parts and without a fill need scikit-learn 1.8 or later; install that, or "
+            "declare what stands for a gap."
+        ) from None
+    steps = [_as(f"datetime64[{unit}]"), _as("float64"), _filled(gap, _NO_DATE), repeated]
+    return make_pipeline(*steps)
+
+
+def _category(encoding: Encoding, name: str) -> Any:
+    # Of a frame, numpy writes a missing text as None or nan.
+    names = names_of(encoding, name, empty=("None",))
+    other = len(names.texts)
+    ordinal = OrdinalEncoder(
+        categories=[np.array(names.texts, dtype=object)],
+        handle_unknown="use_encoded_value",
+        unknown_value=other,
+    )
+    places = OneHotEncoder(categories=[np.arange(other + 1.0)])
+    features = TruncatedSVD(names.features.shape[1])
+    features.components_ = names.features.T.tocsr()
+    return make_pipeline(_as("str"), ordinal, places, FrozenEstimator(features))

@@ -1,0 +1,137 @@
+"""A trained model as a pipeline of scikit-learn's own classes, which works without dptune.
+
+Nothing is fitted here: every step is given the numbers that the model has.
+"""
+
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import TruncatedSVD
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    PolynomialFeatures,
+    StandardScaler,
+)
+
+from dptune.export.sklearn_columns import encoded_columns
+from dptune.export.steps import (
+    Beside,
+    Cut,
+    Numbers,
+    Scaled,
+    Step,
+    Turned,
+    UnitRows,
+    Written,
+    class_labels,
+    written,
+)
+from dptune.study.trained_model import TrainedModel
+
+
+def to_sklearn(model: TrainedModel) -> Pipeline:
+    """The model as a fitted scikit-learn pipeline, with `predict` and, for classes,
+    `predict_proba`. It can be pickled, and opened where there is no dptune. What is promised stands
+    in its attribute `guarantee_`, in words.
+
+    Of a table with declared columns it takes frames of pandas or polars, with these columns in any
+    order: numbers, true and false or 1 and 0, dates as dates, categories as texts or numbers.
+    """
+    parts = written(model)
+    encoding = model.preprocessing.encoding
+    steps: list[tuple[str, Any]] = [("numbers", _numbers(model))]
+    if encoding is not None:
+        steps = [("columns", encoded_columns(encoding))]
+    columns = model.columns
+    for number, step in enumerate(parts.steps):
+        made = _step(step, columns)
+        columns += isinstance(step, Beside)
+        steps.append((f"{number + 1}-{type(step).__name__.lower()}", made))
+    steps.append(("model", _last(parts, model)))
+    pipeline = Pipeline(steps)
+    pipeline.guarantee_ = model.guarantee.in_words()
+    return pipeline
+
+
+def _numbers(model: TrainedModel) -> FunctionTransformer:
+    """Rows in float64, as the model takes them, and a look at their columns."""
+    taken = FunctionTransformer(np.asarray, validate=True, kw_args={"dtype": "float64"})
+    taken.n_features_in_ = model.columns
+    if model.column_names:
+        taken.feature_names_in_ = np.array(model.column_names, dtype=object)
+    return taken
+
+
+def _step(step: Step, columns: int) -> Any:
+    match step:
+        case Scaled(shift, scale):
+            return _scaler(shift, scale)
+        case Beside(constant):
+            return _beside(constant, columns)
+        case UnitRows():
+            return make_pipeline(*_unit_rows())
+        case Cut(reach):
+            return _cut(reach, columns)
+        case Turned(matrix):
+            product = TruncatedSVD(matrix.shape[1])
+            product.components_ = matrix.T.copy()
+            return product
+
+
+def _unit_rows() -> tuple[Normalizer, Normalizer]:
+    """The largest entry first, so that no square overflows. Rows whose largest is below 2e-15 are
+    zeros to scikit-learn."""
+    return Normalizer("max"), Normalizer("l2")
+
+
+def _scaler(shift: Numbers, scale: Numbers) -> StandardScaler:
+    scaler = StandardScaler()
+    scaler.mean_, scaler.scale_, scaler.var_ = shift.copy(), scale.copy(), scale**2
+    scaler.n_features_in_, scaler.n_samples_seen_ = len(shift), 1
+    return scaler
+
+
+def _beside(constant: float, columns: int) -> FeatureUnion:
+    ones = PolynomialFeatures(degree=0).fit(np.zeros((1, columns)))
+    times = _scaler(np.zeros(1), np.array([1 / constant]))
+    return FeatureUnion([("rows", "passthrough"), ("constant", make_pipeline(ones, times))])
+
+
+def _cut(reach: float, columns: int) -> Pipeline:
+    """One column more brings every row that is shorter to length `reach`; then all are divided by
+    their length, and the column goes again."""
+    total = TruncatedSVD(1)
+    total.components_ = np.full((1, columns), reach**-2.0)  # of squares: 1 at the reach
+    rest = MinMaxScaler((0, 1), clip=True)
+    rest.scale_, rest.min_, rest.n_features_in_ = -np.ones(1), np.ones(1), 1
+    missing = make_pipeline(
+        FunctionTransformer(np.square),
+        total,
+        rest,
+        FunctionTransformer(np.sqrt),
+        _scaler(np.zeros(1), np.array([1 / reach])),
+    )
+    return make_pipeline(
+        FeatureUnion([("rows", "passthrough"), ("missing", missing)]),
+        *_unit_rows(),
+        FunctionTransformer(np.delete, kw_args={"obj": columns, "axis": 1}),
+    )
+
+
+def _last(parts: Written, model: TrainedModel) -> LogisticRegression | LinearRegression:
+    weights, added = parts.weights, parts.added
+    if not model.classes:
+        values = LinearRegression()
+        values.coef_, values.intercept_ = weights[0].copy(), added[0]
+        values.n_features_in_ = weights.shape[1]
+        return values
+    if len(weights) == 2:  # of two classes scikit-learn keeps how far the second is ahead
+        weights, added = weights[1:] - weights[:1], added[1:] - added[:1]
+    classes = LogisticRegression()
+    classes.coef_, classes.intercept_ = weights.copy(), added.copy()
+    classes.classes_, classes.n_features_in_ = class_labels(model), weights.shape[1]
+    return classes

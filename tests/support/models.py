@@ -1,0 +1,162 @@
+"""Trained models made by hand: what a study would give, without one."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from dptune.accounting import Guarantee
+from dptune.columns import Columns, Encoding
+from dptune.data.preprocess import Preprocessing
+from dptune.engines.linear import LinearEngine, LinearModel
+from dptune.study.trained_model import TrainedModel
+
+PROMISE = Guarantee(
+    epsilon=1.0,
+    delta=1e-5,
+    mu=0.2,
+    slack=0.0,
+    replace_one_epsilon=2.0,
+    sampler="every row in every step",
+    accountant="none",
+    covers_search=True,
+    covers_selection=True,
+    releases=("the model",),
+)
+
+
+def linear_model(
+    preprocessing: Preprocessing, columns: int, classes: tuple[Any, ...] = (), **more: Any
+) -> TrainedModel:
+    """With drawn weights, for rows of so many columns; without classes, one of values."""
+    draws = np.random.default_rng(len(classes))
+    outputs = len(classes) or 1
+    loss = "softmax" if classes else "squared"
+    inside = preprocessing.columns(columns)
+    bias = more.pop("bias", False)
+    model = LinearModel(
+        torch.from_numpy(draws.normal(size=(outputs, inside)).astype(np.float32)),
+        torch.from_numpy(draws.normal(size=outputs).astype(np.float32)) if bias else None,
+        loss,
+    )
+    facts: dict[str, Any] = {
+        "engine": LinearEngine(outputs=outputs, loss=loss, bias=bias),
+        "model": model,
+        "shape": (columns,),
+        "preprocessing": preprocessing,
+        "loss": loss,
+        "classes": classes,
+        "target_range": None if classes else (-3.0, 8.0),
+        "guarantee": PROMISE,
+        "trials": (),
+    }
+    return TrainedModel(**facts | more)
+
+
+def all_steps(columns: int = 4) -> Preprocessing:
+    """Everything that is done to rows."""
+    draws = np.random.default_rng(5)
+    return Preprocessing(
+        shift=draws.normal(size=columns),
+        scale=draws.uniform(0.5, 2, columns),
+        anchor=1.5,
+        center=0.1 * draws.normal(size=columns + 1),
+        whitening=draws.normal(size=(columns + 1, columns + 1)),
+        constant=0.25,
+        rescale=True,
+    )
+
+
+def cut_rows(columns: int = 4) -> Preprocessing:
+    """Everything that is done to rows whose lengths matter."""
+    done = all_steps(columns)
+    assert done.whitening is not None and done.center is not None
+    return replace(
+        done,
+        unit_rows=False,
+        rescale=False,
+        anchor=0.0,
+        reach=700.0,
+        center=done.center[:columns],
+        whitening=done.whitening[:columns, :columns],
+    )
+
+
+PREPARATIONS = {
+    "as given": Preprocessing(unit_rows=False),
+    "unit rows": Preprocessing(),
+    "scaled": Preprocessing(shift=np.arange(4.0), scale=np.full(4, 1e3), unit_rows=False),
+    "all steps": all_steps(),
+    "cut": Preprocessing(unit_rows=False, reach=900.0),
+    "cut and all steps": cut_rows(),
+}
+
+
+def hard_rows() -> Any:
+    """Usual ones, a row of zeros, and very long ones."""
+    rows = np.random.default_rng(0).normal(size=(40, 4)) * [1, 10, 100, 1000]
+    return np.concatenate([rows, np.zeros((1, 4)), rows[:3] * 1e12]).astype(np.float32)
+
+
+SPAN = ["2010-01-01", "2020-12-31"]
+ENCODING = Encoding(
+    Columns.of(
+        {
+            "age": {"kind": "number", "range": [0, 100], "fill": "middle", "indicator": True},
+            "income": {"kind": "number", "range": "paid", "fill": 3.0},
+            "height": "number",
+            "smoker": {"kind": "boolean", "fill": True},
+            "insured": {"kind": "boolean", "indicator": True},
+            "color": {
+                "kind": "category",
+                "values": ["D", "E", "1"],
+                "fill": "E",
+                "indicator": True,
+            },
+            "city": {"kind": "category", "values": "paid", "at_most": 4},
+            "kind": {"kind": "category", "values": ["x", "y"], "indicator": True},
+            "id": "drop",
+            "begun": {
+                "kind": "date",
+                "range": SPAN,
+                "parts": ["weekday", "month", "hour"],
+                "fill": "2012-05-06T07:00",
+            },
+            "ended": {"kind": "date", "range": SPAN, "parts": ["month", "hour"], "indicator": True},
+        }
+    ),
+    ranges={"income": (-5.0, 10.0)},
+    categories={"city": ("Rome", "Oslo")},
+)
+
+
+def hard_table() -> pd.DataFrame:
+    """Rows inside what is declared and outside of it, with gaps and names that nobody knows."""
+    gap = np.nan
+    dates = pd.to_datetime(
+        pd.Series(
+            ["2011-02-28 23:59", "1904-02-29 01:00", None, "2100-12-31 00:00", "2020-12-31 12:00"]
+        )
+    )
+    return pd.DataFrame(
+        {
+            "age": [1, gap, 200, -3, 50.5],
+            "income": [gap, 3, 100, -7, 0],
+            "height": [1.5, 2, -3, 4, 0.5],
+            "smoker": [True, False, None, True, False],
+            "insured": [1, 0, gap, 0, 1],
+            "color": ["D", None, "zz", "1", "NA"],
+            "city": ["Rome", "Oslo", "Paris", None, "Rome"],
+            "kind": ["x", "", "other", None, "y"],
+            "begun": dates,
+            "ended": dates[::-1].reset_index(drop=True),
+        }
+    )
+
+
+def table_model(classes: tuple[Any, ...] = ("no", "yes"), **steps: Any) -> TrainedModel:
+    """With all kinds of columns."""
+    done = Preprocessing(encoding=ENCODING, anchor=1.0, **steps)
+    return linear_model(done, ENCODING.width, classes, column_names=ENCODING.columns.kept)

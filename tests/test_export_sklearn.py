@@ -1,0 +1,160 @@
+"""Models as pipelines of scikit-learn's own classes, used without dptune."""
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dptune import load
+from dptune.columns import Columns, Encoding, as_table
+from dptune.data import Preprocessing
+from dptune.engines import TorchModule
+from dptune.errors import InvalidInput
+from dptune.export import to_sklearn
+from support.models import (
+    ENCODING,
+    PREPARATIONS,
+    PROMISE,
+    all_steps,
+    hard_rows,
+    hard_table,
+    linear_model,
+    table_model,
+)
+from support.studies import study
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+CLASSES: list[tuple[Any, ...]] = [("no", "yes"), (3, 1, 2)]
+
+WITHOUT_DPTUNE = """
+import json, pickle, sys
+sys.modules["dptune"] = None  # importing it fails
+import numpy as np
+pipeline = pickle.loads(open(sys.argv[1], "rb").read())
+rows = np.asarray(json.loads(sys.stdin.read()))
+print(json.dumps([pipeline.predict(rows).tolist(), pipeline.predict_proba(rows).tolist()]))
+"""
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("classes", CLASSES, ids=str)
+@pytest.mark.parametrize("prepared", PREPARATIONS)
+def test_labels_and_probabilities_are_the_same(
+    prepared: str, classes: tuple[Any, ...], bias: bool
+) -> None:
+    model = linear_model(PREPARATIONS[prepared], 4, classes, bias=bias)
+    rows, pipeline = hard_rows(), to_sklearn(model)
+    np.testing.assert_array_equal(pipeline.predict(rows), model.predict(rows))
+    np.testing.assert_allclose(pipeline.predict_proba(rows), model.predict_proba(rows), atol=1e-5)
+    assert pipeline.classes_.tolist() == list(classes)
+
+
+@pytest.mark.parametrize("prepared", PREPARATIONS)
+def test_values_are_the_same(prepared: str) -> None:
+    model = linear_model(PREPARATIONS[prepared], 4)
+    rows, pipeline = hard_rows(), to_sklearn(model)
+    np.testing.assert_allclose(pipeline.predict(rows), model.predict(rows), rtol=1e-5, atol=1e-5)
+
+
+def test_only_classes_of_scikit_learn_are_in_it_and_the_promise_in_words() -> None:
+    pipeline = to_sklearn(linear_model(all_steps(), 4, ("no", "yes")))
+    pickled = pickle.dumps(pipeline)
+    assert b"dptune" not in pickled.replace(PROMISE.in_words().encode(), b"")
+    assert pickle.loads(pickled).guarantee_ == PROMISE.in_words()
+
+
+def test_a_frame_with_other_columns_is_refused() -> None:
+    pipeline = to_sklearn(linear_model(all_steps(), 4, (0, 1), column_names=tuple("abcd")))
+    frame = pd.DataFrame(hard_rows(), columns=list("abcd"))
+    assert len(pipeline.predict(frame)) == len(frame)
+    with pytest.raises(ValueError, match="order"):
+        pipeline.predict(frame[list("bacd")])
+    unnamed = to_sklearn(linear_model(all_steps(), 4, (0, 1)))
+    with pytest.raises(ValueError, match="4 features"):
+        unnamed.predict(hard_rows()[:, :3])
+
+
+@pytest.mark.parametrize("classes", [(), ("no", "yes")], ids=str)
+def test_declared_columns_are_prepared_alike(classes: tuple[Any, ...]) -> None:
+    model, frame = table_model(classes), hard_table()
+    pipeline = pickle.loads(pickle.dumps(to_sklearn(model)))
+    features = pipeline[0].transform(frame.assign(id="secret"))
+    rows = ENCODING.apply(ENCODING.code(as_table(frame), where="the table"))
+    np.testing.assert_allclose(features, rows, atol=1e-6)
+    backwards = frame[frame.columns[::-1]]
+    np.testing.assert_array_equal(pipeline.predict(backwards), pipeline.predict(frame))
+    if classes:
+        found = pipeline.predict_proba(frame)
+        np.testing.assert_array_equal(pipeline.predict(frame), model.predict(frame))
+        np.testing.assert_allclose(found, model.predict_proba(frame), atol=1e-5)
+    else:
+        np.testing.assert_allclose(pipeline.predict(frame), model.predict(frame), rtol=1e-5)
+    with pytest.raises(ValueError, match="NaN"):
+        pipeline.predict(frame.assign(height=np.nan))
+
+
+def test_frames_of_polars_and_categories_as_numbers_are_taken() -> None:
+    pl = pytest.importorskip("polars")
+    pipeline, frame = to_sklearn(table_model()), hard_table()
+    wanted = pipeline.predict_proba(frame)
+    smoker = pl.Series("smoker", frame["smoker"].tolist())
+    taken = pl.from_pandas(frame.drop(columns="smoker")).with_columns(smoker)
+    np.testing.assert_allclose(pipeline.predict_proba(taken), wanted, atol=1e-12)
+    ones = [pipeline.predict_proba(frame.assign(color=one)) for one in ("1", 1, 1.0)]
+    np.testing.assert_array_equal(ones[0], ones[1])
+    np.testing.assert_array_equal(ones[0], ones[2])
+
+
+def test_a_public_hash_is_refused() -> None:
+    buckets = Encoding(Columns.of({"city": {"kind": "category", "buckets": 7}}))
+    model = linear_model(Preprocessing(encoding=buckets), buckets.width, (0, 1))
+    with pytest.raises(InvalidInput, match="city: a public hash"):
+        to_sklearn(model)
+
+
+def test_the_command_writes_what_a_process_without_dptune_predicts_with(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    run, file = tmp_path / "run", tmp_path / "model.pkl"
+    study(run)
+    assert command("export", str(run), "-o", str(file))[0] == 0
+    rows = np.random.default_rng(1).normal(size=(20, 4))
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DPTUNE, str(file)],
+        input=json.dumps(rows.tolist()),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    labels, probabilities = json.loads(done.stdout)
+    model = load(run)
+    assert labels == model.predict(rows).tolist()
+    np.testing.assert_allclose(probabilities, model.predict_proba(rows), atol=1e-5)
+
+    before = file.read_bytes()
+    code, _, said = command("export", str(run), "-o", str(file))
+    assert (code, file.read_bytes()) == (2, before)
+    assert "is there already" in said
+    code, _, said = command("export", str(run), "-o", str(tmp_path / "model.joblib"))
+    assert code == 2
+    assert ".onnx or .pkl" in " ".join(said.split())
+    code, _, said = command("export", str(run), "-o", str(tmp_path / "nowhere" / "model.pkl"))
+    assert code == 2
+    assert "cannot be written" in said
+
+
+def test_what_is_not_linear_is_refused() -> None:
+    model = linear_model(all_steps(), 4, (0, 1))
+    other: Any = replace(model, model=object(), engine=TorchModule("torch.nn:Linear", "softmax"))
+    with pytest.raises(InvalidInput, match="only linear models"):
+        to_sklearn(other)
+    with pytest.raises(InvalidInput, match=r"got a Pipeline: give result\.model"):
+        to_sklearn(to_sklearn(model))  # type: ignore[arg-type]
