@@ -1,5 +1,6 @@
 """`python -m reproduction`: the paper's tables and figures, its vision tasks from pictures, the map
-of best noise, whole networks from scratch, language models, and a backbone from random pictures.
+of best noise, whole networks from scratch, language models, real tables, and a backbone from random
+pictures.
 
 Options, output, --json and exit codes are as in the command line of dptune.
 """
@@ -21,6 +22,7 @@ from reproduction.experiment import Result
 from reproduction.language import verbs as language
 from reproduction.modules import verbs as modules
 from reproduction.synthetic import verbs as synthetic
+from reproduction.tables import verbs as tables
 from reproduction.vision import verbs as pictures
 
 app = typer.Typer(
@@ -34,6 +36,7 @@ app = typer.Typer(
 app.add_typer(language.app, name="language")
 app.add_typer(modules.app, name="modules")
 app.add_typer(synthetic.app, name="synthetic")
+app.add_typer(tables.app, name="tables")
 app.command("vision")(pictures.vision)
 app.command("imagenet-shape")(pictures.imagenet_shape)
 
