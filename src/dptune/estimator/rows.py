@@ -110,7 +110,11 @@ def must_be_finite(rows: NDArray[Any], names: Sequence[str]) -> None:
     """Refuse gaps and infinite numbers, column by column."""
     for wrong, what, instead in (
         (np.isnan, "NaN", "declare what stands for a gap with columns={...} (docs/tables.md)"),
-        (np.isinf, "infinite numbers", "give ranges, or take smaller numbers"),
+        (
+            np.isinf,
+            "infinite numbers",
+            "declare a range, to which they are clipped, with columns={...}",
+        ),
     ):
         found = np.zeros(rows.shape[1], bool)
         for start in range(0, len(rows), _ROWS_AT_ONCE):
