@@ -28,6 +28,7 @@ from dptune.data.extracted import (
     origins_of_features,
 )
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
+from dptune.data.parquet_rows import is_large
 from dptune.data.readers import (
     DEFAULT_LABEL,
     NPZ_ARRAYS,
@@ -39,6 +40,7 @@ from dptune.data.readers import (
     from_declared_files,
     from_folder,
     from_hub,
+    from_large_files,
     from_parquet_folder,
     new_in_folder,
     new_in_hub,
@@ -376,7 +378,12 @@ def _open_folder(path: Path, label: str | None) -> Source:
 def _open_declared(source: str | Path, path: Path, declared: Declared) -> Source:
     if any((path / name).exists() for name in SAVED_TO_DISK):
         return from_folder(path, declared.label, declared)
-    return from_declared_files(_named_files(source), path, declared)
+    files = _named_files(source)
+    # Rows beside the private ones are read after them, and kept.
+    private = declared.vocabularies is None
+    if private and table_kind(files[0]) == "parquet" and is_large(files, declared):
+        return from_large_files(files, path, declared)
+    return from_declared_files(files, path, declared)
 
 
 def _named_files(source: str | Path) -> list[Path]:
