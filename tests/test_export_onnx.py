@@ -110,6 +110,13 @@ def test_parts_of_dates_are_those_of_the_calendar(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, model.predict(dates), atol=1e-5)
 
 
+def test_a_column_with_the_name_of_an_output_is_refused(tmp_path: Path) -> None:
+    named = Encoding(Columns.of({"label": "number"}))
+    model = linear_model(Preprocessing(encoding=named), 1, (0, 1))
+    with pytest.raises(InvalidInput, match="label: a column has the name of an output"):
+        session(model, tmp_path)
+
+
 def test_the_metadata_has_the_promise_in_words_and_the_names_of_columns(tmp_path: Path) -> None:
     model = linear_model(all_steps(), 4, (0, 1), column_names=tuple("abcd"))
     told = session(model, tmp_path).get_modelmeta()
