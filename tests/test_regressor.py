@@ -276,7 +276,7 @@ def test_sums_become_errors_in_units_of_the_target(monkeypatch: pytest.MonkeyPat
         ({"error": 0.05}, UNKNOWN, "cannot be told at this budget"),
         ({"error": 0.5}, UNKNOWN, "the noise is larger than what all rows could be off by"),
         ({"squared_error": 0.15, "by_heart": 0.06}, UNKNOWN, "cannot be told"),
-        ({"squared_error": -0.0001}, BETTER, "rows is at most 5.385, beside"),  # hidden by its noise
+        ({"squared_error": -0.0001}, BETTER, "rows is at most 5.385, beside"),
     ],
 )
 def test_a_verdict_needs_three_standard_deviations(
