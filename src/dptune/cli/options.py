@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dptune.accounting import Budget
+from dptune.cli.screen import tell_rows
 from dptune.data import Data
 from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
@@ -75,7 +76,8 @@ def read_options(
         raise InvalidInput(
             "columns are declared of tables, not of pictures or texts; leave them out."
         )
-    data = load(**source, columns=columns) if columns else load(**source)
+    declared = {"columns": columns, "told": tell_rows()} if columns else {}
+    data = load(**source, **declared)
     budget = {"epsilon": DEFAULT_EPSILON} | plain["budget"] | given["budget"]
     delta_chosen = "delta" not in budget
     if delta_chosen:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 out = Console(highlight=False)
 out.width = max(out.width, 80)  # better a wrapped line than a number cut short
 _BAR_WIDTH = 20
+_SECONDS_BETWEEN_WORDS = 3.0
 
 
 def error(problem: str) -> None:
@@ -59,6 +60,19 @@ def say_listing() -> None:
 def say_reading() -> None:
     """Before packages are loaded, and texts are turned into numbers."""
     remark("Reading texts.")
+
+
+def tell_rows(now: Callable[[], float] = monotonic) -> Callable[[int], None]:
+    """Says every few seconds how many rows of a table were read; of a small one, nothing."""
+    last = now()
+
+    def told(rows: int) -> None:
+        nonlocal last
+        if now() - last >= _SECONDS_BETWEEN_WORDS:
+            last = now()
+            remark(f"Reading: {rows:,} rows so far.")
+
+    return told
 
 
 def paragraph(text: Text, console: Console) -> None:

@@ -3,7 +3,7 @@
 What a message shows of a file is its columns, never its values.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,11 @@ class Declared:
     columns: Columns
     label: str
     vocabularies: Vocabularies | None = None  # of the private rows, once these were read
+    told: Callable[[int], None] | None = None  # how many rows were read
+
+    def tell(self, rows: int) -> None:
+        if self.told is not None:
+            self.told(rows)
 
     @property
     def facts(self) -> LabelFacts | None:
@@ -80,7 +85,7 @@ def read_labelled(
     if facts is not None:
         coder = _Coding(declared.columns, batches.where, declared.vocabularies, label)
         for table in batches.tables:
-            coder.add(table)
+            declared.tell(coder.add(table))
         rows, codes = coder.finish()
         targets = as_targets(codes, facts, label, batches.where)
         return rows, targets if facts.classes is None else Numbered(targets), False
@@ -88,7 +93,7 @@ def read_labelled(
     found: list[Any] = []
     for table in batches.tables:
         found.append(table.column(label))
-        coder.add(table.drop_columns([label]))
+        declared.tell(coder.add(table.drop_columns([label])))
     rows, _ = coder.finish()
     column = pa.chunked_array([piece for each in found for piece in each.chunks])
     column = as_csv_reads(column) if batches.texts else column
@@ -121,7 +126,8 @@ class _Coding:
         self._rows = GrowingTable(len(self._features), np.float32)
         self._codes: list[NDArray[np.float32]] = []
 
-    def add(self, table: Any) -> None:
+    def add(self, table: Any) -> int:
+        """How many rows there are now."""
         hidden = [
             name
             for name in table.column_names
@@ -130,6 +136,7 @@ class _Coding:
         codes = self._coder.add(table.drop_columns(hidden))
         self._rows.add(codes[:, self._features])
         self._codes += [codes[:, number].copy() for number in self._labels]
+        return self._rows.count
 
     def finish(self) -> tuple[Coded, NDArray[np.float32]]:
         """The features, and the codes of labels, if there are any."""

@@ -1,7 +1,8 @@
 """Rows of Parquet files that are too many for memory: coded anew whenever they are read."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +28,9 @@ class ParquetRows(DiskRows):
     """The row groups of files that make one table, as `DiskRows` has the chunks of a folder. They
     are read once when they are opened, so that all that is wrong with them is said before anything
     is paid, and then every step.
-
-    `told` hears how many rows were looked at.
     """
 
-    def __init__(
-        self,
-        files: Sequence[Path],
-        declared: Declared,
-        folder: Path,
-        told: Callable[[int], None] | None = None,
-    ) -> None:
+    def __init__(self, files: Sequence[Path], declared: Declared, folder: Path) -> None:
         self._declared, self.folder = declared, folder
         facts = declared.facts
         if facts is None:
@@ -63,12 +56,13 @@ class ParquetRows(DiskRows):
         largest = 4 * self.columns * max((rows for _, _, rows in self._groups), default=1)
         self._readers = max(1, min(self._readers, _IN_HAND // max(1, largest)))
         self._opened = self._files()
-        self.vocabularies = self._checked(told)
+        self.vocabularies = self._checked()
+        self._declared = replace(declared, told=None)  # who is told lives in this process
 
     def _watched(self) -> list[Path]:
         return [file for file, _, _ in self._groups]
 
-    def _checked(self, told: Callable[[int], None] | None) -> dict[str, tuple[str, ...]]:
+    def _checked(self) -> dict[str, tuple[str, ...]]:
         """The names of categories that are to be bought, which are private; or all problems."""
         declared, seen = self._declared, 0
         coder = self._coder(declared.vocabularies)
@@ -76,8 +70,7 @@ class ParquetRows(DiskRows):
             codes = coder.add(self._table(number))
             self._labels(codes)
             seen += len(codes)
-            if told is not None:
-                told(seen)
+            declared.tell(seen)
         if not seen:
             raise InvalidInput(f"{str(self.folder)!r} holds no rows, only the names of columns.")
         return coder.finish()

@@ -4,7 +4,7 @@
 message shows of a file is its columns, never its values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,7 @@ def load_data(
     length: int | None = None,
     unit: str | None = None,
     texts_per_unit: int | None = None,
+    told: Callable[[int], None] | None = None,
 ) -> Data:
     """Read "demo", an .npz, .npy, .csv, .csv.gz or .parquet file, a folder of .parquet files or
     one written by `save_to_disk`, `write_chunks` or `dptune extract`, or "hub:NAME". `test` and
@@ -79,7 +80,8 @@ def load_data(
 
     `columns` declare those of a table by name: numbers, categories, dates, booleans, what is
     dropped and what stands for gaps. The label may be among them, and says then which classes there
-    are, or the range of values to learn.
+    are, or the range of values to learn. Such rows of Parquet files that would take more than 1 GiB
+    are read anew every step. `told` hears how many were read, while they are.
 
     Test rows that `source` itself holds (X_test, the split test) are used where `test` names it
     too, and those of "demo", which are public, always.
@@ -114,7 +116,9 @@ def load_data(
             texts_per_unit=texts_per_unit,
         )
     _must_be_for_texts(tokenizer=tokenizer, length=length, unit=unit, texts_per_unit=texts_per_unit)
-    declared = None if columns is None else Declared(Columns.of(columns), label or DEFAULT_LABEL)
+    declared = None
+    if columns is not None:
+        declared = Declared(Columns.of(columns), label or DEFAULT_LABEL, told=told)
     task, classes, target_range = _label_facts(declared, task, classes, target_range)
     opened = _open(source, label, declared)
     _must_need_a_label(source, label)
