@@ -22,13 +22,14 @@ from sklearn.utils.estimator_checks import check_estimator
 from dptune import Budget, BudgetExceeded, Ledger, gdp, rounding
 from dptune.data import Data
 from dptune.errors import InvalidInput, WrongDataset
-from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier
+from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier, DPLinearRegressor
 from dptune.estimator.earlier_fits import beside
 from dptune.estimator.own_scale import own_scale
 from dptune.estimator.rows import dense
 from dptune.export import to_sklearn
 from dptune.privacy import Price
 from dptune.search.space import Space
+from dptune.search.unit_noise import UnitNoise
 from support.noise import repeated_noise
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -54,7 +55,13 @@ def one_leg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dptune.study.outline.LEGS", 1)
 
 
-@pytest.mark.usefixtures("one_leg", "same_noise")
+@pytest.fixture
+def few_payments(one_leg: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so does each trial."""
+    monkeypatch.setattr("dptune.study.study.LinearScaling", UnitNoise)
+
+
+@pytest.mark.usefixtures("few_payments", "same_noise")
 def test_scikit_learn_s_own_checks_pass_except_where_noise_forbids() -> None:
     results = check_estimator(
         DPLinearClassifier(public_scaling=True, space=FEW_STEPS),
@@ -68,7 +75,7 @@ def test_scikit_learn_s_own_checks_pass_except_where_noise_forbids() -> None:
     assert "check_fit_idempotent" in failed  # of labels alone two fits may agree by chance
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("few_payments")
 @pytest.mark.parametrize("name", EXPECTED_FAILED_CHECKS)
 def test_checks_that_are_expected_to_fail_do_so_because_noise_is_fresh(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -419,6 +426,15 @@ def test_declared_columns_of_any_frame() -> None:
     assert "also in an earlier fit in this process" in together(again)
 
 
+@pytest.mark.usefixtures("few_payments")
+def test_values_are_learned_from_declared_columns_and_exported_too() -> None:
+    frame, _ = patients()
+    target = frame["age"].fillna(50) / 10
+    model = DPLinearRegressor((0, 10), columns=COLUMNS, bias=True, **QUICK).fit(frame, target)
+    exported = to_sklearn(model.result_.model)
+    np.testing.assert_allclose(exported.predict(frame), model.predict(frame), atol=1e-4)
+
+
 @pytest.mark.usefixtures("one_leg")
 def test_frames_of_numbers_need_no_declaration() -> None:
     pl = pytest.importorskip("polars")
@@ -465,6 +481,21 @@ def test_options_reach_the_study() -> None:
 
 
 @pytest.mark.usefixtures("one_leg")
+def test_ranges_of_an_array_can_be_paid_for() -> None:
+    features, labels = easy_rows(300, classes=2)
+    model = DPLinearClassifier(ranges="paid", **QUICK).fit(features, labels)
+    encoding = model.result_.model.preprocessing.encoding
+    assert encoding is not None
+    assert encoding.columns.to_plain()["x7"] == {"kind": "number", "range": "paid"}
+    assert list(encoding.ranges) == list(encoding.columns.names)
+    frame = pd.DataFrame(features, columns=encoding.columns.names)
+    exported = to_sklearn(model.result_.model)
+    np.testing.assert_allclose(
+        exported.predict_proba(frame), model.predict_proba(features), atol=1e-5
+    )
+
+
+@pytest.mark.usefixtures("one_leg")
 def test_weights_of_classes_are_declared_or_balanced() -> None:
     features, labels = easy_rows(300, classes=2)
     model = DPLinearClassifier(class_weight={1: 4, 0: 2.0}, **QUICK).fit(features, labels)
@@ -499,6 +530,7 @@ def test_wrong_rows_are_named_by_column_and_no_value_is_shown() -> None:
         dense(sparse.csr_array((10**6, 10**6)))
 
 
+@pytest.mark.usefixtures("few_payments")
 def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = Path(__file__).parent.parent / "docs" / "estimator.md"
@@ -506,4 +538,4 @@ def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)
-    assert len(blocks) == 3
+    assert len(blocks) == 5

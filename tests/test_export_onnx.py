@@ -1,6 +1,7 @@
 """Models as ONNX files, run by onnxruntime."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -109,6 +110,13 @@ def test_parts_of_dates_are_those_of_the_calendar(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, model.predict(dates), atol=1e-5)
 
 
+def test_a_column_with_the_name_of_an_output_is_refused(tmp_path: Path) -> None:
+    named = Encoding(Columns.of({"label": "number"}))
+    model = linear_model(Preprocessing(encoding=named), 1, (0, 1))
+    with pytest.raises(InvalidInput, match="label: a column has the name of an output"):
+        session(model, tmp_path)
+
+
 def test_the_metadata_has_the_promise_in_words_and_the_names_of_columns(tmp_path: Path) -> None:
     model = linear_model(all_steps(), 4, (0, 1), column_names=tuple("abcd"))
     told = session(model, tmp_path).get_modelmeta()
@@ -140,3 +148,11 @@ def test_without_onnx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.delitem(sys.modules, f"dptune.export.onnx_{module}", raising=False)
     with pytest.raises(MissingExtra, match=r"pip install 'dptune\[onnx\]'"):
         _ = export.to_onnx
+
+
+def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parent.parent / "docs" / "export.md"
+    (block,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    exec(compile(block, str(page), "exec"), {})
+    assert [each.name for each in opened(tmp_path / "model.onnx").get_inputs()] == ["features"]

@@ -113,6 +113,13 @@ def test_frames_of_polars_and_categories_as_numbers_are_taken() -> None:
     np.testing.assert_array_equal(ones[0], ones[2])
 
 
+def test_columns_may_have_any_names() -> None:
+    named = Encoding(Columns.of({"n_jobs": "number", "a__b": "number", "ä ö": "boolean"}))
+    model = linear_model(Preprocessing(encoding=named), named.width, (0, 1))
+    frame = pd.DataFrame(np.ones((2, 3)), columns=named.columns.names)
+    np.testing.assert_array_equal(to_sklearn(model).predict(frame), model.predict(frame))
+
+
 def test_a_public_hash_is_refused() -> None:
     buckets = Encoding(Columns.of({"city": {"kind": "category", "buckets": 7}}))
     model = linear_model(Preprocessing(encoding=buckets), buckets.width, (0, 1))

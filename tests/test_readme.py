@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from dptune.cli import screen
 from dptune.engines.modules.torch_module import TorchModule
 
 README = Path(__file__).parent.parent / "README.md"
@@ -45,6 +46,7 @@ def test_everything_the_readme_shows_is_so(
     monkeypatch.setattr(TorchModule, "usual_space", usual)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(screen.out, "_width", 100)  # it was made before that was asked for
     exit_code, commands, ours = 0, 0, 0
     # A script, whose functions are found by name; under another name it would be nobody's.
     readme = ModuleType("__main__")

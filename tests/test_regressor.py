@@ -65,7 +65,7 @@ def few_payments(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few_payments", "same_noise")
 def test_scikit_learn_s_checks_of_regressors_pass_except_where_noise_forbids() -> None:
     """Those that the classifier, which shares the rest, does not pass for it too."""
-    model = DPLinearRegressor((-300, 300), public_scaling=True)
+    model = DPLinearRegressor((-300, 300), public_scaling=True, space=Space(steps=(5, 5)))
     passed = set()
     for estimator, check in estimator_checks_generator(model):
         name = check.func.__name__
@@ -82,7 +82,7 @@ def test_checks_that_are_expected_to_fail_do_so_because_noise_is_fresh(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dptune.engines.randomness.secrets.randbits", lambda bits: 0)
-    model = DPLinearRegressor((-300, 300), public_scaling=True)
+    model = DPLinearRegressor((-300, 300), public_scaling=True, space=Space(steps=(5, 5)))
     getattr(estimator_checks, name)("DPLinearRegressor", model)
 
 
@@ -276,6 +276,7 @@ def test_sums_become_errors_in_units_of_the_target(monkeypatch: pytest.MonkeyPat
         ({"error": 0.05}, UNKNOWN, "cannot be told at this budget"),
         ({"error": 0.5}, UNKNOWN, "the noise is larger than what all rows could be off by"),
         ({"squared_error": 0.15, "by_heart": 0.06}, UNKNOWN, "cannot be told"),
+        ({"squared_error": -0.0001}, BETTER, "rows is at most 5.385, beside"),
     ],
 )
 def test_a_verdict_needs_three_standard_deviations(

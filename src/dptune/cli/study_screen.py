@@ -326,7 +326,7 @@ def _about_training(sentences: Sequence[str]) -> None:
 def _about_columns(planned: Outline, names: Sequence[str]) -> None:
     """What costs beginners most."""
     asked, declared = planned.config.preparation, planned.config.columns
-    scaled = declared is not None or asked.ranges or asked.standardize
+    scaled = declared is not None or asked.ranges or asked.standardize or planned.ranged
     done = "cut to the usual length" if planned.shortens else "scaled to length 1"
     if names and asked.unit_rows and not scaled:
         out.print(

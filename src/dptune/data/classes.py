@@ -1,6 +1,7 @@
 """The classes of labels: declared, or found among them, and the number of each label."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,14 @@ from dptune.errors import InvalidInput
 
 _FEW_CLASSES = 20  # which may be found in any small data set
 WITH_CLASSES = "with classes in [data] of a --config file (classes= in Python)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print labels
+class Numbered:
+    """Labels that are numbers of declared classes: as names they would take many times the
+    memory."""
+
+    numbers: NDArray[np.int64]
 
 
 def list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[Any, ...]:

@@ -8,6 +8,9 @@ other table find exactly one so much more often that luck explains it less than 
 some of them are copies. Both tables are asked in turn, because a few rows of a large table show
 nothing when all of a small one are among them.
 
+Of very many private rows a share is compared, chosen by the hash: of a row and its copies all or
+none, so that what chance gives is the same in the share.
+
 Hashes are keyed afresh, live in memory and are forgotten; so is the answer, which is computed from
 private rows: a refusal tells it to whoever holds them, and nothing that is released does.
 """
@@ -23,24 +26,33 @@ from scipy.special import betaln, gammaln, logsumexp
 
 LUCK = 1e-4
 _AT_ONCE = 1 << 22  # numbers
+_MOST_ROWS = 1 << 22  # whose hashes are in memory at a time, give or take a few
 
 
-def has_copies(of: Iterable[NDArray[Any]], among: Iterable[NDArray[Any]]) -> bool:
+def has_copies(of: Iterable[NDArray[Any]], among: Iterable[NDArray[Any]], *, rows: int = 0) -> bool:
     """Whether the rows `among`, one table or several, hold copies of the private rows `of`, beyond
-    what chance explains.
+    what chance explains; `rows` is how many private ones there are, if these are many.
 
     Numbers are compared as float32.
     """
     key = secrets.token_bytes(32)
+    one_in = np.uint64(1 << max(0, (rows - 1) // _MOST_ROWS).bit_length())
     theirs, others = (
-        np.concatenate([row_hashes(table, key) for table in tables]) for tables in (of, among)
+        np.concatenate([_some(row_hashes(table, key), one_in) for table in tables])
+        for tables in (of, among)
     )
+    if not len(others):
+        return False
     distinct, numbers = np.unique(np.concatenate([theirs, others]), return_inverse=True)
     private = np.bincount(numbers[: len(theirs)], minlength=len(distinct))
     other = np.bincount(numbers[len(theirs) :], minlength=len(distinct))
     if np.array_equal(private, other):  # the same table in another order, however common its rows
         return True
     return min(_luck(other > 0, private), _luck(private == 1, other)) < LUCK
+
+
+def _some(hashes: NDArray[np.uint64], one_in: np.uint64) -> NDArray[np.uint64]:
+    return hashes if one_in == 1 else hashes[hashes % one_in == 0]
 
 
 def row_hashes(table: NDArray[Any], key: bytes) -> NDArray[np.uint64]:

@@ -25,6 +25,7 @@ from dptune.data.arrays import as_class_labels, as_features, as_values, names_of
 from dptune.data.batches import gather
 from dptune.data.classes import (
     WITH_CLASSES,
+    Numbered,
     class_numbers,
     classes_on_disk,
     list_of_classes,
@@ -42,6 +43,7 @@ from dptune.data.made_by import (
     rows_in_words,
     texts_in_words,
 )
+from dptune.data.parquet_rows import ParquetRows
 from dptune.data.preprocess import LARGEST, Preprocessing
 from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
 from dptune.data.rows import ASKED_IN_ROWS, IDS, DataFacts, Rows
@@ -189,6 +191,12 @@ class Data:
         names: Sequence[str],
     ) -> tuple[RowSource, tuple[str, ...], Callable[[], str]]:
         """The same of rows whose columns are declared."""
+        if isinstance(features, ParquetRows):
+            self._vocabularies = features.vocabularies
+            if task == "classes":
+                self.classes = list_of_classes(classes, np.empty(0))
+            chunks = self._on_disk(features, "the labels")
+            return chunks, columns.kept, lambda: fingerprint_folder(features.folder)
         found = coded(features, columns, "the features", names)
         self._vocabularies = found.vocabularies
         known, targets = self._private_labels(labels, found.rows, task, classes)
@@ -199,6 +207,9 @@ class Data:
         self, labels: Any, features: NDArray[Any], task: str, classes: Sequence[Any] | None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """As they are known, and as engines take them."""
+        if isinstance(labels, Numbered):
+            self.classes = list_of_classes(classes, np.empty(0))
+            return labels.numbers, labels.numbers
         read = as_class_labels if task == "classes" else as_values
         known = read(labels, "the labels")
         _must_fit(known, features, "the labels")
@@ -435,7 +446,8 @@ class Data:
     def _must_hold_no_private_rows(self, which: str) -> None:
         """By features alone: with another label, a row is private still."""
         private, other = self._parts["train"], self._parts[which]
-        if has_copies(private.tables(copies=private.copies), other.tables(copies=other.copies)):
+        tables = (part.tables(copies=part.copies) for part in (private, other))
+        if has_copies(*tables, rows=private.count):
             raise InvalidInput(
                 f"some {which} rows are private rows, more than chance would give: whatever is "
                 "measured on them would leak them. Give other rows, or leave out those whose "
@@ -449,14 +461,18 @@ class Data:
         train = self._parts["train"]
         if self.count < 2 or train.count < 2:
             raise InvalidInput("rows can be held out of two or more; this data set has one.")
-        kept, held = self.facts.not_held_out(every), self._numbers % every == 0
+        kept, held = self.facts.not_held_out(every), np.zeros(train.count, dtype=bool)
+        if self._numbers is None:
+            held[::every] = True
+        else:
+            held[:] = self._numbers % every == 0
         rest = self._with(~held, kept, every)
         return rest, self._with(held, self.count - kept, every)
 
     def _with(self, taken: NDArray[np.bool_], count: int, every: int) -> "Data":
         part, train = copy.copy(self), self._parts["train"].taken(taken)
         part._parts, part.count = self._parts | {"train": train}, count
-        part._numbers = np.arange(train.count)
+        part._numbers = None
         part.public_facts = (*self.public_facts, f"which rows are held out (one in {every})")
         return part
 
@@ -515,6 +531,8 @@ class Data:
         if self.facts.asks_inside:
             _must_be_left_out(what, given[1], self.loss)
             return self._asked_inside(features, augmented, f"the {which} features")
+        if isinstance(given[1], Numbered):
+            return ArraySource(features, given[1].numbers)
         labels = (as_class_labels if self.classes else as_values)(given[1], what)
         _must_fit(labels, features, what)
         return ArraySource(features, self._targets(labels, what, shown=True), augmented)
@@ -587,7 +605,8 @@ class Data:
 
 
 def _must_be_of_columns(features: Any, task: str, augmented: bool) -> None:
-    if isinstance(features, DiskRows) or augmented or task in ASKED_IN_ROWS:
+    chunks = isinstance(features, DiskRows) and not isinstance(features, ParquetRows)
+    if chunks or augmented or task in ASKED_IN_ROWS:
         raise InvalidInput(
             "columns are declared of a table in memory, one row a person, and these are chunks on "
             "disk, copies of rows, or rows of words; leave columns out."
@@ -680,10 +699,11 @@ def _fingerprint(features: NDArray[Any], labels: NDArray[Any], task: str) -> str
     return fingerprint_arrays(features, labels.astype(np.int64) if whole else labels)
 
 
-def _row_numbers(given: Any, rows: int) -> NDArray[np.int64]:
-    """Which one each of the `rows` is, among all, the empty ones included."""
+def _row_numbers(given: Any, rows: int) -> NDArray[np.int64] | None:
+    """Which one each of the `rows` is, among all, the empty ones included; None where none is
+    empty."""
     if given is None:
-        return np.arange(rows)
+        return None
     numbers = np.asarray(given)
     if (
         numbers.dtype.kind not in "iu"

@@ -13,7 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptune.columns import Coded, Coder, Columns, Encoding, LabelFacts
+from dptune.data.classes import Numbered
 from dptune.data.declared import Vocabularies
+from dptune.data.growing import GrowingTable
 from dptune.errors import InvalidInput
 from dptune.table_files import (
     PANDAS_INDEX,
@@ -44,10 +46,9 @@ class Declared:
     def features(self) -> Columns:
         return self.columns.without(self.label)
 
-    def after(self, rows: object) -> "Declared":
+    def after(self, rows: Any) -> "Declared":
         """For other rows, whose codes must mean the same."""
-        assert isinstance(rows, Coded)  # which is what declared columns are read as
-        return replace(self, vocabularies=rows.vocabularies)
+        return replace(self, vocabularies=rows.vocabularies)  # which all declared rows have
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
@@ -71,24 +72,27 @@ def batches_of(paths: Sequence[Path], where: str) -> Batches:
     return Batches(names, tables, where, texts)
 
 
-def read_labelled(batches: Batches, declared: Declared) -> tuple[Coded, NDArray[Any], bool]:
+def read_labelled(
+    batches: Batches, declared: Declared
+) -> tuple[Coded, NDArray[Any] | Numbered, bool]:
     """Rows and their labels, and whether some of these are missing."""
     facts, label = declared.facts, declared.label
-    if facts is None:
-        coding = _Coding(declared.features, batches.where, declared.vocabularies)
-        found: list[Any] = []
+    if facts is not None:
+        coder = _Coding(declared.columns, batches.where, declared.vocabularies, label)
         for table in batches.tables:
-            found.append(table.column(label))
-            coding.add(table.drop_columns([label]))
-        rows = coding.finish()
-        column = pa.chunked_array([piece for each in found for piece in each.chunks])
-        column = as_csv_reads(column) if batches.texts else column
-        return rows, column.to_numpy(), column.null_count > 0
-    coding = _Coding(declared.columns, batches.where, declared.vocabularies, label)
+            coder.add(table)
+        rows, codes = coder.finish()
+        targets = as_targets(codes, facts, label, batches.where)
+        return rows, targets if facts.classes is None else Numbered(targets), False
+    coder = _Coding(declared.features, batches.where, declared.vocabularies)
+    found: list[Any] = []
     for table in batches.tables:
-        coding.add(table)
-    rows = coding.finish()
-    return rows, _as_declared(coding.labels, facts, label, batches.where), False
+        found.append(table.column(label))
+        coder.add(table.drop_columns([label]))
+    rows, _ = coder.finish()
+    column = pa.chunked_array([piece for each in found for piece in each.chunks])
+    column = as_csv_reads(column) if batches.texts else column
+    return rows, column.to_numpy(), column.null_count > 0
 
 
 def read_new(batches: Batches, encoding: Encoding, label: str) -> Coded:
@@ -97,11 +101,11 @@ def read_new(batches: Batches, encoding: Encoding, label: str) -> Coded:
     for table in batches.tables:
         more = label in table.column_names and label not in encoding.columns.declared
         coder.add(table.drop_columns([label]) if more else table)
-    return coder.finish()
+    return coder.finish()[0]
 
 
 class _Coding:
-    """Raw codes of one batch after another; those of a `label` that is declared apart."""
+    """Raw codes of one batch after another, those of a declared `label` apart."""
 
     def __init__(
         self,
@@ -111,10 +115,11 @@ class _Coding:
         label: str | None = None,
     ) -> None:
         self._coder = Coder(columns, where=where, vocabularies=vocabularies)
-        self._rows: list[NDArray[np.float32]] = []
-        self._labels: list[NDArray[np.float32]] = []
         self._columns, self._where = columns, where
-        self._place = None if label is None else columns.kept.index(label)
+        self._features = [n for n, name in enumerate(columns.kept) if name != label]
+        self._labels = [n for n, name in enumerate(columns.kept) if name == label]
+        self._rows = GrowingTable(len(self._features), np.float32)
+        self._codes: list[NDArray[np.float32]] = []
 
     def add(self, table: Any) -> None:
         hidden = [
@@ -123,26 +128,23 @@ class _Coding:
             if name.startswith(PANDAS_INDEX) and name not in self._columns.declared
         ]
         codes = self._coder.add(table.drop_columns(hidden))
-        if self._place is not None:
-            self._labels.append(codes[:, self._place].copy())
-            codes = np.delete(codes, self._place, axis=1)
-        self._rows.append(codes)
+        self._rows.add(codes[:, self._features])
+        self._codes += [codes[:, number].copy() for number in self._labels]
 
-    def finish(self) -> Coded:
+    def finish(self) -> tuple[Coded, NDArray[np.float32]]:
+        """The features, and the codes of labels, if there are any."""
         vocabularies = self._coder.finish()
-        if not sum(map(len, self._rows)):
+        if not self._rows.count:
             raise InvalidInput(f"{self._where} holds no rows, only the names of columns.")
-        rows, self._rows = np.concatenate(self._rows), []  # so that they are not there twice
-        return Coded(rows, vocabularies)
-
-    @property
-    def labels(self) -> NDArray[np.float32]:
-        return np.concatenate(self._labels)
+        codes = np.concatenate([np.empty(0, np.float32), *self._codes])
+        pa.default_memory_pool().release_unused()  # of the batches, which nobody needs any more
+        return Coded(self._rows.whole(), vocabularies), codes
 
 
-def _as_declared(
+def as_targets(
     codes: NDArray[np.float32], facts: LabelFacts, label: str, where: str
 ) -> NDArray[Any]:
+    """Numbers of declared classes, or values."""
     if bool(np.isnan(codes).any()):
         raise InvalidInput(
             f"the column {label!r} of {where} has missing values; remove those rows first."
@@ -155,4 +157,4 @@ def _as_declared(
             f"the column {label!r} of {where} holds labels that are not among its declared values; "
             "declare all of them in [columns], or leave those rows out."
         )
-    return np.array(facts.classes)[numbers]
+    return numbers

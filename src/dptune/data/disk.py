@@ -146,10 +146,9 @@ class DiskRows:
         self.folder = Path(str(folder))
         try:
             index = json.loads((self.folder / INDEX).read_text())
-            self.target_facts = TargetFacts(**index["targets"])
-            self.copies = int(index["copies"])
+            targets, copies = TargetFacts(**index["targets"]), int(index["copies"])
             # Folders of version 0.1 hold tables only.
-            self.shape = tuple(map(int, index.get("shape") or [index["columns"]]))
+            shape = tuple(map(int, index.get("shape") or [index["columns"]]))
             counts, precision = [int(count) for count in index["counts"]], index["precision"]
             # Older folders number their chunks from 0.
             self._numbers = [int(number) for number in index.get("numbers", range(len(counts)))]
@@ -160,19 +159,31 @@ class DiskRows:
                 f"{str(folder)!r} holds no finished chunks of rows ({error}); write them with "
                 "write_chunks."
             ) from None
-        self.columns = math.prod(self.shape)
+        self._set_up(counts, copies, shape, targets, precision, device)
+        # Threads must not read headers: Python 3.11 may fail where two of them parse at once.
+        self._layouts: dict[Path, tuple[Any, ...]] = {}
+        for number, count in enumerate(counts):
+            self._must_fit(number, (count, self.copies, *self.shape))
+        self._opened = self._files()
+
+    def _set_up(
+        self,
+        counts: Sequence[int],
+        copies: int,
+        shape: tuple[int, ...],
+        targets: TargetFacts,
+        precision: str,
+        device: str,
+    ) -> None:
+        self.copies, self.shape, self.target_facts = copies, shape, targets
+        self.columns = math.prod(shape)
         self.device, self.dtype = find_device(device), find_precision(precision)
         self._stored = self.dtype
         self._preprocessing: Preprocessing | None = None
         self._scaled: Callable[[Tensor], Tensor] | None = None
         self._starts = np.concatenate([[0], np.cumsum(counts)])
         self.count, self._chunks = int(self._starts[-1]), len(counts)
-        # Threads must not read headers: Python 3.11 may fail where two of them parse at once.
-        self._layouts: dict[Path, tuple[Any, ...]] = {}
-        for number, count in enumerate(counts):
-            self._must_fit(number, (count, self.copies, *self.shape))
-        self._opened = self._files()
-        self._stream = _copy_stream(self.device)
+        self._stream, self._readers = _copy_stream(self.device), _READERS
 
     def prepared(
         self,
@@ -194,14 +205,14 @@ class DiskRows:
         return rows
 
     def chunks(self) -> Iterator[Chunk]:
-        with ThreadPoolExecutor(_READERS) as readers:
+        with ThreadPoolExecutor(self._readers) as readers:
             ahead = deque(
-                readers.submit(self._fetch, n) for n in range(min(_READERS, self._chunks))
+                readers.submit(self._fetch, n) for n in range(min(self._readers, self._chunks))
             )
             for number in range(self._chunks):
                 chunk, copied = ahead.popleft().result()
-                if number + _READERS < self._chunks:
-                    ahead.append(readers.submit(self._fetch, number + _READERS))
+                if number + self._readers < self._chunks:
+                    ahead.append(readers.submit(self._fetch, number + self._readers))
                 if copied is not None:
                     current = torch.cuda.current_stream(self.device)
                     current.wait_event(copied)
@@ -235,13 +246,16 @@ class DiskRows:
         are those that were there."""
         if self._files() != self._opened:
             raise InvalidInput(
-                f"the chunks in {self.folder} were changed after they were opened; leave them as "
-                "they are, or open the folder again."
+                f"the rows in {self.folder} were changed after they were opened; leave them as "
+                "they are, or open them again."
             )
+
+    def _watched(self) -> list[Path]:
+        return [*self._layouts, self.folder / INDEX]
 
     def _files(self) -> dict[Path, tuple[int, ...]]:
         try:
-            found = {path: path.stat() for path in [*self._layouts, self.folder / INDEX]}
+            found = {path: path.stat() for path in self._watched()}
         except OSError as error:
             raise InvalidInput(f"{self.folder} cannot be read: {error.strerror}.") from None
         return {path: (s.st_size, s.st_mtime_ns, s.st_ino) for path, s in found.items()}

@@ -18,14 +18,17 @@ from numpy.typing import NDArray
 
 from dptune.columns import Coded, Columns
 from dptune.columns.problems import Problems
+from dptune.data.classes import Numbered
 from dptune.data.declared_files import Batches, Declared, batches_of, read_labelled
 from dptune.data.disk import DiskRows
+from dptune.data.parquet_rows import ParquetRows
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
 from dptune.table_files import (
     PANDAS_INDEX,
     listed,
     parquet_files,
+    parquet_schema,
     read_csv,
     read_parquet,
     reading,
@@ -49,7 +52,7 @@ class Part:
     `plain` are columns of a table that nobody declared, one number each."""
 
     features: NDArray[Any] | DiskRows | Coded
-    labels: NDArray[Any] | None
+    labels: NDArray[Any] | Numbered | None
     columns: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     gaps: bool = False
@@ -163,6 +166,13 @@ def from_parquet_folder(folder: Path, label: str | None) -> Source:
 def from_declared_files(paths: Sequence[Path], where: Path, declared: Declared) -> Source:
     """A table whose columns are declared."""
     return _from_batches(lambda: batches_of(paths, repr(str(where))), declared)
+
+
+def from_large_files(paths: Sequence[Path], where: Path, declared: Declared) -> Source:
+    """The same, of more rows than memory holds."""
+    names = parquet_schema(paths[0]).names
+    parts = {"train": lambda: Part(ParquetRows(paths, declared, where), None)}
+    return Source(parts, f"the columns {listed(names)}", names)
 
 
 def _from_batches(opened: Callable[[], Batches], declared: Declared) -> Source:

@@ -13,6 +13,8 @@ from dptune.data.disk import DiskRows
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import MemoryRows, Rows
 
+_AT_ONCE = 1 << 16  # rows of a table that fits in memory, so that what is made of it does, too
+
 
 @dataclass(frozen=True)
 class ClassNumbers:
@@ -82,19 +84,22 @@ class ArraySource:
         return self.features.shape[2 if self.augmented else 1 :]
 
     def rows(self, preprocessing: Preprocessing | None, *, device: str, precision: str) -> Rows:
-        features = self.features
-        if preprocessing is not None:
-            features = preprocessing.apply_to_all(features)
+        made = preprocessing is not None
         return MemoryRows(
-            features, self.targets, device=device, precision=precision, augmented=self.augmented
+            self.features if preprocessing is None else preprocessing.apply_to_all(self.features),
+            self.targets,
+            device=device,
+            precision=precision,
+            augmented=self.augmented,
+            shared=not made,
         )
 
     def tables(self, *, copies: int = 1) -> Iterator[NDArray[Any]]:
-        if not self.augmented:
-            yield self.features.reshape(self.count, -1)
-            return
-        for copy in range(copies):
-            yield self.features[:, copy].reshape(self.count, -1)
+        for copy in range(copies if self.augmented else 1):
+            features = self.features[:, copy] if self.augmented else self.features
+            for start in range(0, max(1, self.count), _AT_ONCE):
+                some = features[start : start + _AT_ONCE]
+                yield some.reshape(len(some), -1)
 
     def taken(self, mask: NDArray[np.bool_]) -> "ArraySource":
         return ArraySource(self.features[mask], self.targets[mask], self.augmented)

@@ -24,6 +24,7 @@ PRECISIONS = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
 }
+_AT_ONCE = 1 << 16  # rows that are looked at together, so that looking takes little memory
 IDS = "int64"  # for rows that are no measurements but numbers of words
 # Losses of rows (2, length) of words that hold what is asked of them, and how many numbers a model
 # gives for a row beside one for every class: its loss; how many words are foretold; the first and
@@ -181,11 +182,13 @@ def find_precision(name: str) -> torch.dtype:
     return PRECISIONS[name]
 
 
-def _as_tensor(values: Any, name: str) -> Tensor:
+def _as_tensor(values: Any, name: str, *, shared: bool = True) -> Tensor:
     """A copy, free of gradients: norms of an array somebody changes later would bound nothing, and
-    a graph would carry the rows into the model."""
+    a graph would carry the rows into the model. Only what is not `shared` is taken as it is."""
     try:
-        if isinstance(values, Tensor):
+        if not shared:
+            copied = torch.from_numpy(values)
+        elif isinstance(values, Tensor):
             copied = values.detach().clone()
         else:
             copied = torch.tensor(np.asarray(values))
@@ -215,7 +218,7 @@ def check_features(features: Tensor) -> None:
             "features must be a table of shape (rows, columns), (rows, copies, columns) with "
             f"augmented copies, or rows of another shape; got shape {tuple(features.shape)}."
         )
-    if not bool(torch.isfinite(features).all()):
+    if not all(bool(torch.isfinite(some).all()) for some in torch.split(features, _AT_ONCE)):
         raise InvalidInput(
             "the features hold values that are not finite (NaN, infinity, or too large for "
             f"{str(features.dtype).removeprefix('torch.')}); remove or replace those rows first."
@@ -236,7 +239,8 @@ class MemoryRows:
     """All rows on the device.
 
     Features are (rows, *shape of a row), or (rows, copies, *shape) where they are `augmented`: of
-    three axes the second holds copies unless that says otherwise.
+    three axes the second holds copies unless that says otherwise. They are copied, unless they are
+    an array that is not `shared` with anybody.
     """
 
     def __init__(
@@ -248,13 +252,15 @@ class MemoryRows:
         precision: str = "float32",
         chunk_rows: int | None = None,
         augmented: bool | None = None,
+        shared: bool = True,
     ) -> None:
         self.device, self.dtype = find_device(device), find_precision(precision)
         # A CPU wants a chunk's residuals in its cache, a GPU wants few and large kernels.
         if chunk_rows is None:
             chunk_rows = 4096 if self.device.type == "cpu" else 2**16
         chunk_rows = validate.whole(1, chunk_rows=chunk_rows)
-        self.features = _as_tensor(features, "features").to(self.device, self.dtype)
+        given = _as_tensor(features, "features", shared=shared)
+        self.features = given.to(self.device, self.dtype)
         check_features(self.features)
         if not (self.features.ndim == 3 if augmented is None else augmented):
             self.features = self.features[:, None]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dptune import validate
 from dptune.columns import Coded, Columns, Encoding
 from dptune.data.arrays import places
-from dptune.data.classes import name_classes
+from dptune.data.classes import Numbered, name_classes
 from dptune.data.data import Data
 from dptune.data.declared_files import Declared, batches_of, read_new
 from dptune.data.disk import INDEX, DiskRows
@@ -28,6 +28,7 @@ from dptune.data.extracted import (
     origins_of_features,
 )
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
+from dptune.data.parquet_rows import is_large
 from dptune.data.readers import (
     DEFAULT_LABEL,
     NPZ_ARRAYS,
@@ -39,6 +40,7 @@ from dptune.data.readers import (
     from_declared_files,
     from_folder,
     from_hub,
+    from_large_files,
     from_parquet_folder,
     new_in_folder,
     new_in_hub,
@@ -376,7 +378,12 @@ def _open_folder(path: Path, label: str | None) -> Source:
 def _open_declared(source: str | Path, path: Path, declared: Declared) -> Source:
     if any((path / name).exists() for name in SAVED_TO_DISK):
         return from_folder(path, declared.label, declared)
-    return from_declared_files(_named_files(source), path, declared)
+    files = _named_files(source)
+    # Rows beside the private ones are read after them, and kept.
+    private = declared.vocabularies is None
+    if private and table_kind(files[0]) == "parquet" and is_large(files, declared):
+        return from_large_files(files, path, declared)
+    return from_declared_files(files, path, declared)
 
 
 def _named_files(source: str | Path) -> list[Path]:
@@ -483,7 +490,7 @@ def _named(shifts: Sequence[str | Path]) -> dict[str, str | Path]:
     return named
 
 
-def _labels(part: Part, by_name: bool) -> NDArray[Any] | None:
+def _labels(part: Part, by_name: bool) -> NDArray[Any] | Numbered | None:
     if part.labels is None or not by_name or not part.classes:  # chunks hold theirs themselves
         return part.labels
     return name_classes(part.labels, part.classes)

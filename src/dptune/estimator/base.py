@@ -163,9 +163,9 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(f"space must be a dptune.Space; got {self.space!r}.")
         return self.space
 
-    def _preparation(self) -> Preparation:
+    def _preparation(self) -> Preparation | None:
         if self.ranges is None or isinstance(self.ranges, str):
-            return Preparation()
+            return None
         return Preparation(ranges=self.ranges)  # type: ignore[arg-type]  # it makes tuples
 
     def _seed(self) -> int:

@@ -109,8 +109,12 @@ def dense(X: Any) -> NDArray[Any]:
 def must_be_finite(rows: NDArray[Any], names: Sequence[str]) -> None:
     """Refuse gaps and infinite numbers, column by column."""
     for wrong, what, instead in (
-        (np.isnan, "NaN", "declare what stands for a gap with columns={...} (docs/tables.md)"),
-        (np.isinf, "infinite numbers", "give ranges, or take smaller numbers"),
+        (np.isnan, "NaN", "declare what stands for a gap"),
+        (
+            np.isinf,
+            "infinite numbers",
+            "declare a range, to which they are clipped",
+        ),
     ):
         found = np.zeros(rows.shape[1], bool)
         for start in range(0, len(rows), _ROWS_AT_ONCE):
@@ -118,7 +122,10 @@ def must_be_finite(rows: NDArray[Any], names: Sequence[str]) -> None:
         if found.any():
             wrong_ones = np.flatnonzero(found).tolist()
             said = [names[place] if names else f"number {place}" for place in wrong_ones]
-            raise InvalidInput(f"{_named(said, 'holds', 'hold')} {what}; {instead}.")
+            raise InvalidInput(
+                f"{_named(said, 'holds', 'hold')} {what}; {instead} with columns={{...}} "
+                "(docs/tables.md)."
+            )
 
 
 def _holds_numbers(kind: Any) -> bool:

@@ -42,7 +42,12 @@ def encoded_columns(encoding: Encoding) -> ColumnTransformer:
         ) from problem
     kept = encoding.columns.kept
     columns = ColumnTransformer(
-        [(name, _column(encoding, name), [name]) for name in kept], sparse_threshold=0
+        [
+            # A step may not be named like a parameter, nor with two underscores.
+            (f"{number}: {name.replace('__', '_')}", _column(encoding, name), [name])
+            for number, name in enumerate(kept)
+        ],
+        sparse_threshold=0,
     )
     return columns.fit(pd.DataFrame({name: _ends(encoding, name) for name in kept}))
 
@@ -85,7 +90,7 @@ def _filled(value: float, gap: float = np.nan) -> SimpleImputer:
 
 
 def _number(ranged: bool, gap: Numbers | None, indicator: bool) -> Any:
-    steps = [_as("float64")]
+    steps = [_as("float32"), _as("float64")]  # rounded as codes are
     if ranged:
         steps.append(MinMaxScaler((-1, 1), clip=True))
     if gap is not None:

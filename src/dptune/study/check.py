@@ -124,9 +124,11 @@ class ErrorCheck:
             return f"{said}: the noise is larger than what all rows could be off by"
         sure = _SURE * self.error
         low, high = (self._in_units(self.squared_error + off) for off in (-sure, sure))
+        about = f"{self.rmse:.4g} (from {low:.4g} to {high:.4g}, for the noise)"
+        if not self.rmse:  # hidden by its noise
+            about = f"at most {high:.4g}"
         return (
-            f"{said}: its root mean squared error on the training rows is {self.rmse:.4g} (from "
-            f"{low:.4g} to {high:.4g}, for the noise), beside "
+            f"{said}: its root mean squared error on the training rows is {about}, beside "
             f"{self._in_units(self.constant_error):.4g} of always answering {self.middle:.4g}"
         )
 
