@@ -309,9 +309,7 @@ def test_files_of_one_table_have_labels_of_one_kind(tmp_path: Path) -> None:
     ("head", "words"),
     [("age,age,ill", "several columns called age"), (",age,ill", "a column without a name")],
 )
-def test_columns_that_cannot_be_told_apart_are_named(
-    head: str, words: str, tmp_path: Path
-) -> None:
+def test_columns_that_cannot_be_told_apart_are_named(head: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"{head}\n1,2,x\n")
     with pytest.raises(InvalidInput, match=words):
         columns_section(tmp_path / "a.csv", "ill")
