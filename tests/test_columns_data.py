@@ -299,9 +299,9 @@ def test_files_of_one_table_have_labels_of_one_kind(tmp_path: Path) -> None:
 
     assert loaded(ill=[1, 0]).classes == (0, 1)
     assert loaded(ill=[1.0, 0.0]).classes == (0, 1)
-    with pytest.raises(InvalidInput, match="'ill' of .* is of another type in one file"):
+    with pytest.raises(InvalidInput, match=r"'ill' of .* is of another type in one file"):
         loaded(ill=["secret", "no"])
-    with pytest.raises(InvalidInput, match="a part of .* lacks the column of labels 'ill'"):
+    with pytest.raises(InvalidInput, match=r"a part of .* lacks the column of labels 'ill'"):
         loaded()
 
 
