@@ -288,6 +288,35 @@ def test_a_file_of_numbers_alone_needs_no_declaration(tmp_path: Path) -> None:
     assert rows.features[:, 0].tolist() == [[1, 3], [2, 4]]
 
 
+def test_files_of_one_table_have_labels_of_one_kind(tmp_path: Path) -> None:
+    columns = {"age": {"kind": "number", "range": [0, 100]}}
+
+    def loaded(**second: Any) -> Data:
+        first = {"age": [30.0, 40.0], "ill": [0, 1]}
+        for name, table in (("1", first), ("2", {"age": [50.0, 60.0], **second})):
+            pd.DataFrame(table).to_parquet(tmp_path / f"{name}.parquet")
+        return load_data(tmp_path, label="ill", columns=columns)
+
+    assert loaded(ill=[1, 0]).classes == (0, 1)
+    assert loaded(ill=[1.0, 0.0]).classes == (0, 1)
+    with pytest.raises(InvalidInput, match=r"'ill' of .* is of another type in one file"):
+        loaded(ill=["secret", "no"])
+    with pytest.raises(InvalidInput, match=r"a part of .* lacks the column of labels 'ill'"):
+        loaded()
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [("age,age,ill", "several columns called age"), (",age,ill", "a column without a name")],
+)
+def test_columns_that_cannot_be_told_apart_are_named(head: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"{head}\n1,2,x\n")
+    with pytest.raises(InvalidInput, match=words):
+        columns_section(tmp_path / "a.csv", "ill")
+    with pytest.raises(InvalidInput, match=words):
+        load_data(tmp_path / "a.csv", label="ill", columns={"age": "number"})
+
+
 @pytest.mark.parametrize("case", TABLE_ERRORS, ids=lambda case: case.name)
 def test_a_wrong_table_is_refused_in_these_words(
     case: TableError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

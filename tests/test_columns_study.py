@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
@@ -92,6 +93,24 @@ def test_new_rows_are_read_as_the_private_ones_were(study: tuple[Path, StudyResu
     assert set(model.predict(codes)) == {"yes", "no"}
     with pytest.raises(InvalidInput, match=r"(?s)the table of new rows .*  town: .*not there"):
         model.predict(new[["smoker", "age"]])
+
+
+def test_columns_of_numbers_are_found_by_name_in_whatever_holds_them() -> None:
+    features = np.random.default_rng(0).normal(size=(500, 2))
+    features[:, 1] += 3
+    data = Data(
+        pd.DataFrame(features, columns=["a", "b"]),
+        features[:, 0] > 0,
+        columns={"a": "number", "b": "number"},
+    )
+    space = Space(steps=(5, 20))
+    model = tune(data, budget=BUDGET, search=UnitNoise(), space=space).model
+    right = model.decision_function(features)
+    turned = pd.DataFrame(features[:, ::-1], columns=["b", "a"])
+    table = pa.Table.from_pandas(turned)
+    (batch,) = table.to_batches()
+    for rows in (turned, table, batch, {name: turned[name].to_numpy() for name in "ba"}):
+        np.testing.assert_array_equal(model.decision_function(rows), right)
 
 
 def test_a_run_keeps_what_was_declared_in_its_order(study: tuple[Path, StudyResult]) -> None:

@@ -99,6 +99,24 @@ def test_declared_columns_are_inputs_of_their_own(classes: tuple[Any, ...], tmp_
     assert np.isnan(unknown["probabilities" if classes else "value"]).all()
 
 
+@pytest.mark.parametrize("classes", [(), ("no", "yes")], ids=str)
+def test_columns_may_be_called_as_outputs_are(classes: tuple[Any, ...], tmp_path: Path) -> None:
+    names = ("label", "value", "predicted_value", "probabilities")
+    encoding = Encoding(Columns.of({name: {"kind": "number", "range": [0, 1]} for name in names}))
+    model = linear_model(Preprocessing(encoding=encoding), encoding.width, classes)
+    rows = np.random.default_rng(0).random((5, 4), np.float32)
+    fed = {name: rows[:, [place]] for place, name in enumerate(names)}
+    found = asked(session(model, tmp_path), **fed)
+    table = {name: column[:, 0] for name, column in fed.items()}
+    right = model.predict(table)
+    if classes:
+        assert found["predicted_label"].tolist() == right.tolist()
+        shares = found["predicted_probabilities"]
+        np.testing.assert_allclose(shares, model.predict_proba(table), atol=1e-5)
+    else:
+        np.testing.assert_allclose(found["predicted_predicted_value"], right, rtol=1e-5)
+
+
 def test_parts_of_dates_are_those_of_the_calendar(tmp_path: Path) -> None:
     parts = ["weekday", "month", "hour"]
     declared = {"when": {"kind": "date", "range": SPAN, "parts": parts}}

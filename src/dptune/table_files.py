@@ -153,6 +153,18 @@ def _must_be_names(names: Sequence[str], path: Path) -> None:
         )
 
 
+def must_be_told_apart(names: Sequence[str], where: str) -> None:
+    """Refuse names that no declaration could tell apart."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInput(f"{where} has several columns called {listed(twice)}; rename them.")
+    if not all(name.strip() for name in names):
+        raise InvalidInput(
+            f"{where} has a column without a name, as pandas writes the numbers of rows; name it, "
+            "or leave it out (to_csv(index=False))."
+        )
+
+
 def read_parquet(path: Path) -> Any:
     with reading(path), parquet.ParquetFile(path) as file:
         return file.read()

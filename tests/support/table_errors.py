@@ -208,6 +208,14 @@ TABLE_ERRORS = (
         columns={"age": "number"},
     ),
     TableError(
+        "a column without a name",
+        (
+            "'patients.csv' has a column without a name, as pandas writes the numbers of rows; "
+            "name it, or leave it out (to_csv(index=False))."
+        ),
+        table=replaced(("age,", ",")),
+    ),
+    TableError(
         "two columns of one name",
         ("'patients.csv' has several columns called age; rename them."),
         table=replaced(("job", "age")),

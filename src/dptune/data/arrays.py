@@ -81,8 +81,9 @@ def _numbers(array: NDArray[Any], what: str) -> NDArray[Any]:
 
 
 def names_of(values: Any) -> tuple[str, ...]:
-    """The names of the columns of what has `.columns`, as pandas; empty unless all are text."""
-    columns = getattr(values, "columns", ())
+    """The names of the columns of what has `.columns`, as pandas, or `.column_names`, as Arrow,
+    whose `.columns` are the columns themselves; empty unless all are text."""
+    columns = getattr(values, "column_names", None) or getattr(values, "columns", ())
     names = tuple(columns) if isinstance(columns, Iterable) else ()
     # str, because NumPy has text of its own kind.
     return tuple(map(str, names)) if all(isinstance(name, str) for name in names) else ()

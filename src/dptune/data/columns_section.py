@@ -7,7 +7,14 @@ from typing import Any
 
 from dptune.columns import Boolean, Category, Column, Columns, Date, Drop, Number, guess
 from dptune.errors import InvalidInput
-from dptune.table_files import listed, must_hold_something, parquet_files, table_kind, without_rows
+from dptune.table_files import (
+    listed,
+    must_be_told_apart,
+    must_hold_something,
+    parquet_files,
+    table_kind,
+    without_rows,
+)
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD = """\
@@ -31,6 +38,7 @@ def columns_section(source: str | Path, label: str | None = None) -> tuple[Colum
     path = _file_of(Path(source))
     table = without_rows(path)
     names = table.schema.names
+    must_be_told_apart(names, repr(str(source)))
     if label is not None and label not in names:
         raise InvalidInput(
             f"{str(source)!r} has no column of labels {label!r}; found the columns "

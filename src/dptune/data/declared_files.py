@@ -21,7 +21,7 @@ from dptune.table_files import (
     PANDAS_INDEX,
     as_csv_reads,
     csv_texts,
-    listed,
+    must_be_told_apart,
     names_in_csv,
     parquet_schema,
     parquet_tables,
@@ -70,9 +70,7 @@ def batches_of(paths: Sequence[Path], where: str) -> Batches:
     """Of a csv, or of Parquet files that make one table."""
     texts = table_kind(paths[0]) == "csv"
     names = names_in_csv(paths[0]) if texts else parquet_schema(paths[0]).names
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidInput(f"{where} has several columns called {listed(twice)}; rename them.")
+    must_be_told_apart(names, where)
     tables = csv_texts(paths[0], names) if texts else parquet_tables(paths)
     return Batches(names, tables, where, texts)
 
@@ -92,12 +90,28 @@ def read_labelled(
     coder = _Coding(declared.features, batches.where, declared.vocabularies)
     found: list[Any] = []
     for table in batches.tables:
-        found.append(table.column(label))
+        if label not in table.column_names:
+            raise InvalidInput(
+                f"a part of {batches.where} lacks the column of labels {label!r}; all its files "
+                "need the same columns."
+            )
+        found.append(table.select([label]))
         declared.tell(coder.add(table.drop_columns([label])))
     rows, _ = coder.finish()
-    column = pa.chunked_array([piece for each in found for piece in each.chunks])
+    column = _one_column(found, label, batches.where)
     column = as_csv_reads(column) if batches.texts else column
     return rows, column.to_numpy(), column.null_count > 0
+
+
+def _one_column(tables: Sequence[Any], label: str, where: str) -> Any:
+    """That of all tables, whose files may hold whole numbers here and others there."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive").column(label)
+    except pa.ArrowException:
+        raise InvalidInput(
+            f"the column {label!r} of {where} is of another type in one file than in the next; "
+            "write all of them alike, or declare it in [columns]."
+        ) from None
 
 
 def read_new(batches: Batches, encoding: Encoding, label: str) -> Coded:

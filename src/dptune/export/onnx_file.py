@@ -4,6 +4,7 @@ The graph computes in float64, as dptune prepares rows, and answers in float32.
 """
 
 import json
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,9 @@ def to_onnx(model: TrainedModel, path: str | Path) -> None:
 
     Of a table with declared columns it takes one input a column, (rows, 1), named as the column is:
     numbers, 0 or 1, hours since 1970-01-01, or texts. Of anything else it takes one matrix,
-    `features`. It answers with `label` and `probabilities`, or with `value`. What is promised
-    stands in its metadata, under `guarantee`.
+    `features`. It answers with `label` and `probabilities`, or with `value`; where a column is
+    called so, with `predicted_label` and so on. What is promised stands in its metadata, under
+    `guarantee`.
     """
     from onnx import checker
 
@@ -91,12 +93,13 @@ def _graph(model: TrainedModel) -> Any:
         rows = _step(nodes, step, rows)
     outputs = nodes.add("MatMul", rows, nodes.constant(parts.weights.T))
     outputs = nodes.add("Add", outputs, nodes.constant(parts.added))
+    known = {each.name for each in taken}
     if model.classes:
-        told = _classes(nodes, outputs, class_labels(model))
+        told = _classes(nodes, outputs, class_labels(model), known)
     else:
         flat = nodes.add("Squeeze", outputs, nodes.constant(np.array([1])))
-        nodes.add("Cast", flat, to=FLOAT, gives="value")
-        told = [value("value", FLOAT)]
+        told = [value(_free("value", known), FLOAT)]
+        nodes.add("Cast", flat, to=FLOAT, gives=told[0].name)
     return helper.make_graph(nodes.nodes, "dptune", taken, told, nodes.constants)
 
 
@@ -134,11 +137,19 @@ def _one_for_zero(nodes: Nodes, lengths: str) -> str:
     return nodes.add("Where", is_zero, nodes.constant(1.0), lengths)
 
 
-def _classes(nodes: Nodes, logits: str, labels: NDArray[Any]) -> list[Any]:
+def _free(name: str, columns: Container[str]) -> str:
+    """The name of an output, which a column may have, too."""
+    while name in columns:
+        name = f"predicted_{name}"
+    return name
+
+
+def _classes(nodes: Nodes, logits: str, labels: NDArray[Any], columns: Container[str]) -> list[Any]:
+    label, probabilities = (_free(name, columns) for name in ("label", "probabilities"))
     kind = kind_of(labels)
     names = nodes.constant(labels.astype(object) if labels.dtype.kind == "U" else labels)
     best = nodes.add("ArgMax", logits, axis=1, keepdims=0)
-    nodes.add("Gather", names, best, gives="label")
+    nodes.add("Gather", names, best, gives=label)
     shares = nodes.add("Softmax", logits, axis=1)
-    nodes.add("Cast", shares, to=FLOAT, gives="probabilities")
-    return [value("label", kind), value("probabilities", FLOAT, len(labels))]
+    nodes.add("Cast", shares, to=FLOAT, gives=probabilities)
+    return [value(label, kind), value(probabilities, FLOAT, len(labels))]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dptune.accounting import Guarantee
-from dptune.columns import Encoding
+from dptune.columns import Encoding, as_table
 from dptune.data.arrays import as_features, names_of, places
 from dptune.data.declared import codes_of_new_rows, takes_numbers
 from dptune.data.made_by import is_of_texts, is_of_words
@@ -166,6 +166,8 @@ class TrainedModel:
         return np.concatenate(parts)
 
     def _numbers(self, features: Any) -> NDArray[Any]:
+        if isinstance(features, Mapping):
+            features = as_table(features)
         table, names = np.asarray(features), names_of(features)
         if self.column_names and names:
             table = table[:, places(self.column_names, names, "the table of features")]
