@@ -57,6 +57,7 @@ def folder(tmp_path: Path) -> Path:
     folder.mkdir()
     parquet.write_table(people().slice(0, 500), folder / "a.parquet", row_group_size=120)
     parquet.write_table(people().slice(500), folder / "b.parquet")
+    parquet.write_table(people().slice(0, 0), folder / "empty.parquet")
     parquet.write_table(people(200, seed=1), tmp_path / "test.parquet")
     return folder
 

@@ -30,7 +30,8 @@ _UNREADABLE = (
 )
 _LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
 PANDAS_INDEX = "__index_level_"  # how the index of a frame is called, which is no feature
-_AT_ONCE, _ROWS_AT_ONCE = 1 << 24, 1 << 18  # bytes of a csv, rows of a Parquet file
+# Bytes of a csv, of which Arrow has some in hand, and rows of a Parquet file.
+_AT_ONCE, _ROWS_AT_ONCE = 1 << 22, 1 << 16
 
 
 @contextmanager

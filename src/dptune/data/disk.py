@@ -301,7 +301,9 @@ class DiskRows:
         """The chunk on its device, and on a GPU the event after which it is all there."""
         features, targets, norms = self._ready(*self._mapped(number))
         if self._stream is None:
-            return Chunk(features.clone(), targets.clone(), norms.clone()), None
+            if self._preprocessing is None:  # else they are read already
+                features = features.clone()
+            return Chunk(features, targets.clone(), norms.clone()), None
         with torch.cuda.stream(self._stream):
             chunk = Chunk(self._sent(features), self._sent(targets), self._sent(norms))
             return chunk, self._stream.record_event()

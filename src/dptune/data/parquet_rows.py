@@ -1,12 +1,13 @@
 """Rows of Parquet files that are too many for memory: coded anew whenever they are read."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from pyarrow import parquet
@@ -15,13 +16,14 @@ from torch import Tensor
 from dptune.columns import Coder
 from dptune.data.declared_files import Declared, as_targets
 from dptune.data.disk import DiskRows
-from dptune.data.rows import TargetFacts
+from dptune.data.rows import Chunk, TargetFacts
 from dptune.errors import InvalidInput
 from dptune.table_files import PANDAS_INDEX, reading
 
 # Of codes, 4 bytes each: by numbers that files tell without reading a row, which are public.
 LARGE = 1 << 30
-_IN_HAND = 1 << 26  # bytes of codes that are read ahead; Arrow holds a few times as much
+_IN_HAND = 1 << 26  # bytes of codes that are read ahead
+_ROWS_AT_ONCE = 1 << 16
 
 
 class ParquetRows(DiskRows):
@@ -59,6 +61,14 @@ class ParquetRows(DiskRows):
         self.vocabularies = self._checked()
         self._declared = replace(declared, told=None)  # who is told lives in this process
 
+    def chunks(self) -> Iterator[Chunk]:
+        """In pieces: what an engine makes of a whole row group would take more than the group."""
+        size = 1 << (14 if self.device.type == "cpu" else 16)
+        for chunk in super().chunks():
+            tensors = (chunk.features, chunk.targets, chunk.norms)
+            parts = zip(*(tensor.split(size) for tensor in tensors), strict=True)
+            yield from (Chunk(*part) for part in parts)
+
     def _watched(self) -> list[Path]:
         return [file for file, _, _ in self._groups]
 
@@ -67,20 +77,32 @@ class ParquetRows(DiskRows):
         declared, seen = self._declared, 0
         coder = self._coder(declared.vocabularies)
         for number in range(len(self._groups)):
-            codes = coder.add(self._table(number))
-            self._labels(codes)
-            seen += len(codes)
+            for codes in self._coded(number, coder):
+                self._labels(codes)
+                seen += len(codes)
             declared.tell(seen)
         if not seen:
             raise InvalidInput(f"{str(self.folder)!r} holds no rows, only the names of columns.")
         return coder.finish()
 
     def _mapped(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        codes = self._coder(self.vocabularies).add(self._table(number))
-        features = torch.from_numpy(codes[:, self._places][:, None])
+        features = np.empty((self._groups[number][2], 1, len(self._places)), np.float32)
+        labels, start = [], 0
+        for codes in self._coded(number, self._coder(self.vocabularies)):
+            features[start : start + len(codes), 0] = codes[:, self._places]
+            labels.append(self._labels(codes))
+            start += len(codes)
         # Codes have no norm; what is made of them has.
         norms = torch.full(features.shape[:2], math.inf)
-        return features, torch.from_numpy(self._labels(codes)), norms
+        return torch.from_numpy(features), torch.from_numpy(np.concatenate(labels)), norms
+
+    def _coded(self, number: int, coder: Coder) -> Iterator[NDArray[np.float32]]:
+        """Some rows at a time, of which Arrow holds several copies."""
+        file, group, _ = self._groups[number]
+        with reading(file), parquet.ParquetFile(file) as opened:
+            some = {"row_groups": [group], "columns": _names(opened), "use_threads": False}
+            for batch in opened.iter_batches(_ROWS_AT_ONCE, **some):
+                yield coder.add(pa.Table.from_batches([batch]))
 
     def _coder(self, vocabularies: Any) -> Coder:
         columns, where = self._declared.columns, repr(str(self.folder))
@@ -91,11 +113,6 @@ class ParquetRows(DiskRows):
         where = repr(str(self.folder))
         return as_targets(codes[:, place], self._label, self._declared.label, where)
 
-    def _table(self, number: int) -> Any:
-        file, group, _ = self._groups[number]
-        with reading(file), parquet.ParquetFile(file) as opened:
-            return opened.read_row_group(group, columns=_names(opened), use_threads=False)
-
 
 def is_large(files: Sequence[Path], declared: Declared) -> bool:
     """Whether rows of Parquet files are read anew every step instead of being kept."""
@@ -104,9 +121,11 @@ def is_large(files: Sequence[Path], declared: Declared) -> bool:
 
 
 def _groups_of(file: Path) -> list[tuple[Path, int, int]]:
+    """The numbers of its row groups, and how many rows each has; none that is empty."""
     with reading(file), parquet.ParquetFile(file) as opened:
         known = opened.metadata
-        return [(file, n, known.row_group(n).num_rows) for n in range(known.num_row_groups)]
+        counts = [known.row_group(n).num_rows for n in range(known.num_row_groups)]
+    return [(file, number, count) for number, count in enumerate(counts) if count]
 
 
 def _names(file: parquet.ParquetFile) -> list[str]:
