@@ -16,6 +16,7 @@ import pytest
 from dptune import load
 from dptune.columns import Columns, Encoding, as_table
 from dptune.data import Preprocessing
+from dptune.data.sources import read_new_rows
 from dptune.engines import TorchModule
 from dptune.errors import InvalidInput
 from dptune.export import to_sklearn
@@ -111,6 +112,23 @@ def test_frames_of_polars_and_categories_as_numbers_are_taken() -> None:
     ones = [pipeline.predict_proba(frame.assign(color=one)) for one in ("1", 1, 1.0)]
     np.testing.assert_array_equal(ones[0], ones[1])
     np.testing.assert_array_equal(ones[0], ones[2])
+
+
+@pytest.mark.parametrize("declared", ["true", "True"])
+def test_truths_are_one_category_however_they_are_written(declared: str, tmp_path: Path) -> None:
+    encoding = Encoding(Columns.of({"smoker": {"kind": "category", "values": [declared, "no"]}}))
+    model = linear_model(Preprocessing(encoding=encoding), encoding.width, column_names=("smoker",))
+    pipeline, truths = to_sklearn(model), pd.DataFrame({"smoker": [True, False]})
+    wanted = model.predict({"smoker": ["true", "what else"]})
+    assert wanted[0] != wanted[1]
+    truths.to_csv(tmp_path / "a.csv", index=False)  # as True and False
+    for found in (
+        model.predict(truths),
+        model.predict(read_new_rows(tmp_path / "a.csv", encoding)),
+        pipeline.predict(truths),
+        pipeline.predict(truths.astype(str)),
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def test_a_public_hash_is_refused() -> None:
