@@ -364,6 +364,8 @@ def test_categories_that_a_frame_declares_are_used(tmp_path: Path) -> None:
     pd.DataFrame({"job": jobs, "ill": jobs, "v": [[1], [2]]}).to_parquet(tmp_path / "a.parquet")
     _, text = columns_section(tmp_path, "ill")
     assert 'job = { kind = "category", values = ["nurse", "cook"] }' in text
+    # astype("category") lists what the rows hold, and nothing in the file tells it from this.
+    assert 'lists these names; if it got them from the rows, take "paid"' in text
     assert '# ill = { kind = "category", values = ["nurse", "cook"] }' in text
     assert 'v = "drop"  # list' in text
     with pytest.raises(InvalidInput, match=r"of a \.csv, \.csv\.gz or \.parquet file"):

@@ -16,6 +16,7 @@ import pytest
 from dptune import load
 from dptune.columns import Columns, Encoding, as_table
 from dptune.data import Preprocessing
+from dptune.data.sources import read_new_rows
 from dptune.engines import TorchModule
 from dptune.errors import InvalidInput
 from dptune.export import to_sklearn
@@ -118,6 +119,23 @@ def test_columns_may_have_any_names() -> None:
     model = linear_model(Preprocessing(encoding=named), named.width, (0, 1))
     frame = pd.DataFrame(np.ones((2, 3)), columns=named.columns.names)
     np.testing.assert_array_equal(to_sklearn(model).predict(frame), model.predict(frame))
+
+
+@pytest.mark.parametrize("declared", ["true", "True"])
+def test_truths_are_one_category_however_they_are_written(declared: str, tmp_path: Path) -> None:
+    encoding = Encoding(Columns.of({"smoker": {"kind": "category", "values": [declared, "no"]}}))
+    model = linear_model(Preprocessing(encoding=encoding), encoding.width, column_names=("smoker",))
+    pipeline, truths = to_sklearn(model), pd.DataFrame({"smoker": [True, False]})
+    wanted = model.predict({"smoker": ["true", "what else"]})
+    assert wanted[0] != wanted[1]
+    truths.to_csv(tmp_path / "a.csv", index=False)  # as True and False
+    for found in (
+        model.predict(truths),
+        model.predict(read_new_rows(tmp_path / "a.csv", encoding)),
+        pipeline.predict(truths),
+        pipeline.predict(truths.astype(str)),
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def test_a_public_hash_is_refused() -> None:

@@ -20,7 +20,12 @@ _TRUTHS = pa.array([*_FALSE, *_TRUE], pa.large_string())
 _FRACTION = r"(:[0-9]{2})[.,][0-9]+"  # of a second
 _HAS_ZONE = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _WITHOUT_ZONE, _IN_UTC = pa.timestamp("s"), pa.timestamp("s", "UTC")
-_WHOLE = r"^(-?[0-9]+)\.0+$"  # a number, whole though written with a point
+# Names that programs write in several ways: whole numbers with a point, truths with capitals.
+_ALSO_WRITTEN = {
+    r"^(-?[0-9]+)\.0+$": r"\1",
+    "^(True|TRUE)$": "true",
+    "^(False|FALSE)$": "false",
+}
 _WHOLE_IN_FLOATS = 2.0**53
 Codes = NDArray[np.float64]
 
@@ -94,8 +99,10 @@ def category_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
     texts = distinct.cast(pa.large_string())
     if pa.types.is_floating(distinct.type):
         texts = pc.coalesce(_whole_as_text(distinct), texts)
-    trimmed = pc.utf8_trim_whitespace(texts)
-    return pc.replace_substring_regex(trimmed, _WHOLE, r"\1"), which
+    names = pc.utf8_trim_whitespace(texts)
+    for written, name in _ALSO_WRITTEN.items():
+        names = pc.replace_substring_regex(names, written, name)
+    return names, which
 
 
 def _whole_as_text(floats: Any) -> Any:

@@ -28,12 +28,15 @@ _HEAD = """\
 #              says where they were
 #   "drop"     leaves a column out: names, numbers of rows, whatever tells people apart
 """
+# A type cannot say where its names come from: pandas' astype("category") takes them from the rows.
+_WHOSE_NAMES = ', which lists these names; if it got them from the rows, take "paid"'
 
 
 def columns_section(source: str | Path, label: str | None = None) -> tuple[Columns, str]:
     """What the types of a file say of its columns, the label's apart, and the TOML to begin with.
 
-    No row becomes part of it: types are those of a schema, or of a csv's first lines.
+    No row becomes part of it: types are those of a schema, or of a csv's first lines. But a type
+    may list the names of a category, and whoever made it may have found them among the rows.
     """
     path = _file_of(Path(source))
     table = without_rows(path)
@@ -65,8 +68,10 @@ def _file_of(path: Path) -> Path:
 
 
 def _line(name: str, column: Column, kind: str) -> str:
-    unusable = ", which cannot be used" * isinstance(column, Drop)
-    return f"{_key(name)} = {_entry(column)}  # {kind}{unusable}"
+    note = ", which cannot be used" * isinstance(column, Drop)
+    if isinstance(column, Category) and isinstance(column.values, tuple):
+        note = _WHOSE_NAMES
+    return f"{_key(name)} = {_entry(column)}  # {kind}{note}"
 
 
 def _entry(column: Column) -> str:

@@ -74,4 +74,4 @@ def _forms(value: str) -> tuple[str, ...]:
     """How programs write it: 1 is also 1.0, and true also True."""
     if value.lstrip("-").isascii() and value.lstrip("-").isdigit():
         return value, f"{value}.0"
-    return (value, value.title()) if value in ("true", "false") else (value,)
+    return (value, value.title(), value.upper()) if value in ("true", "false") else (value,)

@@ -196,8 +196,11 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
 
 
 def before_paying(data: Data, config: Config) -> tuple[str, ...]:
-    """What to say to whoever holds the rows while nothing is spent yet."""
+    """What to say to whoever holds the rows while nothing is spent yet; refuses what its ledger
+    cannot pay for."""
     planned = outline(data, settled(config, data.facts))
+    if config.ledger:
+        must_fit(planned, data)
     return (*data.remarks(), *noise_notes(planned))
 
 
