@@ -121,10 +121,10 @@ def _aims(found: Found, tables: list[str]) -> str:
             rows.append([name, one, max(hand), one - max(hand), eight, plain, eight - plain])
     met = sum(row[3] >= -CLOSE_TO_HAND and row[6] >= -CLOSE_TO_PLAIN for row in rows)
     return (
-        f"At epsilon 1 within {CLOSE_TO_HAND} points of the best run that was prepared by hand, "
-        f"its setting paid for or not; at epsilon 8 within {CLOSE_TO_PLAIN:g} point of "
-        f"scikit-learn without privacy. Met on {met} of {len(rows)} tables.\n\n"
-        + Printed(columns, rows).markdown().rstrip()
+        f"At epsilon 1 within {CLOSE_TO_HAND} points of the best run that was prepared by hand "
+        f"from the same facts, its setting paid for or not; at epsilon 8 within "
+        f"{CLOSE_TO_PLAIN:g} point of scikit-learn without privacy. Met on {met} of "
+        f"{len(rows)} tables.\n\n" + Printed(columns, rows).markdown().rstrip()
     )
 
 
