@@ -538,4 +538,4 @@ def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
