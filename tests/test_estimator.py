@@ -20,12 +20,13 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
 from dptune import Budget, BudgetExceeded, Ledger, gdp, rounding
+from dptune.columns import Columns, as_table
 from dptune.data import Data
 from dptune.errors import InvalidInput, WrongDataset
 from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier, DPLinearRegressor
-from dptune.estimator.earlier_fits import beside
+from dptune.estimator.earlier_fits import EarlierFits, beside
 from dptune.estimator.own_scale import own_scale
-from dptune.estimator.rows import dense
+from dptune.estimator.rows import Rows, dense
 from dptune.export import to_sklearn
 from dptune.privacy import Price
 from dptune.search.space import Space
@@ -424,6 +425,22 @@ def test_declared_columns_of_any_frame() -> None:
     np.testing.assert_allclose(exported.predict_proba(frame), wanted, atol=1e-5)
     again = DPLinearClassifier(columns=COLUMNS, **QUICK).fit(arrow[200:], labels[200:])
     assert "also in an earlier fit in this process" in together(again)
+
+
+def test_the_same_rows_are_known_again_whatever_is_declared_of_them() -> None:
+    fits, price = EarlierFits(), Price(1.0)
+    table = as_table({"age": [30.0, None, np.inf], "job": ["cook", None, "x"], "v": [[1], [2], []]})
+    declared: list[dict[str, Any]] = [
+        {"age": {"kind": "number", "range": [0, 9], "fill": 1}, "job": "drop", "v": "drop"},
+        {"job": {"kind": "category", "values": "paid"}, "age": "drop", "v": "drop"},
+        {"v": "drop", "job": {"kind": "category", "buckets": 2}, "age": "boolean"},
+    ]
+    for before, columns in enumerate(declared):
+        compared = Rows(table, Columns.of(columns)).compared()
+        assert fits.add(compared, price) == [price] * before
+    other = table.set_column(0, "age", pa.array([31.0, None, None]))
+    other = other.set_column(1, "job", pa.array(["cook", "y", "x"]))
+    assert fits.add(Rows(other, Columns.of(declared[0])).compared(), price) == []
 
 
 @pytest.mark.usefixtures("few_payments")

@@ -125,7 +125,8 @@ def test_a_study_buys_once_and_its_model_and_a_resume_know_what(tmp_path: Path) 
     assert state.slack == paid[CATEGORIES].price.slack == result.guarantee.slack
     assert state.spent_epsilon <= BUDGET.epsilon == result.guarantee.epsilon
     released = " ".join(result.guarantee.releases)
-    assert "names of categories that many rows have" in released and "ranges of 2" in released
+    assert "names of categories that many rows have, in 1 column " in f"{released} "
+    assert "ranges of 2 columns, from" in released
     everything = " ".join(file.decode("utf8", "replace") for file in contents(out).values())
     assert "Secret" not in everything and "Secret" not in repr(data)
     encoding = load(out).preprocessing.encoding

@@ -13,7 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dptune.columns import Category, Columns, Number, as_table, code
+from dptune.columns import Category, Column, Columns, Drop, Number, as_table, code
+from dptune.columns.kinds import MIDDLE, PAID
 from dptune.data import Data
 from dptune.errors import InvalidInput
 
@@ -36,24 +37,34 @@ class Rows:
         return Data(self.features, labels, columns=self.columns, column_names=self.names, **facts)
 
     def compared(self) -> NDArray[Any]:
-        """As numbers that are the same in every fit, whatever other rows there are: names of
-        categories in public buckets."""
+        """As numbers that are the same in every fit, whatever is declared and whatever other rows
+        there are: all columns by their own types, texts in public buckets."""
         if self.columns is None:
             rows: NDArray[Any] = self.features
             return rows
-        alike = {
-            name: Category(buckets=_BUCKETS) if isinstance(column, Category) else column
-            for name, column in self.columns.declared.items()
-        }
-        return code(self.features, Columns(alike), where="the table of features").rows
+        return code(self.features, self._by_type(), where="the table of features").rows
 
     def scales(self, compared: NDArray[Any]) -> NDArray[Any]:
         """Of such numbers the columns whose scale somebody chose: numbers, without gaps."""
         if self.columns is None:
             return compared
-        declared = [self.columns.declared[name] for name in self.columns.kept]
-        are_numbers = np.array([isinstance(column, Number) for column in declared])
-        return compared[:, are_numbers & ~np.isnan(compared).any(0)]
+        by_type, declared = self._by_type(), self.columns.declared
+        are_numbers = [
+            isinstance(by_type.declared[name], Number) and isinstance(declared.get(name), Number)
+            for name in by_type.kept
+        ]
+        return compared[:, np.array(are_numbers, bool) & ~np.isnan(compared).any(0)]
+
+    def _by_type(self) -> Columns:
+        """A declaration that takes every table."""
+        return Columns({field.name: _of_type(field.type) for field in self.features.schema})
+
+
+def _of_type(kind: Any) -> Column:
+    if _holds_numbers(kind):
+        return Number(range=PAID, fill=MIDDLE)
+    unread = pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return Drop() if unread else Category(buckets=_BUCKETS)
 
 
 def named_table(X: Any, names: Sequence[str]) -> Any:
