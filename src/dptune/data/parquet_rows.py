@@ -22,7 +22,7 @@ from dptune.table_files import PANDAS_INDEX, reading
 
 # Of codes, 4 bytes each: by numbers that files tell without reading a row, which are public.
 LARGE = 1 << 30
-_IN_HAND = 1 << 26  # bytes of codes that are read ahead
+_IN_HAND = 1 << 25  # bytes of codes that are read ahead; every reader holds far more
 _ROWS_AT_ONCE = 1 << 16
 
 
