@@ -41,7 +41,7 @@ def test_a_section_of_a_config_is_understood() -> None:
         "color": Category(values=("D", "E", "1"), fill="E"),
         "zip": Category(buckets=64),
         "job": Category(values="paid", at_most=7),
-        "town": Category(values="paid", at_most=20),
+        "town": Category(values="paid", at_most=10),
         "since": Date(range=("2010-01-01", "2025-12-31"), parts=("weekday", "hour")),
         "smoker": Boolean(),
         "member": Boolean(fill=False),

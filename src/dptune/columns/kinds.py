@@ -17,7 +17,7 @@ from dptune.errors import InvalidInput
 
 PAID: Literal["paid"] = "paid"
 MIDDLE: Literal["middle"] = "middle"
-DEFAULT_AT_MOST = 20
+DEFAULT_AT_MOST = 10
 MOST_VALUES = 10_000
 LARGEST = float(np.finfo(np.float32).max)  # rows are coded in single precision
 Pair = tuple[float, float]
