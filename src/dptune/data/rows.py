@@ -215,7 +215,8 @@ def check_features(features: Tensor) -> None:
             "features must be a table of shape (rows, columns), (rows, copies, columns) with "
             f"augmented copies, or rows of another shape; got shape {tuple(features.shape)}."
         )
-    if not all(bool(torch.isfinite(some).all()) for some in features.split(_AT_ONCE)):
+    starts = range(0, len(features), _AT_ONCE)
+    if not all(bool(torch.isfinite(features[i : i + _AT_ONCE]).all()) for i in starts):
         raise InvalidInput(
             "the features hold values that are not finite (NaN, infinity, or too large for "
             f"{str(features.dtype).removeprefix('torch.')}); remove or replace those rows first."

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dptune import validate
 from dptune.columns import Coded, Columns, Encoding
 from dptune.data.arrays import places
-from dptune.data.classes import name_classes
+from dptune.data.classes import Numbered, name_classes
 from dptune.data.data import Data
 from dptune.data.declared_files import Declared, batches_of, read_new
 from dptune.data.disk import INDEX, DiskRows
@@ -493,7 +493,7 @@ def _named(shifts: Sequence[str | Path]) -> dict[str, str | Path]:
     return named
 
 
-def _labels(part: Part, by_name: bool) -> NDArray[Any] | None:
+def _labels(part: Part, by_name: bool) -> NDArray[Any] | Numbered | None:
     if part.labels is None or not by_name or not part.classes:  # chunks hold theirs themselves
         return part.labels
     return name_classes(part.labels, part.classes)
