@@ -65,9 +65,9 @@ class ParquetRows(DiskRows):
         """In pieces: what an engine makes of a whole row group would take more than the group."""
         size = 1 << (14 if self.device.type == "cpu" else 16)
         for chunk in super().chunks():
-            tensors = (chunk.features, chunk.targets, chunk.norms)
-            parts = zip(*(tensor.split(size) for tensor in tensors), strict=True)
-            yield from (Chunk(*part) for part in parts)
+            for start in range(0, len(chunk.targets), size):
+                part = slice(start, start + size)
+                yield Chunk(chunk.features[part], chunk.targets[part], chunk.norms[part])
 
     def _watched(self) -> list[Path]:
         return [file for file, _, _ in self._groups]
