@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import AsJson
+from dptune.cli.parameters import FLAG, AsJson
 from dptune.errors import InvalidInput
 
 
@@ -33,6 +33,7 @@ def columns(
         bool,
         typer.Option(
             "--values",
+            metavar=FLAG,
             help="Write down the values that types of the file list; only where they were "
             "declared and not found in the rows.",
         ),
