@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -92,6 +94,26 @@ def test_a_file_to_begin_with_is_written_once(run: Run) -> None:
     assert plain["columns"]["age"] == "number" and plain["out"] is None
     code, _, err = run("columns", "ill.csv", "-o", "new.toml")
     assert code == 2 and "is there already" in err and Path("new.toml").read_text() == written
+
+
+def test_names_that_types_list_are_written_on_request(run: Run) -> None:
+    table = pa.table({"job": pa.array(["nurse", "cook"]).dictionary_encode(), "ill": [0, 1]})
+    parquet.write_table(table, "a.parquet")
+    code, out, _ = run("columns", "a.parquet", "--label", "ill", "--json")
+    assert code == 0 and json.loads(out)["columns"]["job"]["values"] == "paid"
+    code, out, _ = run("columns", "a.parquet", "--label", "ill", "--values", "--json")
+    assert code == 0 and json.loads(out)["columns"]["job"]["values"] == ["nurse", "cook"]
+
+
+@pytest.mark.parametrize("text", ["age,age,ill\n1,2,3\n", ",age,ill\n0,2,3\n"])
+def test_names_that_cannot_be_told_apart_are_refused_alike(run: Run, text: str) -> None:
+    Path("ill.csv").write_text(text)
+    code, out, said = run("columns", "ill.csv")
+    assert (code, out) == (2, "")
+    assert "has no name (pandas writes its index so" in said or "several columns called" in said
+    for more in ((), ("--columns", "columns.toml")):
+        code, _, err = run(*TUNE, *more, "--dry-run")
+        assert code == 2 and err.replace(str(Path.cwd()) + "/", "") == said
 
 
 def test_text_columns_without_a_declaration_say_how_to_begin(run: Run) -> None:

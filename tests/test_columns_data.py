@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -307,7 +308,10 @@ def test_files_of_one_table_have_labels_of_one_kind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("head", "words"),
-    [("age,age,ill", "several columns called age"), (",age,ill", "a column without a name")],
+    [
+        ("age,age,ill", "several columns called age"),
+        (",age,ill", "the first column of .* has no name"),
+    ],
 )
 def test_columns_that_cannot_be_told_apart_are_named(head: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"{head}\n1,2,x\n")
@@ -315,6 +319,8 @@ def test_columns_that_cannot_be_told_apart_are_named(head: str, words: str, tmp_
         columns_section(tmp_path / "a.csv", "ill")
     with pytest.raises(InvalidInput, match=words):
         load_data(tmp_path / "a.csv", label="ill", columns={"age": "number"})
+    with pytest.raises(InvalidInput, match=words):
+        load_data(tmp_path / "a.csv", label="ill")
 
 
 @pytest.mark.parametrize("case", TABLE_ERRORS, ids=lambda case: case.name)
@@ -343,15 +349,16 @@ def test_a_section_begins_with_names_and_types(tmp_path: Path) -> None:
     columns, text = columns_section(path, "ill")
     lines = text.splitlines()
     assert lines[lines.index("[columns]") + 1 :] == [
-        'id = { kind = "number" }  # int64',
+        'id = "drop"  # int64, and by its name a key, which says who, not what',
         '"body weight" = { kind = "number" }  # double',
         'seen = { kind = "date", range = ["FIRST", "LAST"] }  # date32[day]',
         'smoker = "boolean"  # bool',
         'job = { kind = "category", values = "paid" }  # string',
-        '# ill = { kind = "category", values = ["A", "B"] }  # the label: else its classes are '
-        "those found",
+        '# ill = { kind = "category", values = ["A", "B"] }  # the label: not declared, its '
+        "classes are published as they are found in the rows",
     ]
-    assert "NEVER from the rows" in text and max(map(len, lines[:10])) <= 100
+    assert "NEVER from the rows" in text and max(map(len, lines[:11])) <= 100
+    assert lines[1].startswith("# Types are guessed from the rows")
     filled = text.replace("FIRST", "2020-01-01").replace("LAST", "2025-12-31")
     declared = Columns.of(parse(filled, "it")["columns"])
     assert declared.names == columns.names == ("id", "body weight", "seen", "smoker", "job")
@@ -359,14 +366,72 @@ def test_a_section_begins_with_names_and_types(tmp_path: Path) -> None:
         columns_section(path, "sick")
 
 
-def test_categories_that_a_frame_declares_are_used(tmp_path: Path) -> None:
-    jobs = pd.Categorical(["cook", "cook"], categories=["nurse", "cook"])
-    pd.DataFrame({"job": jobs, "ill": jobs, "v": [[1], [2]]}).to_parquet(tmp_path / "a.parquet")
-    _, text = columns_section(tmp_path, "ill")
-    assert 'job = { kind = "category", values = ["nurse", "cook"] }' in text
-    # astype("category") lists what the rows hold, and nothing in the file tells it from this.
-    assert 'lists these names; if it got them from the rows, take "paid"' in text
-    assert '# ill = { kind = "category", values = ["nurse", "cook"] }' in text
-    assert 'v = "drop"  # list' in text
-    with pytest.raises(InvalidInput, match=r"of a \.csv, \.csv\.gz or \.parquet file"):
-        columns_section(tmp_path / "absent.csv")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "id",
+        "uuid",
+        "patient_id",
+        "Patient ID",
+        "PatientId",
+        "rownames",
+        "index",
+        "Unnamed: 0",
+        "key",
+    ],
+)
+def test_what_is_a_key_by_its_name_is_dropped(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"{name},paid,monkey,indexed,ill\n1,2,3,4,5\n")
+    columns, _ = columns_section(tmp_path / "a.csv", "ill")
+    kinds = {each: column.kind for each, column in columns.declared.items()}
+    assert kinds == {name: "drop", **dict.fromkeys(["paid", "monkey", "indexed"], "number")}
+    labelled, text = columns_section(tmp_path / "a.csv", name)
+    assert name not in labelled.names and 'ill = { kind = "number" }' in text
+
+
+def test_names_that_a_type_lists_are_written_only_where_asked(tmp_path: Path) -> None:
+    # What astype("category") lists is from the rows, and nothing in the file says so.
+    people = pd.Series([f"person {number}" for number in range(300)]).astype("category")
+    pd.DataFrame({"who": people, "ill": people, "v": [[1]] * 300}).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    columns, text = columns_section(tmp_path, "ill")
+    assert "person" not in text and "person" not in repr(columns)
+    assert 'who = { kind = "category", values = "paid" }' in text
+    assert "its type lists 300 names: where they come from a code book" in text
+    assert '# ill = { kind = "category", values = ["A", "B"] }' in text
+    assert 'v = "drop"  # list' in text and "guessed" not in text
+    columns, text = columns_section(tmp_path, "ill", values=True)
+    assert 'who = { kind = "category", values = ["person 0", "person 1", ' in text
+    assert '# ill = { kind = "category", values = ["person 0", "person 1", ' in text
+    assert "--values" not in text
+
+
+def test_a_section_is_not_begun_for_what_a_study_would_refuse(tmp_path: Path) -> None:
+    def refused(name: str, content: bytes | None = None) -> str:
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(InvalidInput) as caught:
+            columns_section(tmp_path / name, "ill")
+        return str(caught.value)
+
+    assert "is not UTF-8" in refused("a.csv", "age,ill\n1,Bürokraft\n".encode("latin-1"))
+    assert 'but signs "|"' in refused("a.csv", b"age|ill\n1|2\n")
+    assert "but tabs" in refused("a.csv", b"age\till\n1\t2\n")
+    assert "save it with commas" in refused("a.tsv", b"age\till\n1\t2\n")
+    assert "of a .csv, .csv.gz or .parquet file" in refused("a.txt", b"age,ill\n1,2\n")
+    assert "the file lacks a line of names" in refused("a.csv", b"nurse,yes\nclerk,no\n")
+    assert "there is no file or folder" in refused("absent.csv")
+    packed = refused("a.csv", gzip.compress(b"age,ill\n1,2\n"))
+    assert "is compressed with gzip" in packed and "end in .csv.gz" in packed
+    (tmp_path / "dir.csv").mkdir()
+    assert "is a folder without any" in refused("dir.csv")
+
+
+def test_a_folder_that_holds_no_table_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)  # which is not what is missing
+    (tmp_path / "dir.csv").mkdir()
+    with pytest.raises(InvalidInput, match=r"is a folder, but not one .* no \.parquet files"):
+        load_data(tmp_path / "dir.csv", label="ill")

@@ -442,7 +442,7 @@ def test_labels_with_names_become_their_names(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="neither a `Dataset` directory"):
+    with pytest.raises(InvalidInput, match="is a folder, but not one that save_to_disk"):
         load_data(tmp_path)
     text = save_folder(tmp_path / "text", text=["u", "v"], label=[0, 1])
     with pytest.raises(InvalidInput, match=r"  text: .*found string"):
@@ -462,8 +462,9 @@ def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path) -> None:
 def test_without_the_package_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    saved = save_folder(tmp_path / "saved", x=[1.0, 2.0], label=[0, 1])
     monkeypatch.setitem(sys.modules, "datasets", None)
-    for source in (tmp_path, "hub:owner/name"):
+    for source in (saved, "hub:owner/name"):
         with pytest.raises(MissingExtra, match=r"pip install 'dptune\[hub\]'"):
             load_data(source)
 

@@ -138,7 +138,10 @@ def test_answers_are_texts_or_as_squad_has_them() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"columns": "text"}, r"no column 'text' of texts; found the columns body, topic, who"),
+        (
+            {"columns": "text"},
+            r"of texts; found the columns body, topic, who.* lacks a line of names",
+        ),
         ({"columns": "body", "label": "class"}, "no column 'class' of labels; found the columns"),
         ({"columns": "body", "unit": "author"}, "no column 'author' of units; found the columns"),
         ({"columns": ["body", "body"]}, "one or several different columns"),

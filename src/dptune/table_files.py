@@ -30,6 +30,8 @@ _UNREADABLE = (
 )
 _LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
 PANDAS_INDEX = "__index_level_"  # how the index of a frame is called, which is no feature
+_GZIP = b"\x1f\x8b"  # how such a file begins
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": 'signs "|"'}
 # Bytes of a csv, of which Arrow has some in hand, and rows of a Parquet file.
 _AT_ONCE, _ROWS_AT_ONCE = 1 << 22, 1 << 16
 
@@ -108,6 +110,8 @@ def _types_in_csv(path: Path) -> Any:
     with _opened_csv(path, []) as batches:
         schema = batches.schema
     _must_be_names(schema.names, path)
+    if any(pa.types.is_binary(kind) for kind in schema.types):
+        raise not_utf8(path)
     return schema
 
 
@@ -159,11 +163,23 @@ def must_be_told_apart(names: Sequence[str], where: str) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidInput(f"{where} has several columns called {listed(twice)}; rename them.")
-    if not all(name.strip() for name in names):
+    without = next((place for place, name in enumerate(names) if not name.strip()), None)
+    if without == 0:
         raise InvalidInput(
-            f"{where} has a column without a name, as pandas writes the numbers of rows; name it, "
-            "or leave it out (to_csv(index=False))."
+            f"the first column of {where} has no name (pandas writes its index so: "
+            "to_csv(index=False)); name it, or leave it out."
         )
+    if without is not None:
+        raise InvalidInput(
+            f"column {without + 1} of {where} has no name; name it, or leave it out."
+        )
+
+
+def perhaps_a_row(path: Path) -> str:
+    """What to add where names are shown, as a csv without a line of them shows its first row."""
+    if table_kind(path) != "csv":
+        return ""
+    return " If these are values of a row, the file lacks a line of names."
 
 
 def read_parquet(path: Path) -> Any:
@@ -183,7 +199,7 @@ def parquet_schema(path: Path) -> Any:
 
 def without_rows(path: Path) -> Any:
     """A table of the same columns and types without a row; a type that lists its names keeps them.
-    Of a csv, types are those of its first lines."""
+    Types of a csv are guessed from its first rows, as many as are read at once."""
     with reading(path):
         if table_kind(path) == "csv":
             return _types_in_csv(path).empty_table()
@@ -217,14 +233,30 @@ def _must_be_separated_by_commas(path: Path) -> None:
     """By the first line alone: with decimal commas, the others seem torn and cannot be read."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with opener(path, "rb") as file:
-        try:
-            head = file.readline().decode()
-        except UnicodeDecodeError:
-            raise not_utf8(path) from None
-    if "," not in head and (";" in head or "\t" in head):
+        line = file.readline()
+    if line.startswith(_GZIP):
+        raise InvalidInput(
+            f"{str(path)!r} is compressed with gzip, and its name does not say so; rename it to "
+            "end in .csv.gz."
+        )
+    try:
+        head = line.decode()
+    except UnicodeDecodeError:
+        raise not_utf8(path) from None
+    other = next((words for sign, words in _SEPARATORS.items() if sign in head), None)
+    if "," not in head and other:
         raise InvalidInput(
             f"the columns of {str(path)!r} must be separated by commas; its first line has none, "
-            "but semicolons or tabs. Save it again with commas (and a point in numbers)."
+            f"but {other}. Save it again with commas (and a point in numbers)."
+        )
+
+
+def must_not_be_of_tabs(path: Path) -> None:
+    """Refuse what its name says is no csv, though it is almost one."""
+    if path.name.lower().endswith((".tsv", ".tsv.gz", ".tab")):
+        raise InvalidInput(
+            f"the columns of {str(path)!r} are separated by tabs, as its name says; save it with "
+            "commas, and .csv at the end of its name."
         )
 
 

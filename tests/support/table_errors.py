@@ -83,7 +83,8 @@ TABLE_ERRORS = (
         "there is no such column of labels",
         (
             "'patients.csv' has no column of labels 'sick'; found the columns age, job, "
-            "seen, smoker, ill. Say which it is with --label (label= in Python)."
+            "seen, smoker, ill. If these are values of a row, the file lacks a line of names. Say "
+            "which it is with --label (label= in Python)."
         ),
         label="sick",
     ),
@@ -91,7 +92,8 @@ TABLE_ERRORS = (
         "there is no such column of labels, and nothing is declared",
         (
             "'patients.csv' has no column of labels 'sick'; found the columns age, job, "
-            "seen, smoker, ill. Say which it is with --label (label= in Python)."
+            "seen, smoker, ill. If these are values of a row, the file lacks a line of names. Say "
+            "which it is with --label (label= in Python)."
         ),
         label="sick",
         columns=None,
@@ -210,10 +212,24 @@ TABLE_ERRORS = (
     TableError(
         "a column without a name",
         (
-            "'patients.csv' has a column without a name, as pandas writes the numbers of rows; "
-            "name it, or leave it out (to_csv(index=False))."
+            "the first column of 'patients.csv' has no name (pandas writes its index so: "
+            "to_csv(index=False)); name it, or leave it out."
         ),
         table=replaced(("age,", ",")),
+    ),
+    TableError(
+        "a column without a name, and nothing is declared",
+        (
+            "the first column of 'patients.csv' has no name (pandas writes its index so: "
+            "to_csv(index=False)); name it, or leave it out."
+        ),
+        table=",age,ill\n0,34,no\n1,35,yes\n",
+        columns=None,
+    ),
+    TableError(
+        "a later column without a name",
+        ("column 2 of 'patients.csv' has no name; name it, or leave it out."),
+        table=replaced(("job,", ",")),
     ),
     TableError(
         "two columns of one name",
@@ -232,10 +248,35 @@ TABLE_ERRORS = (
         "semicolons instead of commas",
         (
             "the columns of 'patients.csv' must be separated by commas; its first line has "
-            "none, but semicolons or tabs. Save it again with commas (and a point in "
-            "numbers)."
+            "none, but semicolons. Save it again with commas (and a point in numbers)."
         ),
         table=GOOD_TABLE.replace(",", ";"),
+    ),
+    TableError(
+        "bars instead of commas",
+        (
+            "the columns of 'patients.csv' must be separated by commas; its first line has "
+            'none, but signs "|". Save it again with commas (and a point in numbers).'
+        ),
+        table=GOOD_TABLE.replace(",", "|"),
+    ),
+    TableError(
+        "tabs, and a name that says so",
+        (
+            "the columns of 'patients.tsv' are separated by tabs, as its name says; save it with "
+            "commas, and .csv at the end of its name."
+        ),
+        table=GOOD_TABLE.replace(",", "\t"),
+        file="patients.tsv",
+    ),
+    TableError(
+        "a first line of texts that are data",
+        (
+            "'patients.csv' has no column of labels 'ill'; found the columns nurse, yes. If these "
+            "are values of a row, the file lacks a line of names. Say which it is with --label "
+            "(label= in Python)."
+        ),
+        table="nurse,yes\nclerk,no\n",
     ),
     TableError(
         "a line that is cut off",

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import AsJson
+from dptune.cli.parameters import FLAG, AsJson
 from dptune.errors import InvalidInput
 
 
@@ -29,6 +29,15 @@ def columns(
             "--out", "-o", metavar="FILE", help="A new file to write. Not given: printed."
         ),
     ] = None,
+    values: Annotated[
+        bool,
+        typer.Option(
+            "--values",
+            metavar=FLAG,
+            help="Write down the values that types of the file list; only where they were "
+            "declared and not found in the rows.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Begin a file that says what the columns of a table are: names and types, the rest to fill in.
@@ -37,7 +46,7 @@ def columns(
     """
     from dptune.data.columns_section import columns_section
 
-    declared, text = columns_section(file, label)
+    declared, text = columns_section(file, label, values=values)
     if out is not None:
         _write_new(out, text)
     plain = {"columns": declared.to_plain(), "out": out}

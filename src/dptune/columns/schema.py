@@ -24,8 +24,9 @@ _POLARS_FOUND = b"_PL_CATEGORICAL2"
 def guess(source: Any, label: str | None = None) -> Columns:
     """The kind of every column but the label's, from the types of a schema or a table alone.
 
-    Texts become categories whose names are paid for, unless a table's own type lists them; dates
-    lack the range that must be declared; what no kind can read is dropped.
+    Texts become categories whose names are paid for. So do types that list names, of a schema; of
+    a table these names are taken, which is right only where they were declared and not found in the
+    rows. Dates lack the range that must be declared; what no kind can read is dropped.
     """
     table = source if isinstance(source, pa.Table) else None
     schema = source if table is None else table.schema

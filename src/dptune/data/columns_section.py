@@ -1,4 +1,8 @@
-"""A [columns] section to start from: names and types of a file, and what is left to fill in."""
+"""A [columns] section to start from: names and types of a file, and what is left to fill in.
+
+A type may list the names of a category, and nothing in a file tells those that a code book declares
+from those that pandas' astype("category") found in the rows: so they are written where asked alone.
+"""
 
 import json
 import re
@@ -11,14 +15,16 @@ from dptune.table_files import (
     listed,
     must_be_told_apart,
     must_hold_something,
+    must_not_be_of_tabs,
     parquet_files,
+    perhaps_a_row,
     table_kind,
     without_rows,
 )
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD = """\
-# What the columns of {name} are: names and types from its header, the rest to fill in.
+# What the columns of {name} are: names and types as it has them, the rest to fill in.{guessed}
 # Ranges and values become public with the model. Take them from what is known of such columns (a
 # form, a standard, physics), NEVER from the rows: the lowest and the highest are two people's.
 #   number     add range = [LOW, HIGH]; without one it is bought where that is worth its price
@@ -28,15 +34,21 @@ _HEAD = """\
 #              says where they were
 #   "drop"     leaves a column out: names, numbers of rows, whatever tells people apart
 """
-# A type cannot say where its names come from: pandas' astype("category") takes them from the rows.
-_WHOSE_NAMES = ', which lists these names; if it got them from the rows, take "paid"'
+_GUESSED = (
+    "\n# Types are guessed from the rows at the beginning of the file: correct what is wrong."
+)
+# Also patient_id, "Patient ID" and PatientId, but not paid.
+_KEY = re.compile(r"(?i:(.*[_ .-])?(id|uuid|key)|rownames|index|unnamed: 0)|.*[a-z]I[dD]")
 
 
-def columns_section(source: str | Path, label: str | None = None) -> tuple[Columns, str]:
+def columns_section(
+    source: str | Path, label: str | None = None, *, values: bool = False
+) -> tuple[Columns, str]:
     """What the types of a file say of its columns, the label's apart, and the TOML to begin with.
 
-    No row becomes part of it: types are those of a schema, or of a csv's first lines. But a type
-    may list the names of a category, and whoever made it may have found them among the rows.
+    Types are those of a schema, or guessed from the first rows of a csv. No value of a row becomes
+    part of it, unless `values` asks for the names that types list: right only where they were
+    declared, and not found in the rows.
     """
     path = _file_of(Path(source))
     table = without_rows(path)
@@ -45,33 +57,58 @@ def columns_section(source: str | Path, label: str | None = None) -> tuple[Colum
     if label is not None and label not in names:
         raise InvalidInput(
             f"{str(source)!r} has no column of labels {label!r}; found the columns "
-            f"{listed(names)}. Say which it is with --label."
+            f"{listed(names)}.{perhaps_a_row(path)} Say which it is with --label."
         )
-    columns = guess(table, label)
-    shown = {name: str(table.schema.field(name).type) for name in names}
-    lines = [_line(name, column, shown[name]) for name, column in columns.declared.items()]
+    typed = guess(table).declared
+    found = typed if values else guess(table.schema).declared
+    columns = Columns(
+        {
+            name: Drop() if _KEY.fullmatch(name) else column
+            for name, column in found.items()
+            if name != label
+        }
+    )
+    types = {field.name: field.type for field in table.schema}
+    lines = [
+        f"{_key(name)} = {_entry(column)}  # {types[name]}{_note(typed[name], column)}"
+        for name, column in columns.declared.items()
+    ]
     if label is not None:
-        lines.append(_about_label(label, guess(table.select([label])).declared[label]))
-    return columns, "\n".join([_HEAD.format(name=Path(source).name), "[columns]", *lines]) + "\n"
+        lines.append(_about_label(label, found[label]))
+    head = _HEAD.format(
+        name=Path(source).name, guessed=_GUESSED if table_kind(path) == "csv" else ""
+    )
+    return columns, "\n".join([head, "[columns]", *lines]) + "\n"
 
 
 def _file_of(path: Path) -> Path:
     """Itself, or the first Parquet file of a folder."""
+    if not path.exists():
+        raise InvalidInput(f"there is no file or folder {str(path)!r}; look at the path.")
+    must_not_be_of_tabs(path)
     files = parquet_files(path) if path.is_dir() else [path]
-    if not files or not files[0].exists() or table_kind(files[0]) is None:
+    if not files or table_kind(files[0]) is None:
         raise InvalidInput(
             f"columns are those of a .csv, .csv.gz or .parquet file, or of a folder of .parquet "
-            f"files, and {str(path)!r} is none."
+            f"files, and {str(path)!r} is "
+            f"{'a folder without any' if path.is_dir() else 'none'}."
         )
     must_hold_something(files[0])
     return files[0]
 
 
-def _line(name: str, column: Column, kind: str) -> str:
-    note = ", which cannot be used" * isinstance(column, Drop)
-    if isinstance(column, Category) and isinstance(column.values, tuple):
-        note = _WHOSE_NAMES
-    return f"{_key(name)} = {_entry(column)}  # {kind}{note}"
+def _note(typed: Column, written: Column) -> str:
+    """Why what is written is not all that the type says."""
+    if isinstance(typed, Drop):
+        return ", which cannot be used"
+    if isinstance(written, Drop):
+        return ", and by its name a key, which says who, not what"
+    if isinstance(typed, Category) and typed != written and isinstance(typed.values, tuple):
+        return (
+            f"; its type lists {len(typed.values)} names: where they come from a code book and not "
+            "from the rows, --values writes them down"
+        )
+    return ""
 
 
 def _entry(column: Column) -> str:
@@ -86,7 +123,8 @@ def _entry(column: Column) -> str:
 
 def _about_label(name: str, column: Column) -> str:
     """A line that is no entry until somebody fills it in."""
-    entry, why = '{ kind = "category", values = ["A", "B"] }', "else its classes are those found"
+    entry = '{ kind = "category", values = ["A", "B"] }'
+    why = "not declared, its classes are published as they are found in the rows"
     if isinstance(column, Number):
         entry, why = '{ kind = "number", range = [LOW, HIGH] }', "to learn values, not classes"
     elif isinstance(column, Category) and isinstance(column.values, tuple):

@@ -27,6 +27,7 @@ from dptune.hub import datasets_package, load_from_hub, splits_of
 from dptune.table_files import (
     PANDAS_INDEX,
     listed,
+    must_be_told_apart,
     parquet_files,
     parquet_schema,
     read_csv,
@@ -275,9 +276,7 @@ def _split_part(split: Any, where: str, label: str) -> Part:
 
 def _table_part(table: Any, where: str, label: str, classes: tuple[str, ...] = ()) -> Part:
     names = [name for name in table.column_names if not name.startswith(PANDAS_INDEX)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidInput(f"{where!r} has several columns called {listed(twice)}; rename them.")
+    must_be_told_apart(names, repr(where))
     if table.num_rows == 0:
         raise InvalidInput(f"{where!r} holds no rows, only the columns {listed(names)}.")
     features = [name for name in names if name != label]

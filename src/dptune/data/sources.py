@@ -48,7 +48,14 @@ from dptune.data.readers import (
 from dptune.data.shift import Shift, shifted
 from dptune.data.text_sources import load_texts
 from dptune.errors import InvalidInput
-from dptune.table_files import listed, must_hold_something, parquet_files, table_kind
+from dptune.table_files import (
+    listed,
+    must_hold_something,
+    must_not_be_of_tabs,
+    parquet_files,
+    perhaps_a_row,
+    table_kind,
+)
 
 _DEMO, _HUB = "demo", "hub:"
 _KNOWN_FOLDERS = (*SAVED_TO_DISK, INDEX, CONTENTS)
@@ -293,15 +300,20 @@ def fingerprint_source(source: str | Path) -> str:
             "folder."
         )
     path = _path(source)
+    if path.is_dir():
+        _must_be_known_folder(path)
+    return _identity(source)
+
+
+def _must_be_known_folder(path: Path) -> None:
     known = any((path / name).exists() for name in _KNOWN_FOLDERS)
-    if path.is_dir() and not known and not parquet_files(path):
+    if not known and not parquet_files(path):
         raise InvalidInput(
-            f"{str(source)!r} is a folder, but not one that save_to_disk, write_chunks or dptune "
+            f"{str(path)!r} is a folder, but not one that save_to_disk, write_chunks or dptune "
             "extract wrote, and it holds no .parquet files; give such a folder, a file, or 'demo'. "
             "If it holds pictures, make features of them first (dptune extract), and give the "
             "folder of those."
         )
-    return _identity(source)
 
 
 def _is_hub(source: str | Path) -> bool:
@@ -351,6 +363,7 @@ def _open(source: str | Path, label: str | None, declared: Declared | None = Non
         return _open_declared(source, path, declared)
     if path.is_dir():
         return _open_folder(path, label)
+    must_not_be_of_tabs(path)
     ending = next((each for each in READERS if path.name.lower().endswith(each)), None)
     if ending is None:
         raise InvalidInput(
@@ -376,6 +389,7 @@ def _open_folder(path: Path, label: str | None) -> Source:
         return from_chunks(path)
     if _table_files(path):
         return from_parquet_folder(path, label)
+    _must_be_known_folder(path)
     return from_folder(path, label or DEFAULT_LABEL)
 
 
@@ -392,6 +406,7 @@ def _open_declared(source: str | Path, path: Path, declared: Declared) -> Source
 
 def _named_files(source: str | Path) -> list[Path]:
     """Those whose columns have names, as declared ones must."""
+    must_not_be_of_tabs(_path(source))
     files = _table_files(_path(source))
     if not files:
         raise InvalidInput(
@@ -414,8 +429,8 @@ def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: st
     column = label or DEFAULT_LABEL
     if opened.columns is not None and column not in opened.columns:
         raise InvalidInput(
-            f"{str(source)!r} has no column of labels {column!r}; found {opened.contents}. Say "
-            "which it is with --label (label= in Python)."
+            f"{str(source)!r} has no column of labels {column!r}; found {opened.contents}."
+            f"{perhaps_a_row(_path(source))} Say which it is with --label (label= in Python)."
         )
     part = opened.parts[which]()
     if isinstance(part.features, DiskRows):

@@ -4,11 +4,12 @@ What a message shows is names of columns, never a text.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from dptune import validate
 from dptune.errors import InvalidInput
-from dptune.table_files import listed
+from dptune.table_files import listed, perhaps_a_row
 from dptune.texts.sources import open_splits
 from dptune.texts.texts import Texts
 
@@ -37,7 +38,8 @@ def read(
         if name is not None and name not in table.names:
             raise InvalidInput(
                 f"{opened.where!r} has no column {name!r} of {what}; found the columns "
-                f"{listed(table.names)}. Name it with {_NAMED[what]}."
+                f"{listed(table.names)}.{perhaps_a_row(Path(opened.where))} Name it with "
+                f"{_NAMED[what]}."
             )
     values = {name: table.values(name) for name in names}
     counts = {len(found) for found in values.values()}
