@@ -1,6 +1,7 @@
 import math
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -556,3 +557,38 @@ def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)
     assert len(blocks) == 5
+
+
+UNFIT: dict[str, tuple[Callable[..., Any], str]] = {
+    "None among labels": (lambda X, y: (X, np.where(y, "a", None)), "labels are missing"),
+    "None in a list": (lambda X, y: (X, ["a" if each else None for each in y]), "are missing"),
+    "NaN in a list": (lambda X, y: (X, ["a" if each else math.nan for each in y]), "are missing"),
+    "NaN": (lambda X, y: (X, np.where(y, 1.0, np.nan)), "labels are missing"),
+    "NA": (lambda X, y: (X, pd.Series(y).astype("boolean").where(y)), "labels are missing"),
+    "labels of two types": (
+        lambda X, y: (X, ["a" if each else 1 for each in y]),
+        "found int and text",
+    ),
+    "a name twice": (lambda X, y: (X.set_axis(["a", "a"], axis=1), y), "a is there more than once"),
+    "no rows": (lambda X, y: (X[:0], y[:0]), "X has no rows"),
+    "no rows of an array": (lambda X, y: (X.to_numpy()[:0], y[:0]), "X has no rows"),
+    "no columns": (lambda X, y: (X[[]], y), "X has no columns"),
+}
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("unfit", UNFIT)
+def test_rows_and_labels_that_do_not_do_are_refused_in_our_words(
+    unfit: str, declared: bool
+) -> None:
+    change, said = UNFIT[unfit]
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["a", "b"])
+    wrong, labels = change(X, np.arange(40) % 2 == 0)
+    number = {"kind": "number", "range": [-3, 3]}
+    columns = {"a": number, "b": number} if declared else None
+    for estimator in (
+        DPLinearClassifier(columns=columns),
+        DPLinearRegressor((0, 1), columns=columns),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            estimator.fit(wrong, labels)

@@ -94,6 +94,9 @@ def test_declared_columns_are_inputs_of_their_own(classes: tuple[Any, ...], tmp_
     told = json.loads(made.get_modelmeta().custom_metadata_map["inputs"])
     assert list(told) == list(ENCODING.columns.kept)
     assert "hours since 1970-01-01" in told["begun"]
+    assert told["age"] == "float, a number; NaN for a gap"
+    assert told["height"] == "float, a number; no gaps"
+    assert told["color"].startswith("string, a text")
     # Nobody said what stands for a gap there.
     unknown = asked(made, **inputs(frame) | {"height": np.full((5, 1), np.nan, np.float32)})
     assert np.isnan(unknown["probabilities" if classes else "value"]).all()
@@ -126,13 +129,6 @@ def test_parts_of_dates_are_those_of_the_calendar(tmp_path: Path) -> None:
     found = asked(session(model, tmp_path), when=hours)["value"]
     dates = {"when": hours[:, 0].astype("datetime64[h]").astype("datetime64[s]")}
     np.testing.assert_allclose(found, model.predict(dates), atol=1e-5)
-
-
-def test_a_column_with_the_name_of_an_output_is_refused(tmp_path: Path) -> None:
-    named = Encoding(Columns.of({"label": "number"}))
-    model = linear_model(Preprocessing(encoding=named), 1, (0, 1))
-    with pytest.raises(InvalidInput, match="label: a column has the name of an output"):
-        session(model, tmp_path)
 
 
 def test_the_metadata_has_the_promise_in_words_and_the_names_of_columns(tmp_path: Path) -> None:

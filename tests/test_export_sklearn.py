@@ -102,6 +102,108 @@ def test_declared_columns_are_prepared_alike(classes: tuple[Any, ...]) -> None:
         pipeline.predict(frame.assign(height=np.nan))
 
 
+WRITTEN = {
+    "smoker": [
+        ["yes", "NO", None, "Y", "n"],
+        ["TRUE", " false ", "n/a", "t", "F"],
+        ["1", "0", "", "1.0", "0.0"],
+        [1, 0, np.nan, 1, 0],
+        pd.array([True, False, None, True, False], dtype="boolean"),
+    ],
+    "insured": [
+        ["Yes", "No", "NA", "f", "True"],
+        [True, False, None, False, True],
+        pd.array([1, 0, None, 0, 1], dtype="Int64"),
+    ],
+    "begun": [
+        ["2011-02-28T23:59:00", "1904-02-29 01:00", "", "2100-12-31", "2020-12-31T12:30:00.5"],
+        ["2011-02-28T23:59", "1904-02-29T01:00:00", None, "2100-12-31", "2020-12-31 12:00"],
+        pd.to_datetime(hard_table()["begun"]).astype("datetime64[s]"),
+    ],
+    "ended": [["2020-12-31 12:00", "2100-12-31", "n/a", "1904-02-29 01:00", "2011-02-28 23:59"]],
+    "color": [[" D", "", "zz", "1 ", "NA"]],
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_dptune_reads_the_pipeline_reads_alike(name: str) -> None:
+    model, frame = table_model(), hard_table()
+    pipeline, wanted = to_sklearn(model), model.predict_proba(frame)
+    for values in WRITTEN[name]:
+        written = frame.assign(**{name: values})
+        np.testing.assert_allclose(model.predict_proba(written), wanted, atol=1e-12)
+        np.testing.assert_allclose(pipeline.predict_proba(written), wanted, atol=1e-5)
+
+
+def test_a_text_that_is_no_truth_is_refused_and_not_shown() -> None:
+    pipeline, frame = to_sklearn(table_model()), hard_table()
+    for wrong in ("maybe", 2):
+        with pytest.raises(ValueError, match="contains NaN") as refused:
+            pipeline.predict(frame.assign(smoker=wrong))
+        assert "maybe" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["boolean", "date"])
+def test_a_gap_that_nothing_stands_for_is_refused(kind: str) -> None:
+    declared = {"kind": kind} | ({"range": ["2010-01-01", "2020-12-31"]} if kind == "date" else {})
+    encoding = Encoding(Columns.of({"x": declared, "y": "number"}))
+    pipeline = to_sklearn(linear_model(Preprocessing(encoding=encoding), encoding.width, (0, 1)))
+    known = "2012-01-01" if kind == "date" else "no"
+    assert len(pipeline.predict(pd.DataFrame({"x": [known, known], "y": 1.0}))) == 2
+    with pytest.raises(ValueError, match="NaN"):
+        pipeline.predict(pd.DataFrame({"x": [known, None], "y": 1.0}))
+    assert pipeline.inputs_["x"].endswith("; no gaps")
+
+
+CSV = """smoker,since,weight,ill
+yes,2024-01-05,60,no
+no,2024-02-06,70,yes
+"""
+DECLARED = """
+[columns]
+smoker = "boolean"
+since = { kind = "date", range = ["2024-01-01", "2024-12-31"], fill = "2024-06-01" }
+weight = { kind = "number", range = [40, 120] }
+ill = "boolean"
+"""
+
+
+@pytest.mark.parametrize("format", ["pkl", "onnx"])
+def test_the_command_says_what_columns_must_be_and_the_file_of_training_is_read(
+    format: str, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    if format == "onnx":
+        pytest.importorskip("onnx")
+    rows, run, file = tmp_path / "rows.csv", tmp_path / "run", tmp_path / f"model.{format}"
+    head, *lines = CSV.splitlines(keepends=True)
+    rows.write_text(head + "".join(lines) * 200)
+    (tmp_path / "columns.toml").write_text(DECLARED)
+    tune = ("--data", str(rows), "--label", "ill", "--columns", str(tmp_path / "columns.toml"))
+    budget = ("--epsilon", "1", "--delta", "1e-5", "--out", str(run))
+    code, _, said = command("tune", *tune, *budget)
+    assert code == 0, said
+    code, told, said = command("export", str(run), "-o", str(file))
+    assert code == 0, said
+    assert [line.split(":")[0].strip() for line in told.splitlines()[2:]] == [
+        "smoker",
+        "since",
+        "weight",
+    ]
+    if format == "pkl":
+        frame = pd.read_csv(rows)
+        found = pickle.loads(file.read_bytes()).predict(frame)
+        assert found.tolist() == load(run).predict(frame.drop(columns="ill")).tolist()
+
+
+def test_at_most_ten_columns_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    from dptune.cli.export_verb import _show
+
+    _show("ONNX", "a.onnx", {f"x{place}": "float" for place in range(12)})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 13
+    assert lines[-1].strip().startswith("and 2 more")
+
+
 def test_frames_of_polars_and_categories_as_numbers_are_taken() -> None:
     pl = pytest.importorskip("polars")
     pipeline, frame = to_sklearn(table_model()), hard_table()

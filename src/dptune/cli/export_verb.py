@@ -1,6 +1,7 @@
 """`dptune export`: the model of a finished run in a format that is used without dptune."""
 
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from dptune.cli.parameters import AsJson, Folder
 from dptune.errors import InvalidInput
 
 _FORMATS = {".onnx": "ONNX", ".pkl": "scikit-learn"}
+_MOST_SHOWN = 10
 
 
 def export(
@@ -42,10 +44,12 @@ def export(
         raise InvalidInput(f"{out} is there already; give another name, or remove it first.")
     model = load(folder)
     if made == "ONNX":
+        from dptune.export.onnx_columns import inputs_in_words
         from dptune.export.onnx_file import to_onnx
 
         to_onnx(model, out)
     else:
+        from dptune.export.sklearn_columns import inputs_in_words
         from dptune.export.sklearn_pipeline import to_sklearn
 
         pickled = pickle.dumps(to_sklearn(model))
@@ -53,4 +57,17 @@ def export(
             Path(out).write_bytes(pickled)
         except OSError as error:
             raise InvalidInput(f"{out!r} cannot be written: {error.strerror}.") from None
-    screen.show(as_json, {"out": out, "format": made}, lambda: print(f"Wrote {made} to {out}."))
+    encoding = model.preprocessing.encoding
+    inputs = {} if encoding is None else inputs_in_words(encoding)
+    told = {"out": out, "format": made, "inputs": inputs}
+    screen.show(as_json, told, lambda: _show(made, out, inputs))
+
+
+def _show(made: str, out: str, inputs: Mapping[str, str]) -> None:
+    print(f"Wrote {made} to {out}.")
+    if inputs:
+        print("Each column must be:")
+    for name, takes in list(inputs.items())[:_MOST_SHOWN]:
+        print(f"  {name}: {takes}")
+    if len(inputs) > _MOST_SHOWN:
+        print(f"  and {len(inputs) - _MOST_SHOWN} more; --json, and the file itself, have all.")

@@ -16,7 +16,7 @@ from dptune.errors import InvalidInput
 # How files say that nothing is known, whatever the case.
 GAPS = pa.array(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"], pa.large_string())
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
-_TRUTHS = pa.array([*_FALSE, *_TRUE], pa.large_string())
+TRUTHS = pa.array([*_FALSE, *_TRUE], pa.large_string())
 _FRACTION = r"(:[0-9]{2})[.,][0-9]+"  # of a second
 _HAS_ZONE = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _WITHOUT_ZONE, _IN_UTC = pa.timestamp("s"), pa.timestamp("s", "UTC")
@@ -68,7 +68,7 @@ def booleans(column: Any) -> Codes:
         raise refused(kind, "a boolean")
     distinct, which = distinct_values(column)
     lowered = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
-    found = _floats(pc.index_in(lowered, value_set=_TRUTHS).cast(pa.float64()))
+    found = _floats(pc.index_in(lowered, value_set=TRUTHS).cast(pa.float64()))
     if bool((np.isnan(found) & ~is_gap(distinct)).any()):
         raise InvalidInput(wrong)
     return chosen(np.where(np.isnan(found), np.nan, found >= len(_FALSE)), which)

@@ -118,7 +118,7 @@ def _column(values: Any, what: str) -> NDArray[Any]:
     if array.ndim != 1 or len(array) == 0:
         raise InvalidInput(f"{what} must be one a row; got shape {array.shape}.")
     if array.dtype.kind == "O":
-        array = _of_one_kind(array, what)
+        array = of_one_kind(array, what)
     if (array.dtype.kind == "U" and bool((array == "").any())) or (
         array.dtype.kind == "f" and not bool(np.isfinite(array).all())
     ):
@@ -126,7 +126,8 @@ def _column(values: Any, what: str) -> NDArray[Any]:
     return array
 
 
-def _of_one_kind(array: NDArray[Any], what: str) -> NDArray[Any]:
+def of_one_kind(array: NDArray[Any], what: str) -> NDArray[Any]:
+    """Labels that came as objects: none missing, all booleans, all numbers or all text."""
     kinds = {_kind(value) for value in array.tolist()}
     if "missing" in kinds:
         raise InvalidInput(_MISSING.format(what))

@@ -21,7 +21,15 @@ from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import InvalidInput
 from dptune.estimator import earlier_fits
 from dptune.estimator.own_scale import own_scale
-from dptune.estimator.rows import Rows, dense, must_be_finite, must_be_numbers, named_table
+from dptune.estimator.rows import (
+    Rows,
+    dense,
+    labels_of_one_kind,
+    must_be_finite,
+    must_be_numbers,
+    must_have_rows,
+    named_table,
+)
 from dptune.privacy import Price
 from dptune.search.space import Space
 from dptune.search.trial import Trial
@@ -109,6 +117,8 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any, y: Any) -> tuple[Rows, NDArray[Any]]:
         """Rows to learn from, and their labels; notes the names of columns."""
+        must_have_rows(X)
+        y = labels_of_one_kind(y)
         if self.columns is None:
             must_be_numbers(X)
             found, labels = validate_data(

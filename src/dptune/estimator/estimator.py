@@ -139,7 +139,11 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         self.coef_, self.intercept_ = _of_two(weights.T).T, _of_two(intercept)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The probability of every class, in the order of `classes_`."""
+        """A share for every class, in the order of `classes_`, which add up to 1.
+
+        Rank rows by them; do not read them as frequencies. Clipping and noise scale the logits, so
+        they are often far too sure. Calibrate them on public rows where frequencies are needed.
+        """
         rows = self._rows(X)
         return self.result_.model.predict_proba(rows)
 

@@ -4,6 +4,7 @@ What is wrong with it is said in our words, which name the column and show no va
 """
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from scipy import sparse
 from dptune.columns import Category, Column, Columns, Drop, Number, as_table, code
 from dptune.columns.kinds import MIDDLE, PAID
 from dptune.data import Data
+from dptune.data.arrays import of_one_kind
 from dptune.errors import InvalidInput
 
 _ROWS_AT_ONCE = 4096
@@ -74,7 +76,7 @@ def named_table(X: Any, names: Sequence[str]) -> Any:
             "sparse rows hold numbers alone, and columns are declared by name; leave columns out, "
             "or give the table that the sparse rows were made from."
         )
-    table = as_table(X)
+    table = _table_of(X)
     if table is not None:
         return table
     array = np.asarray(X)
@@ -86,9 +88,41 @@ def named_table(X: Any, names: Sequence[str]) -> Any:
     return as_table(dict(zip(names, array.T, strict=True)))
 
 
+def must_have_rows(X: Any) -> None:
+    """Refuse to learn from nothing."""
+    table = _table_of(X)
+    shape = getattr(X, "shape", ()) if table is None else table.shape
+    if (isinstance(X, list | tuple) and not X) or (shape and not shape[0]):
+        raise InvalidInput("X has no rows, and there is nothing to learn from; give some.")
+
+
+def labels_of_one_kind(y: Any) -> Any:
+    """Labels as they are, or in the one type that those given as objects have: NumPy makes a class
+    of a gap among texts, or cannot sort it."""
+    array = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
+    if array.ndim != 1 or not len(array):
+        return y
+    if array.dtype.kind == "f" and bool(np.isnan(array).any()):
+        array = array.astype(object)
+    return of_one_kind(array, "the labels") if array.dtype.kind == "O" else y
+
+
+def _table_of(X: Any) -> Any:
+    """The table of a frame, each of whose columns has its own name; None of anything else."""
+    table = None if sparse.issparse(X) else as_table(X)
+    if table is None:
+        return None
+    twice = [name for name, times in Counter(table.column_names).items() if times > 1]
+    if twice:
+        raise InvalidInput(f"{_named(twice)} there more than once; leave all but one out.")
+    if not table.num_columns:
+        raise InvalidInput("X has no columns; give a frame with some.")
+    return table
+
+
 def must_be_numbers(X: Any) -> None:
     """Refuse a frame with columns of other types."""
-    table = None if sparse.issparse(X) else as_table(X)
+    table = _table_of(X)
     if table is None:
         return
     others = [field.name for field in table.schema if not _holds_numbers(field.type)]

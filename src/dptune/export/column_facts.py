@@ -1,6 +1,7 @@
 """What an encoding does to a column, read from what it makes of a few made-up rows of it, so that
 none of its rules is written twice."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import scipy.sparse
 
 from dptune.columns import Category, Columns, Encoding
+from dptune.columns.values import GAPS, TRUTHS
 from dptune.errors import InvalidInput
 from dptune.export.steps import Numbers
 
@@ -19,8 +21,8 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Names:
-    """Texts of a category, and the features that each of them becomes, as rows of a sparse matrix;
-    its last row is for all other texts."""
+    """Texts of a category or a boolean, and the features that each of them becomes, as rows of a
+    sparse matrix; of a category its last row is for all other texts."""
 
     texts: tuple[str, ...]
     features: Any
@@ -61,13 +63,25 @@ def names_of(encoding: Encoding, name: str, *, empty: tuple[str, ...] = ()) -> N
     while other in known:
         other += "?"
     read = [None if text in empty and text not in known else text for text in (*texts, other)]
+    return Names(tuple(texts), _features(encoding, name, read))
+
+
+def truths_of(encoding: Encoding, name: str, *, empty: str) -> Names:
+    """The texts that a boolean knows, in small letters, and those that say there is a gap, unless
+    the column must have none; `empty` is one of these."""
+    truths = TRUTHS.to_pylist()
+    gaps = [] if features_of_gap(encoding, name) is None else [*GAPS.to_pylist(), empty]
+    return Names((*truths, *gaps), _features(encoding, name, [*truths, *(None for _ in gaps)]))
+
+
+def _features(encoding: Encoding, name: str, texts: Sequence[str | None]) -> Any:
     reader = alone(encoding, name)
     parts = []
-    for start in range(0, len(read), _AT_ONCE):  # ten thousand names are wide
-        table = pa.table({name: pa.array(read[start : start + _AT_ONCE], pa.large_string())})
+    for start in range(0, len(texts), _AT_ONCE):  # ten thousand names are wide
+        table = pa.table({name: pa.array(texts[start : start + _AT_ONCE], pa.large_string())})
         rows = reader.code(table, where="the texts of the model")
         parts.append(scipy.sparse.csr_array(reader.apply(rows)))
-    return Names(tuple(texts), scipy.sparse.vstack(parts, format="csr"))
+    return scipy.sparse.vstack(parts, format="csr")
 
 
 def _forms(value: str) -> tuple[str, ...]:

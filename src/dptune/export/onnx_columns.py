@@ -7,6 +7,7 @@ import numpy as np
 from dptune.columns import Boolean, Category, Date, Encoding, Number
 from dptune.columns.dates import PARTS
 from dptune.export.column_facts import features_of_gap, names_of
+from dptune.export.inputs import in_words
 from dptune.export.onnx_nodes import FLOAT, LEARNERS, TEXT, WHOLE, Nodes, value
 from dptune.export.steps import Numbers
 
@@ -14,23 +15,26 @@ _LARGEST = float(np.finfo(np.float32).max)
 _WEEKDAY_OF_DAY_0 = 3  # 1970-01-01 was a Thursday
 _DAYS_BEFORE = 719_468  # from 1 March of the year 0 to 1970-01-01
 _DAYS_OF_400_YEARS = 146_097
-TAKES: dict[type, tuple[int, str]] = {
-    Number: (FLOAT, "a number; NaN for a gap"),
-    Boolean: (FLOAT, "1 or 0; NaN for a gap"),
-    Date: (FLOAT, "whole hours since 1970-01-01 in UTC; NaN for a gap"),
-    Category: (TEXT, "a text without spaces around it; empty for a gap"),
+_TAKES: dict[type, tuple[str, str]] = {
+    Number: ("float, a number", "NaN"),
+    Boolean: ("float, 1 for true or yes, 0 for false or no", "NaN"),
+    Date: ("float, whole hours since 1970-01-01 in UTC", "NaN"),
+    Category: ("string, a text without spaces around it", "an empty text"),
 }
 
 
 def inputs(encoding: Encoding) -> list[Any]:
     """One for each column that is kept."""
     declared = encoding.columns.declared
-    return [value(name, TAKES[type(declared[name])][0], 1) for name in encoding.columns.kept]
+    return [
+        value(name, TEXT if isinstance(declared[name], Category) else FLOAT, 1)
+        for name in encoding.columns.kept
+    ]
 
 
 def inputs_in_words(encoding: Encoding) -> dict[str, str]:
-    declared = encoding.columns.declared
-    return {name: TAKES[type(declared[name])][1] for name in encoding.columns.kept}
+    """What each input must be."""
+    return in_words(encoding, _TAKES)
 
 
 def encoded_columns(nodes: Nodes, encoding: Encoding) -> str:

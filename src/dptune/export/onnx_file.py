@@ -83,11 +83,6 @@ def _graph(model: TrainedModel) -> Any:
         taken = [value(_MATRIX, FLOAT, model.columns)]
         rows = nodes.doubles(_MATRIX)
     else:
-        for name in {"label", "probabilities", "value"} & set(encoding.columns.kept):
-            raise InvalidInput(
-                f"{name}: a column has the name of an output of the file, so it cannot be an "
-                "input; name it otherwise, and train again."
-            )
         taken, rows = inputs(encoding), encoded_columns(nodes, encoding)
     for step in parts.steps:
         rows = _step(nodes, step, rows)

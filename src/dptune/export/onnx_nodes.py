@@ -11,7 +11,8 @@ try:
     from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 except ImportError as problem:
     raise MissingExtra(
-        "ONNX files need the package onnx. Install it: pip install 'dptune[onnx]'"
+        "ONNX files need the package onnx. Install it: pip install 'dptune[onnx]', in a "
+        "clone '.[onnx]'"
     ) from problem
 
 FLOAT, DOUBLE, WHOLE, TEXT = (

@@ -22,13 +22,27 @@ from sklearn.preprocessing import (
 
 from dptune.columns import Boolean, Category, Date, Encoding, Number
 from dptune.columns.dates import PARTS, hours_of
+from dptune.columns.values import GAPS
 from dptune.errors import InvalidInput, MissingExtra
-from dptune.export.column_facts import features_of_gap, names_of
+from dptune.export.column_facts import Names, features_of_gap, names_of, truths_of
+from dptune.export.inputs import in_words
 from dptune.export.steps import Numbers
 
 _NO_DATE = float(np.iinfo(np.int64).min)  # how numpy keeps a date that is missing
 # In the unit of time that has it as one, which of them 1970-01-01 was (a Thursday, in January).
 _UNITS = {"weekday": ("D", 3), "month": ("M", 0), "hour": ("h", 0)}
+_NONE = "None"  # of a frame, numpy writes a missing text as None or nan
+_TAKES: dict[type, tuple[str, str]] = {
+    Number: ("a number", "NaN"),
+    Boolean: ("true or false, yes or no, t or f, y or n, 1 or 0", "NaN, None or an empty text"),
+    Date: ("a date, or a text such as 2025-12-31 or 2025-12-31T18:30:00", "NaT, None or ''"),
+    Category: ("a text or a number", "NaN, None or an empty text"),
+}
+
+
+def inputs_in_words(encoding: Encoding) -> dict[str, str]:
+    """What each column of a frame must hold."""
+    return in_words(encoding, _TAKES)
 
 
 def encoded_columns(encoding: Encoding) -> ColumnTransformer:
@@ -70,12 +84,12 @@ def _column(encoding: Encoding, name: str) -> Any:
         case Number() as column:
             ranged = column.pair is not None or name in encoding.ranges
             return _number(ranged, gap, column.indicator)
-        case Boolean() as column:
-            return _number(True, gap, column.indicator)
+        case Boolean():
+            return _truths(truths_of(encoding, name, empty=_NONE.lower()))
         case Date() as column:
             return _date(column)
         case Category():
-            return _category(encoding, name)
+            return _category(names_of(encoding, name, empty=(_NONE,)))
     raise AssertionError  # none is dropped
 
 
@@ -83,7 +97,11 @@ def _as(kind: str) -> FunctionTransformer:
     return FunctionTransformer(np.asarray, kw_args={"dtype": kind})
 
 
-def _filled(value: float, gap: float = np.nan) -> SimpleImputer:
+def _trimmed() -> list[FunctionTransformer]:
+    return [_as("str"), FunctionTransformer(np.char.strip)]
+
+
+def _filled(value: float | str, gap: float | str = np.nan) -> SimpleImputer:
     return SimpleImputer(
         missing_values=gap, strategy="constant", fill_value=value, keep_empty_features=True
     )
@@ -102,19 +120,25 @@ def _number(ranged: bool, gap: Numbers | None, indicator: bool) -> Any:
     return FeatureUnion([("value", value), ("missing", missing)])
 
 
-def _date(column: Date) -> FeatureUnion:
-    # Hours that stand for a gap: those of its fill, or the middle, which becomes 0.
-    filled = column.fill is not None or column.indicator
-    hours = hours_of(column.fill) if column.fill is not None else sum(column.pair) / 2
-    value = [_as("datetime64[h]"), _as("float64")]
-    if filled:
-        value.append(_filled(hours, _NO_DATE))
+def _moments() -> Any:
+    """Dates, and texts of dates, as numpy has them; of words for a gap it knows NaT alone."""
+    upper = [FunctionTransformer(np.char.upper), _as("object")]
+    gaps = [_filled("NaT", word.upper()) for word in (*GAPS.to_pylist(), _NONE)]
+    return make_pipeline(*_trimmed(), *upper, *gaps, _as("datetime64[s]"))
+
+
+def _date(column: Date) -> Any:
+    # Hours that stand for a gap: those of its fill, or the middle, which becomes 0; NaN is refused.
+    hours = sum(column.pair) / 2 if column.indicator else np.nan
+    if column.fill is not None:
+        hours = hours_of(column.fill)
+    value = [_as("datetime64[h]"), _as("float64"), _filled(hours, _NO_DATE)]
     parts = [("value", make_pipeline(*value, MinMaxScaler((-1, 1), clip=True)))]
     parts += [(part, _part(part, column)) for part in column.parts]
     if column.indicator:
         missing = MissingIndicator(missing_values=_NO_DATE, features="all")
         parts.append(("missing", make_pipeline(_as("datetime64[h]"), _as("float64"), missing)))
-    return FeatureUnion(parts)
+    return make_pipeline(_moments(), FeatureUnion(parts))
 
 
 def _part(part: str, column: Date) -> Any:
@@ -138,16 +162,24 @@ def _part(part: str, column: Date) -> Any:
     return make_pipeline(*steps)
 
 
-def _category(encoding: Encoding, name: str) -> Any:
-    # Of a frame, numpy writes a missing text as None or nan.
-    names = names_of(encoding, name, empty=("None",))
-    other = len(names.texts)
+def _truths(names: Names) -> Any:
+    # Any other text becomes NaN, which the look refuses: no message shows the text.
+    lower, look = FunctionTransformer(np.char.lower), FunctionTransformer(validate=True)
+    ordinal, *features = _features_of(names, unknown=np.nan)
+    return make_pipeline(*_trimmed(), lower, ordinal, look, *features)
+
+
+def _category(names: Names) -> Any:
+    return make_pipeline(*_trimmed(), *_features_of(names, unknown=len(names.texts)))
+
+
+def _features_of(names: Names, unknown: float) -> list[Any]:
     ordinal = OrdinalEncoder(
         categories=[np.array(names.texts, dtype=object)],
         handle_unknown="use_encoded_value",
-        unknown_value=other,
+        unknown_value=unknown,
     )
-    places = OneHotEncoder(categories=[np.arange(other + 1.0)])
+    places = OneHotEncoder(categories=[np.arange(float(names.features.shape[0]))])
     features = TruncatedSVD(names.features.shape[1])
     features.components_ = names.features.T.tocsr()
-    return make_pipeline(_as("str"), ordinal, places, FrozenEstimator(features))
+    return [ordinal, places, FrozenEstimator(features)]

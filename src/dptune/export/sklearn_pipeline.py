@@ -17,7 +17,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from dptune.export.sklearn_columns import encoded_columns
+from dptune.export.sklearn_columns import encoded_columns, inputs_in_words
 from dptune.export.steps import (
     Beside,
     Cut,
@@ -36,10 +36,11 @@ from dptune.study.trained_model import TrainedModel
 def to_sklearn(model: TrainedModel) -> Pipeline:
     """The model as a fitted scikit-learn pipeline, with `predict` and, for classes,
     `predict_proba`. It can be pickled, and opened where there is no dptune. What is promised stands
-    in its attribute `guarantee_`, in words.
+    in its attribute `guarantee_`, and what each column must hold in `inputs_`, in words.
 
     Of a table with declared columns it takes frames of pandas or polars, with these columns in any
-    order: numbers, true and false or 1 and 0, dates as dates, categories as texts or numbers.
+    order, and reads what dptune reads: numbers, true and false or yes and no, dates or their texts,
+    categories as texts or numbers.
     """
     parts = written(model)
     encoding = model.preprocessing.encoding
@@ -54,6 +55,8 @@ def to_sklearn(model: TrainedModel) -> Pipeline:
     steps.append(("model", _last(parts, model)))
     pipeline = Pipeline(steps)
     pipeline.guarantee_ = model.guarantee.in_words()
+    if encoding is not None:
+        pipeline.inputs_ = inputs_in_words(encoding)
     return pipeline
 
 
