@@ -439,7 +439,7 @@ def predict(
         must_take_rows(model, folder)
         label = planning.read_config(RunFolder.open(folder)).source.get("label")
         if model.encoding is not None:
-            features = read_new_rows(data, model.encoding, label)
+            features = read_new_rows(data, model.encoding)
         else:
             features = read_features(data, model.column_names or model.shape, label)
     said = "predictions"

@@ -112,7 +112,7 @@ def bought_in_words(config: Config, facts: DataFacts) -> list[str]:
         "scaled by private ranges of": ranges,
     }
     return [
-        f"{done} {_columns(bought.columns)}: {100 * bought.share:g} % of the budget"
+        f"{done} {how_many(bought.columns)}: {100 * bought.share:g} % of the budget"
         for done, bought in said.items()
         if bought.columns
     ]
@@ -121,7 +121,7 @@ def bought_in_words(config: Config, facts: DataFacts) -> list[str]:
 def left_in_words(config: Config, facts: DataFacts) -> list[str]:
     """What is not, and why."""
     ranges = ranges_bought(config, facts)
-    as_they_are = f"taken as they are in {_columns(ranges.left)} without a range, not bought"
+    as_they_are = f"taken as they are in {how_many(ranges.left)} without a range, not bought"
     return [f"{as_they_are}: {ranges.against}"] if ranges.left else []
 
 
@@ -144,14 +144,14 @@ def _numbers(facts: DataFacts, asked: str | None) -> tuple[str, ...]:
     )
 
 
-def _columns(names: Sequence[str]) -> str:
+def how_many(names: Sequence[str]) -> str:
     return "1 column" if len(names) == 1 else f"{len(names):,} columns"
 
 
 def _too_many(names: Sequence[str], facts: DataFacts) -> str:
     if len(names) == 1:
         return f"{facts.count:,} rows are too few at this budget"
-    return f"{_columns(names)} are too many for {facts.count:,} rows at this budget"
+    return f"{how_many(names)} are too many for {facts.count:,} rows at this budget"
 
 
 def _must_be_unasked(**named: float | str) -> None:

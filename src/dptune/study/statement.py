@@ -12,6 +12,7 @@ from dptune.data.shift import shifted
 from dptune.privacy import Event, Price, total
 from dptune.study.figures import figures_of
 from dptune.study.outline import Outline
+from dptune.study.paid_columns import how_many
 
 _FLOATING_POINT = (
     "noise is drawn in floating point: the promise is about real numbers, and an attacker who "
@@ -68,9 +69,9 @@ def guarantee_for(
     if searched:
         price = total([searched, price])
     releases = _releases(planned, counted=counted, scored=scored)
-    names, numbers = len(planned.categorized), len(planned.ranged)
-    releases += [f"names of categories that many rows have, in {names} columns"] * categorized
-    releases += [f"ranges of {numbers} columns, from noisy ranks of the rows"] * ranged
+    names, numbers = how_many(planned.categorized), how_many(planned.ranged)
+    releases += [f"names of categories that many rows have, in {names}"] * categorized
+    releases += [f"ranges of {numbers}, from noisy ranks of the rows"] * ranged
     releases += ["noisy counts of rows by length"] * (planned.lengths is not None)
     releases += ["a noisy mean of the rows"] * centred
     releases += ["a noisy second moment of the rows"] * whitened
