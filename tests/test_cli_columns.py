@@ -130,6 +130,7 @@ def test_text_columns_without_a_declaration_say_how_to_begin(run: Run) -> None:
     code, _, err = run(*TUNE, "--out", "r")
     assert code == 2 and "dptune columns" in err and "--columns columns.toml" in err
     assert "  job: must be numbers" in err and "  age: has missing values" in err
+    assert "'ill.csv' has columns" in err  # the path as it was typed
 
 
 def test_what_cannot_be_learned_is_said_before_paying(

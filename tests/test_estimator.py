@@ -539,3 +539,14 @@ def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)
     assert len(blocks) == 5
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [(np.zeros(60, int), "the same label"), (np.arange(60) // 2, "almost all different")],
+)
+def test_labels_that_are_no_classes_are_refused_in_its_own_words(labels: Any, found: str) -> None:
+    with pytest.raises(InvalidInput, match=found) as refused:
+        DPLinearClassifier(epsilon=1.0, public_scaling=True).fit(np.ones((60, 2)), labels)
+    assert "classes=[...]" in str(refused.value) and "DPLinearRegressor" in str(refused.value)
+    assert "config" not in str(refused.value)

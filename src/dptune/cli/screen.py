@@ -52,6 +52,11 @@ def remark(text: str) -> None:
     paragraph(Text(text), standard_error())
 
 
+def warn(note: str) -> None:
+    """What to know before anything is paid, on standard error."""
+    paragraph(Text.assemble(("Note: ", "bold yellow"), (f"{note}.", "bold")), standard_error())
+
+
 def say_listing() -> None:
     """Before packages are loaded, which takes seconds."""
     remark("Listing pictures.")

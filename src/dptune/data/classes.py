@@ -56,20 +56,26 @@ def list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tup
 def must_name_classes(labels: NDArray[Any], column: str) -> None:
     """Refuse labels of a table that are no classes to be found in its rows; there, a declaration
     says what they are."""
-    if labels.dtype.kind == "f" and not are_whole(labels):
-        found = "the labels are numbers that are not whole, so they name no classes"
-    else:
-        known = as_class_labels(labels, "the labels")
-        classes = tuple(np.unique(known).tolist())
-        if len(classes) > 1 and not _too_many(classes, known):
-            return
-        found = _ALL_DIFFERENT if len(classes) > 1 else _ALL_THE_SAME
+    found = why_no_classes(labels)
+    if found is None:
+        return
     raise InvalidInput(
         f"{column}: {found}. Declare this column, too, in [columns] (columns= in Python): "
         f'{column} = {{ kind = "number", range = [LOW, HIGH] }} to predict values, or '
         f'{column} = {{ kind = "category", values = ["a", "b"] }} with all its classes. If it is '
         "a key, name another column with --label (label= in Python)."
     )
+
+
+def why_no_classes(labels: NDArray[Any]) -> str | None:
+    """Why classes cannot be found among them; None where they can."""
+    if labels.dtype.kind == "f" and not are_whole(labels):
+        return "the labels are numbers that are not whole, so they name no classes"
+    known = as_class_labels(labels, "the labels")
+    classes = tuple(np.unique(known).tolist())
+    if len(classes) < 2:
+        return _ALL_THE_SAME
+    return _ALL_DIFFERENT if _too_many(classes, known) else None
 
 
 def _too_many(classes: Sequence[Any], labels: NDArray[Any]) -> bool:
