@@ -12,10 +12,18 @@ import pytest
 
 from dptune import accounting
 from dptune.accounting import Budget
+from dptune.accounting.split import Slot
 from dptune.cli import app as cli
 from dptune.cli import screen
 from dptune.ledger import Ledger
-from dptune.privacy import FullBatchRun, Price, PrivateMean, PrivateSecondMoment, SampledRun
+from dptune.privacy import (
+    FullBatchRun,
+    NoisyCount,
+    Price,
+    PrivateMean,
+    PrivateSecondMoment,
+    SampledRun,
+)
 from support.ledgers import ROWS as FINGERPRINT
 from support.ledgers import new_ledger
 
@@ -148,6 +156,20 @@ def test_a_ledger_is_opened_paid_from_and_shown(dptune: Run) -> None:
     assert shown["left"]["mu_squared"] + shown["spent"]["mu_squared"] == pytest.approx(
         Budget(1.0, 1e-5).mu_squared(2e-7)
     )
+
+
+def test_the_longest_names_of_slots_fit_into_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(screen.out, "width", 80)
+    slot = Slot("check of the final model", 1, 1.0, 0.0123)
+    screen.out.print(screen.slots_table(Budget(1.0, 1e-5), [slot]))
+    assert "check of the final model" in capsys.readouterr().out
+
+
+def test_one_count_is_no_counts() -> None:
+    one, two = (screen._event(NoisyCount(counts=n, noise=2.0)) for n in (1, 2))
+    assert (one, two) == ("1 noisy count, noise 2", "2 noisy counts, noise 2")
 
 
 def test_a_ledger_says_which_moments_were_paid(

@@ -44,10 +44,42 @@ def test_a_csv_with_texts_and_gaps_goes_from_file_to_predictions(run: Run) -> No
     code, _, err = run("predict", "r", "--data", "blank.csv", "-o", "p.csv")
     assert code == 0, err
     assert Path("p.csv").read_text().split() == ["prediction", "true", "false"]
+    Path("blank.csv").write_text("height,job,age,ill\n1,nurse,,\ntall,clerk,33,maybe\n")
+    code, _, err = run("predict", "r", "--data", "blank.csv", "-o", "q.csv")
+    assert code == 0, err  # what the model does not know is left out
+    assert Path("q.csv").read_text() == Path("p.csv").read_text()
     Path("blank.csv").write_text("job,height\nnurse,1\n")
     code, _, err = run("predict", "r", "--data", "blank.csv", "-o", "p.csv")
-    assert code == 2 and "  age: is declared, and is not there" in err
-    assert "  height: is not declared" in err
+    assert code == 2 and "  age: is not there; the model needs it." in err
+    assert "height" not in err and "declare" not in err
+
+
+def test_gaps_in_new_rows_of_a_model_without_are_refused_in_its_words(run: Run) -> None:
+    Path("ill.csv").write_text(
+        "age,job,ill\n" + "".join(f"{20 + n % 40},nurse,{n % 2}\n" for n in range(300))
+    )
+    Path("columns.toml").write_text(COLUMNS.replace(', fill = "middle"', ""))
+    asked = ("--columns", "columns.toml", "--method", "unit-noise", "--epsilon", "8", "--out", "r")
+    code, _, err = run(*TUNE, *asked)
+    assert code == 0, err
+    Path("blank.csv").write_text("job,age\nnurse,\nclerk,33\n")
+    code, _, err = run("predict", "r", "--data", "blank.csv", "-o", "p.csv")
+    assert code == 2
+    assert "age: has gaps, and the model was trained without: put a value there, or leave" in err
+    assert "fill" not in err and "declare" not in err
+
+
+def test_new_rows_of_a_model_without_declared_columns_need_numbers(run: Run) -> None:
+    Path("ill.csv").write_text(
+        "age,size,ill\n" + "".join(f"{20 + n % 40},{n % 3},{n % 2}\n" for n in range(300))
+    )
+    code, _, err = run(*TUNE, "--method", "unit-noise", "--epsilon", "8", "--out", "r")
+    assert code == 0, err
+    Path("blank.csv").write_text("age,size\n,small\n33,2\n")
+    code, _, err = run("predict", "r", "--data", "blank.csv", "-o", "p.csv")
+    assert code == 2 and "trained on numbers without gaps" in err
+    assert "  age: has missing values" in err and "  size: must be numbers" in err
+    assert "dptune columns" not in err
 
 
 def test_columns_stand_in_a_config_too_and_options_win(run: Run) -> None:
@@ -120,6 +152,7 @@ def test_text_columns_without_a_declaration_say_how_to_begin(run: Run) -> None:
     code, _, err = run(*TUNE, "--out", "r")
     assert code == 2 and "dptune columns" in err and "--columns columns.toml" in err
     assert "  job: must be numbers" in err and "  age: has missing values" in err
+    assert "'ill.csv' has columns" in err  # the path as it was typed
 
 
 def test_what_cannot_be_learned_is_said_before_paying(

@@ -90,7 +90,7 @@ def test_a_study_leaves_a_model_a_guarantee_and_a_picture(run: Run) -> None:
         "on 40 rows",
         "total step size r",
         "final run 1",
-        "No delta was given: 0.000333334 is one in ten times 300, how many are protected",
+        "No delta was given: 0.000333 is one in ten times 300, how many are protected",
         "-differential privacy for one row",
         "picture r/search.png",
         "dptune predict r --data FILE",

@@ -227,7 +227,7 @@ def test_all_kinds_of_files_are_the_same_rows(kind: str, tmp_path: Path) -> None
     data = load_data(path, label="ill", columns=COLUMNS)
     assert (data.name, data.classes, features_of(data)) == ("ill", ("x", "y"), FEATURES)
     assert data.encoding is not None
-    new = read_new_rows(path, data.encoding, "ill")
+    new = read_new_rows(path, data.encoding)
     assert isinstance(new, Coded)
     assert data.encoding.apply(new.rows).tolist() == FEATURES
 

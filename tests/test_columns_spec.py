@@ -111,6 +111,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "range of flags": ({"kind": "number", "range": [False, True]}, "range must be [low, high]"),
     "infinite range": ({"kind": "number", "range": [0, float("inf")]}, "range must be [low, high]"),
     "range beyond all": ({"kind": "number", "range": [0, 10**400]}, "range must be [low, high]"),
+    "too wide a range": (
+        {"kind": "number", "range": [-1e308, 1e308]},
+        "in numbers from -3.4e+38 to 3.4e+38",
+    ),
     "range of an array": ({"kind": "number", "range": np.zeros(2)}, "range must be [low, high]"),
     "no width": ({"kind": "number", "range": [1, 1]}, "must be below the high end"),
     "wrong way round": ({"kind": "number", "range": [2, 1]}, "must be below the high end"),

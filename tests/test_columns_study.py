@@ -82,7 +82,7 @@ def test_new_rows_are_read_as_the_private_ones_were(study: tuple[Path, StudyResu
     model = dptune.load(folder / "r")
     right: NDArray[Any] = result.model.decision_function(new.drop(columns="ill"))
     assert model.encoding == result.model.encoding is not None
-    codes = read_new_rows(folder / "b.csv", model.encoding, "ill")
+    codes = read_new_rows(folder / "b.csv", model.encoding)
     for rows in (
         codes,
         new[["smoker", "town", "age"]],

@@ -592,3 +592,14 @@ def test_rows_and_labels_that_do_not_do_are_refused_in_our_words(
     ):
         with pytest.raises(InvalidInput, match=said):
             estimator.fit(wrong, labels)
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [(np.zeros(60, int), "the same label"), (np.arange(60) // 2, "almost all different")],
+)
+def test_labels_that_are_no_classes_are_refused_in_its_own_words(labels: Any, found: str) -> None:
+    with pytest.raises(InvalidInput, match=found) as refused:
+        DPLinearClassifier(epsilon=1.0, public_scaling=True).fit(np.ones((60, 2)), labels)
+    assert "classes=[...]" in str(refused.value) and "DPLinearRegressor" in str(refused.value)
+    assert "config" not in str(refused.value)

@@ -124,6 +124,18 @@ def test_the_landscape_is_labelled(folders: dict[str, Path]) -> None:
         assert text in shown, text
 
 
+def test_the_picture_of_values_tells_how_far_they_were_off(tmp_path: Path) -> None:
+    (features, _), (others, _) = rows(0, 400), rows(1, 100)
+    data = Data(
+        features, features[:, 0], task="values", target_range=(-3, 3), test=(others, others[:, 0])
+    )
+    result = dptune.tune(data, budget=Budget(2.0, 1e-4), out=tmp_path / "r")
+    shown = texts(draw(Record.read(tmp_path / "r")))
+    assert f"linear-scaling, RMSE {result.test_figures['RMSE']:,.4g} on the test rows\n" in shown
+    assert "noisy score 1 - loss / 0.5\n(points above the mean of the sweep)" in shown
+    assert "% of the test rows right" not in shown
+
+
 def test_each_kind_of_study_has_its_own_words(folders: dict[str, Path]) -> None:
     shown = {name: texts(draw(Record.read(folder))) for name, folder in folders.items()}
     assert "score on public rows (points)" in shown["public score"]

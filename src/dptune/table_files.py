@@ -46,18 +46,36 @@ def reading(path: Path) -> Iterator[None]:
         advice = "It may be damaged, or of another kind than its name says; write it again."
         if isinstance(error, PermissionError):
             advice = "Ask its owner for the right to read it."
-        raise InvalidInput(f"{str(path)!r} cannot be read: {_reason(error)}. {advice}") from None
+        raise InvalidInput(
+            f"{str(path)!r} cannot be read: {_reason(error, path)}. {advice}"
+        ) from None
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, path: Path) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, pa.ArrowException):  # which quotes the line it stumbled on
-        telling = re.search(
-            r"Empty CSV file|(Row #\d+: )?Expected \d+ columns, got \d+", str(error)
-        )
-        return telling.group() if telling else type(error).__name__
+        torn = re.search(r"(Row #\d+: )?Expected \d+ columns, got \d+", str(error))
+        if torn is None:
+            return "Empty CSV file" if "Empty CSV file" in str(error) else type(error).__name__
+        return torn.group() if torn.group(1) else _torn_row(path) or torn.group()
     return str(error).split("\n")[0].rstrip(".")
+
+
+def _torn_row(path: Path) -> str | None:
+    """Where it is: readers that share the work do not know."""
+    try:
+        with csv.open_csv(
+            path,
+            read_options=csv.ReadOptions(use_threads=False),
+            parse_options=csv.ParseOptions(newlines_in_values=True),
+        ) as batches:
+            for _ in batches:
+                pass
+    except pa.ArrowInvalid as error:
+        found = re.search(r"Row #\d+: Expected \d+ columns, got \d+", str(error))
+        return found.group() if found else None
+    return None
 
 
 def table_kind(path: Path) -> str | None:

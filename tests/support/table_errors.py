@@ -19,6 +19,12 @@ GOOD_COLUMNS: dict[str, Any] = {
     "smoker": "boolean",
     "ill": {"kind": "category", "values": ["yes", "no"]},
 }
+DECLARE_IT = (
+    "Declare this column, too, in [columns] (columns= in Python): ill = { kind = "
+    '"number", range = [LOW, HIGH] } to predict values, or ill = { kind = "category", values = '
+    '["a", "b"] } with all its classes. If it is a key, name another column with --label (label= '
+    "in Python)."
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,67 @@ def replaced(*pairs: tuple[str, str]) -> str:
 
 
 TABLE_ERRORS = (
+    TableError(
+        "labels that are all the same, and nothing is declared",
+        (
+            "all rows have the same label, so there is nothing to learn; if there are other "
+            "classes, declare all of them with classes in [data] of a --config file "
+            "(classes= in Python)."
+        ),
+        table="age,ill\n34,no\n35,no\n",
+        columns=None,
+    ),
+    TableError(
+        "labels that are almost all different, and nothing is declared",
+        (
+            "the labels are almost all different, so as classes they would be released one "
+            "by one, and there is little to learn. If they are values, say task='values' and "
+            "give a target_range (in [data] of a --config file, or in Python); if they are "
+            "classes, declare all of them with classes in [data] of a --config file "
+            "(classes= in Python)."
+        ),
+        table="age,ill\n" + "".join(f"{n % 50},{n}\n" for n in range(100)),
+        columns=None,
+    ),
+    TableError(
+        "labels that are no whole numbers, and nothing is declared",
+        (
+            "the labels must name classes, and found numbers that are not whole; to predict "
+            "values, say task='values' (in [data] of a --config file, or in Python)."
+        ),
+        table="age,ill\n34,0.5\n35,1.5\n",
+        columns=None,
+    ),
+    TableError(
+        "a label that is missing, and nothing is declared",
+        "the labels are missing in some rows (empty, NaN or infinite); remove those rows first.",
+        table="age,ill\n34,no\n35,\n36,yes\n",
+        columns=None,
+    ),
+    TableError(
+        "a line that is cut off, and nothing is declared",
+        (
+            "'patients.csv' cannot be read: Row #3: Expected 3 columns, got 2. It may be "
+            "damaged, or of another kind than its name says; write it again."
+        ),
+        table="age,size,ill\n34,1,no\n35,yes\n",
+        columns=None,
+    ),
+    TableError(
+        "names of columns and no rows, and nothing is declared",
+        "'patients.csv' holds no rows, only the columns age, ill.",
+        table="age,ill\n",
+        columns=None,
+    ),
+    TableError(
+        "numbers beyond all bounds, and nothing is declared",
+        (
+            "the features hold values that are missing or not finite (NaN, infinity); remove or "
+            "fill them first, or declare what stands for them (columns=)."
+        ),
+        table="age,ill\n1e999,no\n35,yes\n",
+        columns=None,
+    ),
     TableError(
         "text columns, and nothing is declared",
         (
@@ -111,7 +178,7 @@ TABLE_ERRORS = (
         "gaps in columns that do not say what stands for them",
         (
             "'patients.csv' does not fit the declared columns:\n"
-            "  age, smoker: has gaps; say with fill what stands for one, or with indicator = "
+            "  age, smoker: each has gaps; say with fill what stands for one, or with indicator = "
             "true that a column says where they are."
         ),
         table=replaced(("34,", ","), ("no,yes", "NA,yes")),
@@ -171,6 +238,23 @@ TABLE_ERRORS = (
         label="seen",
     ),
     TableError(
+        "a label whose values are paid for",
+        (
+            "ill: a label must be a category with all its values, a boolean, or a number "
+            "with a range; it is declared as category whose values are paid for."
+        ),
+        columns=declared(ill={"kind": "category", "values": "paid"}),
+    ),
+    TableError(
+        "a range beyond what rows can hold",
+        (
+            "the declared columns need a change:\n"
+            "  age: range must be [low, high] in numbers from -3.4e+38 to 3.4e+38, or "
+            '"paid"; got -1e+308.'
+        ),
+        columns=declared(age={"kind": "number", "range": [-1e308, 1e308]}),
+    ),
+    TableError(
         "a label that is dropped",
         (
             "ill: a label must be a category with all its values, a boolean, or a number "
@@ -180,32 +264,22 @@ TABLE_ERRORS = (
     ),
     TableError(
         "labels that are all the same, and not declared",
-        (
-            "all rows have the same label, so there is nothing to learn; if there are other "
-            "classes, declare all of them with classes in [data] of a --config file "
-            "(classes= in Python)."
-        ),
+        (f"ill: all rows have the same label, so there is nothing to learn. {DECLARE_IT}"),
         table="age,ill\n34,no\n35,no\n",
         columns={"age": "number"},
     ),
     TableError(
         "labels that are almost all different, and not declared",
         (
-            "the labels are almost all different, so as classes they would be released one "
-            "by one, and there is little to learn. If they are values, say task='values' and "
-            "give a target_range (in [data] of a --config file, or in Python); if they are "
-            "classes, declare all of them with classes in [data] of a --config file "
-            "(classes= in Python)."
+            "ill: the labels are almost all different, so as classes they would be released one "
+            f"by one, and there is little to learn. {DECLARE_IT}"
         ),
         table="age,ill\n" + "".join(f"{n % 50},{n}\n" for n in range(100)),
         columns={"age": "number"},
     ),
     TableError(
         "labels that are no whole numbers, and not declared",
-        (
-            "the labels must name classes, and found numbers that are not whole; to predict "
-            "values, say task='values' (in [data] of a --config file, or in Python)."
-        ),
+        (f"ill: the labels are numbers that are not whole, so they name no classes. {DECLARE_IT}"),
         table="age,ill\n34,0.5\n35,1.5\n",
         columns={"age": "number"},
     ),
@@ -431,7 +505,7 @@ TABLE_ERRORS = (
             "'patients.csv' does not fit the declared columns:\n"
             "  weight: is declared, and is not there; add it, or declare it no more.\n"
             '  job: is not declared; declare it, if only as "drop".\n'
-            "  age, smoker: holds texts that are no numbers (a number is written 1234.5, "
+            "  age, smoker: each holds texts that are no numbers (a number is written 1234.5, "
             'without "," or a unit); change them, or declare the column as a "category".'
         ),
         table=replaced(("34", "thirty"), ("51", "")),

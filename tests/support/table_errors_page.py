@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "table-errors.md"
 INTRODUCTION = """\
 # Every error of a table
 
-What a file, or what is declared of its columns, can cause, and all that is said. Nothing is paid
+What a file, or what is declared of its columns, can cause, and what is said. Nothing is paid
 before these checks, and no message shows a value of a row. Problems of columns are named all at
 once, a line each. What columns can be: [tables.md](tables.md).
 

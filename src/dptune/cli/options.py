@@ -65,11 +65,7 @@ def read_options(
     source = {"source": "demo"} | plain["data"] | given["data"]
     if "text" in source and is_pretrained(str(trained.get("factory", ""))):
         source.setdefault("tokenizer", pretrained_name(trained["factory"]))
-    for key in ("source", "test", "public"):
-        if key in source:
-            source[key] = _absolute(source[key])
-    if isinstance(source.get("shifts"), list):
-        source["shifts"] = [_absolute(place) for place in source["shifts"]]
+    typed, source = source, _from_anywhere(source)
     run = plain["run"] | given["run"]
     columns = plain["columns"] | given.get("columns", {})
     if columns and load is not load_data:
@@ -77,7 +73,8 @@ def read_options(
             "columns are declared of tables, not of pictures or texts; leave them out."
         )
     declared = {"columns": columns, "told": tell_rows()} if columns else {}
-    data = load(**source, **declared)
+    # Messages about a table show its path as it was typed.
+    data = load(**(typed if load is load_data else source), **declared)
     budget = {"epsilon": DEFAULT_EPSILON} | plain["budget"] | given["budget"]
     delta_chosen = "delta" not in budget
     if delta_chosen:
@@ -172,8 +169,18 @@ def _merge(file: dict[str, Any], given: dict[str, Any], kind: str) -> dict[str, 
     return file | given if given.get(kind) in (None, file.get(kind)) else given
 
 
+def _from_anywhere(source: dict[str, Any]) -> dict[str, Any]:
+    """With whole paths, so that a run can be resumed from another folder."""
+    found = dict(source)
+    for key in ("source", "test", "public"):
+        if key in found:
+            found[key] = _absolute(found[key])
+    if isinstance(found.get("shifts"), list):
+        found["shifts"] = [_absolute(place) for place in found["shifts"]]
+    return found
+
+
 def _absolute(place: Any) -> Any:
-    """So that a run can be resumed from another folder."""
     if not isinstance(place, str) or place == "demo" or place.startswith("hub:") or "://" in place:
         return place
     return str(Path(place).absolute())

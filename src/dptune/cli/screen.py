@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 out = Console(highlight=False)
 out.width = max(out.width, 80)  # better a wrapped line than a number cut short
-_BAR_WIDTH = 20
+_BAR_WIDTH = 12  # so that the longest names of slots fit beside it into 80 columns
 _SECONDS_BETWEEN_WORDS = 3.0
 
 
@@ -50,6 +50,11 @@ def error(problem: str) -> None:
 def remark(text: str) -> None:
     """One paragraph on standard error that is no part of a result."""
     paragraph(Text(text), standard_error())
+
+
+def warn(note: str) -> None:
+    """What to know before anything is paid, on standard error."""
+    paragraph(Text.assemble(("Note: ", "bold yellow"), (f"{note}.", "bold")), standard_error())
 
 
 def say_listing() -> None:
@@ -284,11 +289,11 @@ def _event(event: Event) -> str:
             words = f"{steps} zeroth-order steps {sampled}, noise {noise:g}"
         case NoisyCount(counts=counts, noise=noise, sampling_rate=rate):
             sampled = f" of a sample of {rate:g}" if rate else ""
-            words = f"{counts} noisy counts{sampled}, noise {noise:g}"
+            words = f"{_counted(counts)}{sampled}, noise {noise:g}"
         case NoisyRanks(columns=columns, noise=noise):
-            words = f"noisy ranks in {columns} columns, noise {noise:g}"
+            words = f"noisy ranks in {columns} {_several('column', columns)}, noise {noise:g}"
         case ThresholdedCount(counts=counts, noise=noise, threshold=threshold):
-            words = f"{counts} noisy counts of names, noise {noise:g}, shown from {threshold:g} on"
+            words = f"{_counted(counts)} of names, noise {noise:g}, shown from {threshold:g} on"
         case PrivateMean(noise_multiplier=noise):
             words = f"private mean, noise {noise:g}"
         case PrivateSecondMoment(noise_multiplier=noise):
@@ -306,6 +311,14 @@ def _event(event: Event) -> str:
             then = "the rest" if disjoint else "all rows"
             words = f"{_event(search)} on a sample of {rate:g}; then on {then}: {_event(final)}"
     return words
+
+
+def _counted(counts: int) -> str:
+    return f"{counts} {_several('noisy count', counts)}"
+
+
+def _several(noun: str, count: int) -> str:
+    return noun if count == 1 else f"{noun}s"
 
 
 def backbones(known: Sequence["KnownBackbone"]) -> None:

@@ -316,7 +316,7 @@ def tune(
     if made is not None:
         asked = read_options(config, options | {"data": made.make()})
     for note in planning.before_paying(asked.data, asked.config):
-        screen.remark(f"Note: {note}.")
+        screen.warn(note)
     with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
         result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)
     _show_study(result, as_json, asked.delta_chosen)
@@ -439,7 +439,7 @@ def predict(
         must_take_rows(model, folder)
         label = planning.read_config(RunFolder.open(folder)).source.get("label")
         if model.encoding is not None:
-            features = read_new_rows(data, model.encoding, label)
+            features = read_new_rows(data, model.encoding)
         else:
             features = read_features(data, model.column_names or model.shape, label)
     said = "predictions"

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from dptune.columns import values
 from dptune.columns.kinds import Boolean, Category, Column, Date, Number
-from dptune.columns.problems import Problems
+from dptune.columns.problems import Problems, Unfit
 from dptune.columns.spec import Columns
-from dptune.errors import InvalidInput
 
 Vocabularies = Mapping[str, Sequence[str]]
 NOT_THERE = -1  # among the names of a category
+_OF_NEW = "put a value there, or leave those rows out."
 _EXACT = 1 << 24  # whole numbers that float32 tells apart
 
 
@@ -47,13 +47,20 @@ class Coder:
         columns: as declared, the label's not among them.
         where: the table's name in messages.
         vocabularies: of the categories whose names are paid for; where given, they do not grow.
+        new: rows to predict, for a model of which nothing can be declared any more: columns that
+            it does not know are left out.
 
     """
 
     def __init__(
-        self, columns: Columns, *, where: str, vocabularies: Vocabularies | None = None
+        self,
+        columns: Columns,
+        *,
+        where: str,
+        vocabularies: Vocabularies | None = None,
+        new: bool = False,
     ) -> None:
-        self._columns, self._where = columns, where
+        self._columns, self._where, self._new = columns, where, new
         self._problems = Problems()
         self._grows = vocabularies is None
         self._vocabularies = {
@@ -76,17 +83,21 @@ class Coder:
 
     def finish(self) -> dict[str, tuple[str, ...]]:
         """The vocabularies, or all problems of all batches."""
-        self._problems.raise_any(f"{self._where} does not fit the declared columns")
+        known = "the columns that the model was trained on" if self._new else "the declared columns"
+        self._problems.raise_any(f"{self._where} does not fit {known}")
         return {name: tuple(names.to_pylist()) for name, names in self._vocabularies.items()}
 
     def _must_have_the_columns(self, found: Sequence[str]) -> None:
+        missing = "is declared, and is not there; add it, or declare it no more."
+        if self._new:
+            missing = "is not there; the model needs it."
         for name in self._columns.kept:
             if name not in found:
-                self._problems.add(
-                    name, "is declared, and is not there; add it, or declare it no more."
-                )
+                self._problems.add(name, missing)
         for name, times in Counter(found).items():
             if name not in self._columns.declared:
+                if self._new:
+                    continue
                 self._problems.add(name, 'is not declared; declare it, if only as "drop".')
             elif times > 1:
                 self._problems.add(name, "is there twice; leave one of them out.")
@@ -96,14 +107,17 @@ class Coder:
         try:
             codes = self._read(values.flat(column), declared, name)
             _must_be_usable(codes, declared)
-        except InvalidInput as error:
-            self._problems.add(name, str(error))
+        except Unfit as error:
+            self._refuse(name, error)
         except pa.ArrowException:  # a type that Arrow itself knows little of; it may show values
-            refusal = values.refused(column.type, f"a {declared.kind}")
-            self._problems.add(name, str(refusal))
+            self._refuse(name, values.refused(column.type, f"a {declared.kind}"))
         else:
             return codes
         return np.full(len(column), np.nan)
+
+    def _refuse(self, name: str, error: Unfit) -> None:
+        said = f"{error.found}, and the model was trained without: {_OF_NEW}"
+        self._problems.add(name, said if self._new else str(error))
 
     def _read(self, column: Any, declared: Column, name: str) -> NDArray[np.float64]:
         if isinstance(declared, Number):
@@ -139,18 +153,23 @@ class Coder:
             return codes
         new = pc.unique(texts.filter(pa.array((codes == NOT_THERE) & ~gaps)))
         if len(vocabulary) + len(new) > _EXACT:
-            raise InvalidInput(
-                "has too many different names to buy; declare it with buckets or its values."
+            raise Unfit(
+                "has too many different names to buy", "declare it with buckets or its values"
             )
         self._vocabularies[name] = pa.concat_arrays([vocabulary, new])
         return _places(texts, self._vocabularies[name])
 
 
 def code(
-    table: Any, columns: Columns, *, where: str, vocabularies: Vocabularies | None = None
+    table: Any,
+    columns: Columns,
+    *,
+    where: str,
+    vocabularies: Vocabularies | None = None,
+    new: bool = False,
 ) -> Coded:
     """The whole table at once."""
-    coder = Coder(columns, where=where, vocabularies=vocabularies)
+    coder = Coder(columns, where=where, vocabularies=vocabularies, new=new)
     rows = coder.add(table)
     return Coded(rows, coder.finish())
 
@@ -172,14 +191,15 @@ def _must_be_usable(codes: NDArray[np.float64], declared: Column) -> None:
         with np.errstate(over="ignore"):
             infinite = np.isinf(codes.astype(np.float32))
         if bool(infinite.any()):
-            raise InvalidInput(
-                "holds numbers that are infinite or too large; give it a range, to which they are "
-                "clipped."
+            raise Unfit(
+                "holds numbers that are infinite or too large",
+                "give it a range, to which they are clipped",
             )
     if isinstance(declared, Number | Boolean | Date):
         silent = declared.fill is None and not declared.indicator
         if silent and bool(np.isnan(codes).any()):
-            raise InvalidInput(
-                "has gaps; say with fill what stands for one, or with indicator = true that a "
-                "column says where they are."
+            raise Unfit(
+                "has gaps",
+                "say with fill what stands for one, or with indicator = true that a column says "
+                "where they are",
             )

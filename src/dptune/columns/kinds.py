@@ -250,7 +250,8 @@ def _two(given: Any, wanted: str) -> tuple[Any, Any]:
 
 
 def _pair(given: Any) -> Pair:
-    wanted = 'range must be [low, high] in numbers, or "paid"'
+    largest = f"{LARGEST:.1e}"
+    wanted = f'range must be [low, high] in numbers from -{largest} to {largest}, or "paid"'
     low, high = (_finite(end, wanted) for end in _two(given, '[low, high], or "paid"'))
     if low >= high:
         raise InvalidInput(f"the low end of a range must be below the high end; got {given!r}.")

@@ -3,6 +3,17 @@
 from dptune.errors import InvalidInput
 from dptune.table_files import listed
 
+_OF_ONE = ("is ", "has ", "holds ")  # how a problem begins that speaks of one column
+
+
+class Unfit(InvalidInput):
+    """What a column holds does not fit what is declared of it, and what to do; whoever brings new
+    rows to a model cannot declare anything any more."""
+
+    def __init__(self, found: str, advice: str) -> None:
+        super().__init__(f"{found}; {advice}.")
+        self.found = found
+
 
 class Problems:
     """Problems by column; what several columns share is said once."""
@@ -19,5 +30,10 @@ class Problems:
         """Refuse what is wrong with `about`, if anything is."""
         if not self._columns:
             return
-        lines = [f"  {listed(names)}: {problem}" for problem, names in self._columns.items()]
+        lines = [_line(names, problem) for problem, names in self._columns.items()]
         raise InvalidInput("\n".join([f"{about}:", *lines]))
+
+
+def _line(names: list[str], problem: str) -> str:
+    each = "each " if len(names) > 1 and problem.startswith(_OF_ONE) else ""
+    return f"  {listed(names)}: {each}{problem}"

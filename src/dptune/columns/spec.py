@@ -96,7 +96,7 @@ class Columns:
             return LabelFacts(classes=column.values)
         raise InvalidInput(
             f"{name}: a label must be a category with all its values, a boolean, or a number with "
-            f"a range; it is declared as {' '.join(_in_short(column)).strip()}."
+            f"a range; it is declared as {''.join(_in_short(column))}."
         )
 
     def to_plain(self) -> dict[str, Any]:

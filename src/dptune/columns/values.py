@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dptune.columns.dates import SECONDS_AN_HOUR
-from dptune.errors import InvalidInput
+from dptune.columns.problems import Unfit
 
 # How files say that nothing is known, whatever the case.
 GAPS = pa.array(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"], pa.large_string())
@@ -27,6 +27,7 @@ _ALSO_WRITTEN = {
     "^(False|FALSE)$": "false",
 }
 _WHOLE_IN_FLOATS = 2.0**53
+_ADVICE = 'change them, or declare the column as a "category"'
 Codes = NDArray[np.float64]
 
 
@@ -53,16 +54,15 @@ def numbers(column: Any) -> Codes:
 
 def booleans(column: Any) -> Codes:
     kind = column.type
-    wrong = (
-        "holds others than true and false (yes and no, t and f, y and n, 1 and 0); change them, or "
-        'declare the column as a "category".'
+    wrong = Unfit(
+        "holds others than true and false (yes and no, t and f, y and n, 1 and 0)", _ADVICE
     )
     if pa.types.is_boolean(kind):
         return _floats(column.cast(pa.uint8()).cast(pa.float64()))
     if is_number(kind):
         codes = _floats(column.cast(pa.float64(), safe=False))
         if not bool((np.isnan(codes) | (codes == 0) | (codes == 1)).all()):
-            raise InvalidInput(wrong)
+            raise wrong
         return codes
     if kind != pa.large_string():
         raise refused(kind, "a boolean")
@@ -70,7 +70,7 @@ def booleans(column: Any) -> Codes:
     lowered = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
     found = _floats(pc.index_in(lowered, value_set=TRUTHS).cast(pa.float64()))
     if bool((np.isnan(found) & ~is_gap(distinct)).any()):
-        raise InvalidInput(wrong)
+        raise wrong
     return chosen(np.where(np.isnan(found), np.nan, found >= len(_FALSE)), which)
 
 
@@ -142,9 +142,9 @@ def _numbers_of_texts(column: Any) -> Codes:
     try:
         return _floats(_without_gaps(column).cast(pa.float64()))
     except pa.ArrowInvalid:  # which shows a value
-        raise InvalidInput(
-            'holds texts that are no numbers (a number is written 1234.5, without "," or a unit); '
-            'change them, or declare the column as a "category".'
+        raise Unfit(
+            'holds texts that are no numbers (a number is written 1234.5, without "," or a unit)',
+            _ADVICE,
         ) from None
 
 
@@ -168,9 +168,9 @@ def _hours_of_texts(column: Any) -> Codes:
         with_zone = pc.if_else(zoned, texts, none).cast(_IN_UTC)
         without = pc.if_else(zoned, none, texts).cast(_WITHOUT_ZONE)
     except pa.ArrowInvalid:
-        raise InvalidInput(
-            "holds texts that are no dates (a date is written 2025-12-31 or 2025-12-31T18:30:00); "
-            'change them, or declare the column as a "category".'
+        raise Unfit(
+            "holds texts that are no dates (a date is written 2025-12-31 or 2025-12-31T18:30:00)",
+            _ADVICE,
         ) from None
     found = pc.coalesce(with_zone.cast(pa.int64()), without.cast(pa.int64()))
     return _whole_hours(found, "s")
@@ -204,8 +204,8 @@ def is_number(kind: Any) -> bool:
     )
 
 
-def refused(kind: Any, wanted: str) -> InvalidInput:
+def refused(kind: Any, wanted: str) -> Unfit:
     name = str(kind).partition("<")[0]  # a record's fields may be as private as its values
-    return InvalidInput(
-        f'is of the type {name}, which cannot be {wanted}; declare it otherwise, or as "drop".'
+    return Unfit(
+        f"is of the type {name}, which cannot be {wanted}", 'declare it otherwise, or as "drop"'
     )

@@ -160,10 +160,15 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
+def are_whole(numbers: NDArray[Any]) -> bool:
+    """All of them, and none too large to tell."""
+    return bool(((numbers == np.round(numbers)) & (np.abs(numbers) <= 2**53)).all())
+
+
 def as_class_labels(values: Any, what: str) -> NDArray[Any]:
     labels = _column(values, what)
     if labels.dtype.kind == "f":
-        if bool((labels != np.round(labels)).any()) or bool((np.abs(labels) > 2**53).any()):
+        if not are_whole(labels):
             raise InvalidInput(
                 f"{what} must name classes, and found numbers that are not whole; to predict "
                 "values, say task='values' (in [data] of a --config file, or in Python)."

@@ -7,11 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune.data.arrays import as_class_labels
+from dptune.data.arrays import are_whole, as_class_labels
 from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 
 _FEW_CLASSES = 20  # which may be found in any small data set
+_ALL_THE_SAME = "all rows have the same label, so there is nothing to learn"
+_ALL_DIFFERENT = (
+    "the labels are almost all different, so as classes they would be released one by one, and "
+    "there is little to learn"
+)
 WITH_CLASSES = "with classes in [data] of a --config file (classes= in Python)"
 
 
@@ -29,15 +34,13 @@ def list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tup
         classes = tuple(np.unique(labels).tolist())
         if len(classes) < 2:
             raise InvalidInput(
-                "all rows have the same label, so there is nothing to learn; if there are other "
-                f"classes, declare all of them {WITH_CLASSES}."
+                f"{_ALL_THE_SAME}; if there are other classes, declare all of them {WITH_CLASSES}."
             )
-        if len(classes) > _FEW_CLASSES and 10 * len(classes) > len(labels):
+        if _too_many(classes, labels):
             raise InvalidInput(
-                "the labels are almost all different, so as classes they would be released one by "
-                "one, and there is little to learn. If they are values, say task='values' and give "
-                "a target_range (in [data] of a --config file, or in Python); if they are "
-                f"classes, declare all of them {WITH_CLASSES}."
+                f"{_ALL_DIFFERENT}. If they are values, say task='values' and give a target_range "
+                "(in [data] of a --config file, or in Python); if they are classes, declare all of "
+                f"them {WITH_CLASSES}."
             )
         return classes
     if not isinstance(declared, Sequence | np.ndarray) or isinstance(declared, str):
@@ -50,6 +53,35 @@ def list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tup
     return classes
 
 
+def must_name_classes(labels: NDArray[Any], column: str) -> None:
+    """Refuse labels of a table that are no classes to be found in its rows; there, a declaration
+    says what they are."""
+    found = why_no_classes(labels)
+    if found is None:
+        return
+    raise InvalidInput(
+        f"{column}: {found}. Declare this column, too, in [columns] (columns= in Python): "
+        f'{column} = {{ kind = "number", range = [LOW, HIGH] }} to predict values, or '
+        f'{column} = {{ kind = "category", values = ["a", "b"] }} with all its classes. If it is '
+        "a key, name another column with --label (label= in Python)."
+    )
+
+
+def why_no_classes(labels: NDArray[Any]) -> str | None:
+    """Why classes cannot be found among them; None where they can."""
+    if labels.dtype.kind == "f" and not are_whole(labels):
+        return "the labels are numbers that are not whole, so they name no classes"
+    known = as_class_labels(labels, "the labels")
+    classes = tuple(np.unique(known).tolist())
+    if len(classes) < 2:
+        return _ALL_THE_SAME
+    return _ALL_DIFFERENT if _too_many(classes, known) else None
+
+
+def _too_many(classes: Sequence[Any], labels: NDArray[Any]) -> bool:
+    return len(classes) > _FEW_CLASSES and 10 * len(classes) > len(labels)
+
+
 def classes_on_disk(declared: Sequence[Any] | None, rows: DiskRows) -> tuple[Any, ...]:
     """In chunks, labels are class numbers."""
     if declared is not None:
@@ -57,8 +89,7 @@ def classes_on_disk(declared: Sequence[Any] | None, rows: DiskRows) -> tuple[Any
     highest = rows.target_facts.high
     if not highest >= 1:
         raise InvalidInput(
-            "all rows have the same label, so there is nothing to learn; if there are other "
-            f"classes, declare all of them {WITH_CLASSES}."
+            f"{_ALL_THE_SAME}; if there are other classes, declare all of them {WITH_CLASSES}."
         )
     return tuple(range(int(highest) + 1))
 

@@ -48,11 +48,14 @@ def coded(
     what: str,
     names: Sequence[str] = (),
     vocabularies: Vocabularies | None = None,
+    *,
+    new: bool = False,
 ) -> Coded:
     """As raw codes, which a file's rows are already."""
     if isinstance(values, Coded):
         return values
-    return code(named_table(values, names, what), columns, where=what, vocabularies=vocabularies)
+    table = named_table(values, names, what)
+    return code(table, columns, where=what, vocabularies=vocabularies, new=new)
 
 
 def takes_numbers(encoding: Encoding) -> bool:
@@ -64,7 +67,7 @@ def takes_numbers(encoding: Encoding) -> bool:
 def codes_of_new_rows(values: Any, encoding: Encoding) -> NDArray[np.float32]:
     """The same for a model, which knows names of categories only where they were bought."""
     known, what = encoding.categories, "the table of new rows"
-    return coded(values, encoding.columns, what, encoding.columns.kept, known).rows
+    return coded(values, encoding.columns, what, encoding.columns.kept, known, new=True).rows
 
 
 def fingerprint_declared(values: Any, names: Sequence[str], labels: NDArray[Any]) -> str:

@@ -114,12 +114,11 @@ def _one_column(tables: Sequence[Any], label: str, where: str) -> Any:
         ) from None
 
 
-def read_new(batches: Batches, encoding: Encoding, label: str) -> Coded:
-    """Rows to predict; a column of labels is left out."""
-    coder = _Coding(encoding.columns, batches.where, encoding.categories)
+def read_new(batches: Batches, encoding: Encoding) -> Coded:
+    """Rows to predict; what the model does not know, such as labels, is left out."""
+    coder = _Coding(encoding.columns, batches.where, encoding.categories, new=True)
     for table in batches.tables:
-        more = label in table.column_names and label not in encoding.columns.declared
-        coder.add(table.drop_columns([label]) if more else table)
+        coder.add(table)
     return coder.finish()[0]
 
 
@@ -132,8 +131,10 @@ class _Coding:
         where: str,
         vocabularies: Vocabularies | None,
         label: str | None = None,
+        *,
+        new: bool = False,
     ) -> None:
-        self._coder = Coder(columns, where=where, vocabularies=vocabularies)
+        self._coder = Coder(columns, where=where, vocabularies=vocabularies, new=new)
         self._columns, self._where = columns, where
         self._features = [n for n, name in enumerate(columns.kept) if name != label]
         self._labels = [n for n, name in enumerate(columns.kept) if name == label]

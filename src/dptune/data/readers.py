@@ -189,7 +189,8 @@ def _from_batches(opened: Callable[[], Batches], declared: Declared) -> Source:
 def _from_table(table: Any, path: Path, label: str) -> Source:
     names = table.column_names
     contents = f"the columns {listed(names)}"
-    return Source({"train": partial(_table_part, table, str(path), label)}, contents, names)
+    part = partial(_table_part, table, str(path), label)
+    return Source({"train": part, "new": partial(part, new=True)}, contents, names)
 
 
 READERS: dict[str, Callable[[Path, str | None], Source]] = {
@@ -274,7 +275,9 @@ def _split_part(split: Any, where: str, label: str) -> Part:
     return _table_part(table, where, label, tuple(classes))
 
 
-def _table_part(table: Any, where: str, label: str, classes: tuple[str, ...] = ()) -> Part:
+def _table_part(
+    table: Any, where: str, label: str, classes: tuple[str, ...] = (), *, new: bool = False
+) -> Part:
     names = [name for name in table.column_names if not name.startswith(PANDAS_INDEX)]
     must_be_told_apart(names, repr(where))
     if table.num_rows == 0:
@@ -282,7 +285,7 @@ def _table_part(table: Any, where: str, label: str, classes: tuple[str, ...] = (
     features = [name for name in names if name != label]
     if not features:
         raise InvalidInput(f"{where!r} has no columns besides {label!r}; features are needed.")
-    blocks = _all_numbers(table, features, where)
+    blocks = _all_numbers(table, features, where, new=new)
     columns = [
         each
         for name, block in zip(features, blocks, strict=True)
@@ -303,7 +306,7 @@ def _each_name(name: str, kind: Any, width: int) -> list[str]:
     return [f"{name}[{number}]" for number in range(width)] if _is_list(kind) else [name]
 
 
-def _all_numbers(table: Any, names: Sequence[str], where: str) -> list[NDArray[Any]]:
+def _all_numbers(table: Any, names: Sequence[str], where: str, *, new: bool) -> list[NDArray[Any]]:
     """Every column as numbers; all that are not are named at once."""
     problems, blocks = Problems(), []
     for name in names:
@@ -311,6 +314,11 @@ def _all_numbers(table: Any, names: Sequence[str], where: str) -> list[NDArray[A
             blocks.append(_numbers(table.column(name)))
         except InvalidInput as error:
             problems.add(name, str(error))
+    if new:
+        problems.raise_any(
+            f"{where!r} does not fit the model, which was trained on numbers without gaps; put "
+            "numbers there, or leave those rows or columns out"
+        )
     problems.raise_any(
         f"{where!r} has columns that must be declared. Begin with dptune columns "
         f"{shlex.quote(where)} -o columns.toml, fill that in, and give it with --columns "

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dptune import validate
 from dptune.columns import Coded, Columns, Encoding
 from dptune.data.arrays import places
-from dptune.data.classes import Numbered, name_classes
+from dptune.data.classes import Numbered, must_name_classes, name_classes
 from dptune.data.data import Data
 from dptune.data.declared_files import Declared, batches_of, read_new
 from dptune.data.disk import INDEX, DiskRows
@@ -157,6 +157,7 @@ def load_data(
         origins = origins_of_features(opened.made_by, rows, classes)
     if by_name and classes is None:
         classes = train.classes or None
+    _must_be_learnable(train, classes, declared, by_name)
     data = Data(
         train.features,
         _labels(train, by_name),
@@ -226,6 +227,14 @@ def _label_facts(
     return learned, facts.classes, facts.target_range
 
 
+def _must_be_learnable(
+    train: Part, classes: Sequence[Any] | None, declared: Declared | None, by_name: bool
+) -> None:
+    """As classes that are found in the rows, where other columns are declared."""
+    if declared is not None and by_name and classes is None and train.labels is not None:
+        must_name_classes(np.asarray(train.labels), declared.label)
+
+
 def _must_be_for_texts(**named: object) -> None:
     for name, value in named.items():
         if value is not None:
@@ -235,16 +244,16 @@ def _must_be_for_texts(**named: object) -> None:
             )
 
 
-def read_new_rows(source: str | Path, encoding: Encoding, label: str | None = None) -> Coded:
-    """New rows for a model whose columns are encoded, from a table that names them, in any order. A
-    column of labels, if there, is left out."""
-    label, path = label or DEFAULT_LABEL, _path(source)
+def read_new_rows(source: str | Path, encoding: Encoding) -> Coded:
+    """New rows for a model whose columns are encoded, from a table that names them, in any order.
+    What the model does not know, such as labels, is left out."""
+    path = _path(source)
     if _is_hub(source):
-        return read_new(new_in_hub(str(source).removeprefix(_HUB)), encoding, label)
+        return read_new(new_in_hub(str(source).removeprefix(_HUB)), encoding)
     _must_exist(source)
     if any((path / name).exists() for name in SAVED_TO_DISK):
-        return read_new(new_in_folder(path), encoding, label)
-    return read_new(batches_of(_named_files(source), repr(str(source))), encoding, label)
+        return read_new(new_in_folder(path), encoding)
+    return read_new(batches_of(_named_files(source), repr(str(source))), encoding)
 
 
 def _table_files(path: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dptune.columns import Columns
 from dptune.data import Data
+from dptune.data.classes import why_no_classes
 from dptune.errors import InvalidInput
 from dptune.estimator.base import FRESH, DPLinearEstimator, weights_and_intercept
 from dptune.estimator.class_weights import declared_weights, settled_balance
@@ -119,6 +120,11 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
 
     def _data(self, rows: Rows, labels: NDArray[Any]) -> Data:
         check_classification_targets(labels)
+        if self.classes is None and (found := why_no_classes(labels)):
+            raise InvalidInput(
+                f"{found}. If there are other classes, give all of them: classes=[...]; if these "
+                "are values, take DPLinearRegressor(target_range=(low, high))."
+            )
         declared = None if self.classes is None else np.unique(column_or_1d(self.classes)).tolist()
         return rows.data(labels, classes=declared)
 

@@ -17,11 +17,12 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from dptune import gdp
 from dptune.report.record import Record
 from dptune.report.split import slots
-from dptune.report.words import readable, verdict
+from dptune.report.words import figures_in_words, readable, verdict
 from dptune.rounding import cost, probability
 from dptune.search.linear_scaling import law_range, r_at, r_of
 from dptune.search.picture import CurvePicture, LinePicture
 from dptune.search.trial import scored_trials
+from dptune.study.figures import RMSE
 
 FILE, SHIFTS_FILE = "search.png", "shifts.png"
 # Okabe and Ito's colours, which the colour-blind can tell apart.
@@ -76,16 +77,23 @@ def draw(record: Record) -> Figure:
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=10, colors=_INK)
-    share = record.result["test_accuracy"]
-    accuracy = "" if share is None else f", {100 * share:.2f} % of the test rows right"
+    tested = _on_test_rows(record)
     total = f"{_promised(record)} for everything shown"
     name, method = record.result["data"]["name"], record.outline.config.search.name
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=3, fontsize=10, frameon=False)
     figure.suptitle(
-        f"{_without_formulas(name)}: {method}{accuracy}\n{total}", fontsize=12, color=_INK
+        f"{_without_formulas(name)}: {method}{tested}\n{total}", fontsize=12, color=_INK
     )
     return figure
+
+
+def _on_test_rows(record: Record) -> str:
+    """One figure: how many were right, or how far values were off."""
+    figures = dict(figures_in_words(record.result))
+    if record.result["test_accuracy"] is not None:
+        return f", {figures['accuracy']} of the test rows right"
+    return f", RMSE {figures[RMSE]} on the test rows" if RMSE in figures else ""
 
 
 def _draw_curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
@@ -97,7 +105,12 @@ def _draw_curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
         axes.axvspan(
             *picture.posterior, color=_SKY, alpha=0.35, lw=0, label="top after the scores (±1 sd)"
         )
-        axes.plot(*zip(*picture.curve, strict=True), color=_BLUE, lw=2, label="fitted curve")
+        axes.plot(
+            *zip(*picture.curve, strict=True),
+            color=_BLUE,
+            lw=2,
+            label="fitted curve, by the law\nwhere scores say little",
+        )
         axes.errorbar(
             [point.r for point in picture.points],
             [point.score for point in picture.points],
@@ -119,7 +132,7 @@ def _draw_curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
                 color=_INK,
                 bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
             )
-        axes.set_ylabel(record.outline.config.score.label)
+        axes.set_ylabel(_score_label(record))
     else:
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
@@ -186,7 +199,7 @@ def _draw_scores(axes: Axes, record: Record) -> None:
             words, at, (0, 9), textcoords="offset points", ha="center", fontsize=8, color=_FAINT
         )
     axes.margins(y=0.12)
-    axes.set_ylabel(record.outline.config.score.label)
+    axes.set_ylabel(_score_label(record))
     axes.set_title("all trials, and the best", loc="left", fontsize=12, color=_INK)
     _mark_choice(axes, record)
     _set_r_axis(axes, record, [min(places) / 2, 2 * max(places)], with_noise=False)
@@ -361,6 +374,14 @@ def draw_shifts(record: Record) -> Figure:
 def _promised(record: Record) -> str:
     promise = record.model.guarantee
     return f"epsilon {cost(promise.epsilon)} at delta {probability(promise.delta)}"
+
+
+def _score_label(record: Record) -> str:
+    """Where losses are compared, what they become."""
+    score = record.outline.config.score
+    if score.measure != "loss":
+        return score.label
+    return score.label.replace("score", f"score 1 - loss / {score.loss_bound:g}", 1)
 
 
 def _is_best(number: int, record: Record) -> bool:

@@ -12,6 +12,7 @@ import secrets
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from decimal import ROUND_DOWN, Context, Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -363,8 +364,13 @@ def build(kind: Callable[..., Built], options: Mapping[str, Any], name: str) -> 
 
 
 def default_delta(rows: int) -> float:
-    """One in ten times the number of rows: far below the chance of publishing a row outright."""
-    return 1.0 / (10 * rows)
+    """One in ten times the number of rows, far below the chance of publishing a row outright;
+    three digits, rounded down, so that what is shown is what was chosen.
+
+    >>> default_delta(50_000), default_delta(53_940)
+    (2e-06, 1.85e-06)
+    """
+    return float(Context(prec=3, rounding=ROUND_DOWN).divide(Decimal(1), Decimal(10 * rows)))
 
 
 def _absolute(**named: str | Path) -> str:
