@@ -83,7 +83,9 @@ def test_steps_that_are_too_large_for_the_rows_would_be_noticed(
 ) -> None:
     """The law by itself, in twenty steps, whatever is stable: how searches once were."""
 
-    def careless(self: Space, displacement: float, recipe: TrainPlan, *known: float) -> Setting:
+    def careless(
+        self: Space, displacement: float, recipe: TrainPlan, *known: float, squared: bool = False
+    ) -> Setting:
         wide = replace(self, learning_rate=(1e-6, 1e9), steps=(5, 20))
         return wide.spread(displacement, recipe)
 

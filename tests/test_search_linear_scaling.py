@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dptune import Budget, TrainPlan
 from dptune.accounting import price
+from dptune.privacy import Price
 from dptune.search.base import Census, Facts, Schedule, Situation, calibrated, draft, schedule
 from dptune.search.law import best_noise
 from dptune.search.linear_scaling import (
@@ -233,14 +234,15 @@ def test_trials_cost_little_and_all_together_the_budget(
     facts = Facts(columns=columns, outputs=outputs, unit_rows=unit_rows, rows=rows)
     everything = budget.mu_squared()
     score = HeldOutScore() if held_out else NoisyScore()
-    planned = schedule(LinearScaling(), budget, facts, score, aside=aside * everything, checks=1)
+    first = Price(aside * everything)
+    planned = schedule(LinearScaling(), budget, facts, score, aside=first, checks=1)
     (sweep,) = planned.sweeps
     assert 0.005 * (1 - 1e-9) <= sweep.mu_squared / everything <= 0.05 * (1 + 1e-9)
     assert sweep.score is not None and planned.census is not None and planned.check is not None
     trials, scores = 3 * sweep.mu_squared, price(sweep.score).mu_squared
     paid = math.fsum(
         [
-            aside * everything,
+            first.mu_squared,
             max(trials, scores) if held_out else trials + scores,
             price(planned.census).mu_squared,
             price(planned.check).mu_squared,
