@@ -30,6 +30,7 @@ from dptune.data.sources import load_data
 from dptune.engines import LinearEngine, Randomness
 from dptune.engines.modules.memory import resident_bytes
 from dptune.plan import TrainPlan
+from dptune.study.study import tune
 
 CLASSES = ["low", "middle", "high"]
 COLUMNS: dict[str, Any] = {f"c{n}": {"kind": "number", "range": [-5, 5]} for n in range(20)}
@@ -81,7 +82,7 @@ def train(folder: Path, rows: int, kind: str) -> None:
     data = memory.timed("reading", lambda: load_data(file, **asked))
     space = dptune.Space(steps=(3, 5))
     budget = dptune.Budget(1.0, 1e-7)
-    memory.timed("tuning", lambda: dptune.tune(data, budget=budget, space=space))
+    memory.timed("tuning", lambda: tune(data, budget=budget, space=space))
     print(f"features in float32: {4 * 20 * rows / 2**20:.0f} MiB")
 
 
