@@ -29,7 +29,7 @@ _UNREADABLE = (
     pa.ArrowException,
 )
 _LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
-PANDAS_INDEX = "__index_level_"  # how the index of a frame is called, which is no feature
+_PANDAS_INDEX = "__index_level_"
 _GZIP = b"\x1f\x8b"  # how such a file begins
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": 'signs "|"'}
 # Bytes of a csv, of which Arrow has some in hand, and rows of a Parquet file.
@@ -43,6 +43,9 @@ def reading(path: Path) -> Iterator[None]:
     except InvalidInput:
         raise
     except _UNREADABLE as error:
+        # Where a column must be text; of others Arrow makes bytes.
+        if isinstance(error, pa.ArrowInvalid) and "invalid UTF8" in str(error):
+            raise not_utf8(path) from None
         advice = "It may be damaged, or of another kind than its name says; write it again."
         if isinstance(error, PermissionError):
             advice = "Ask its owner for the right to read it."
@@ -98,18 +101,12 @@ def read_csv(path: Path, texts: Sequence[str] = ()) -> Any:
     with reading(path):
         _must_be_separated_by_commas(path)
         kept: Mapping[str, Any] = {name: pa.string() for name in texts}
-        try:
-            table = csv.read_csv(
-                path,
-                read_options=csv.ReadOptions(block_size=_LONGEST_LINE if texts else None),
-                parse_options=csv.ParseOptions(newlines_in_values=bool(texts)),
-                convert_options=csv.ConvertOptions(column_types=kept),
-            )
-        except pa.ArrowInvalid as error:
-            # Only columns that must be text stop here; others become bytes, see below.
-            if "invalid UTF8" in str(error):
-                raise not_utf8(path) from None
-            raise
+        table = csv.read_csv(
+            path,
+            read_options=csv.ReadOptions(block_size=_LONGEST_LINE if texts else None),
+            parse_options=csv.ParseOptions(newlines_in_values=bool(texts)),
+            convert_options=csv.ConvertOptions(column_types=kept),
+        )
         _must_be_names(table.column_names, path)
         if any(pa.types.is_binary(kind) for kind in table.schema.types):
             raise not_utf8(path)
@@ -135,15 +132,9 @@ def _types_in_csv(path: Path) -> Any:
 
 def csv_texts(path: Path, names: Sequence[str]) -> Iterator[Any]:
     """Tables of some rows each, all columns letter by letter as texts."""
-    with reading(path):
-        try:
-            with _opened_csv(path, names) as batches:
-                for batch in batches:
-                    yield pa.Table.from_batches([batch])
-        except pa.ArrowInvalid as error:
-            if "invalid UTF8" in str(error):
-                raise not_utf8(path) from None
-            raise
+    with reading(path), _opened_csv(path, names) as batches:
+        for batch in batches:
+            yield pa.Table.from_batches([batch])
 
 
 def as_csv_reads(texts: Any) -> Any:
@@ -223,7 +214,8 @@ def without_rows(path: Path) -> Any:
             return _types_in_csv(path).empty_table()
         with parquet.ParquetFile(path) as file:
             schema, groups = file.schema_arrow, file.num_row_groups
-            kept = [field for field in schema if not field.name.startswith(PANDAS_INDEX)]
+            names = set(without_index(schema.names))
+            kept = [field for field in schema if field.name in names]
             lists = [field.name for field in kept if pa.types.is_dictionary(field.type)]
             first = file.read_row_group(0, columns=lists) if groups and lists else None
     empty = pa.schema(kept).empty_table()
@@ -231,6 +223,11 @@ def without_rows(path: Path) -> Any:
         if first is not None and field.name in lists:
             empty = empty.set_column(place, field, first.column(field.name).slice(0, 0))
     return empty
+
+
+def without_index(names: Sequence[str]) -> list[str]:
+    """The columns of a frame: its index travels as a column, too, and is no feature."""
+    return [name for name in names if not name.startswith(_PANDAS_INDEX)]
 
 
 def parquet_tables(paths: Sequence[Path]) -> Iterator[Any]:

@@ -18,7 +18,6 @@ from dptune.data.declared import Vocabularies
 from dptune.data.growing import GrowingTable
 from dptune.errors import InvalidInput
 from dptune.table_files import (
-    PANDAS_INDEX,
     as_csv_reads,
     csv_texts,
     must_be_told_apart,
@@ -26,6 +25,7 @@ from dptune.table_files import (
     parquet_schema,
     parquet_tables,
     table_kind,
+    without_index,
 )
 
 
@@ -143,12 +143,9 @@ class _Coding:
 
     def add(self, table: Any) -> int:
         """How many rows there are now."""
-        hidden = [
-            name
-            for name in table.column_names
-            if name.startswith(PANDAS_INDEX) and name not in self._columns.declared
-        ]
-        codes = self._coder.add(table.drop_columns(hidden))
+        names = table.column_names
+        hidden = set(names) - {*without_index(names), *self._columns.declared}
+        codes = self._coder.add(table.drop_columns(list(hidden)))
         self._rows.add(codes[:, self._features])
         self._codes += [codes[:, number].copy() for number in self._labels]
         return self._rows.count

@@ -18,7 +18,7 @@ from dptune.data.declared_files import Declared, as_targets
 from dptune.data.disk import DiskRows
 from dptune.data.rows import Chunk, TargetFacts
 from dptune.errors import InvalidInput
-from dptune.table_files import PANDAS_INDEX, reading
+from dptune.table_files import reading, without_index
 
 # Of codes, 4 bytes each: by numbers that files tell without reading a row, which are public.
 LARGE = 1 << 30
@@ -100,7 +100,8 @@ class ParquetRows(DiskRows):
         """Some rows at a time, of which Arrow holds several copies."""
         file, group, _ = self._groups[number]
         with reading(file), parquet.ParquetFile(file) as opened:
-            some = {"row_groups": [group], "columns": _names(opened), "use_threads": False}
+            names = without_index(opened.schema_arrow.names)
+            some = {"row_groups": [group], "columns": names, "use_threads": False}
             for batch in opened.iter_batches(_ROWS_AT_ONCE, **some):
                 yield coder.add(pa.Table.from_batches([batch]))
 
@@ -126,7 +127,3 @@ def _groups_of(file: Path) -> list[tuple[Path, int, int]]:
         known = opened.metadata
         counts = [known.row_group(n).num_rows for n in range(known.num_row_groups)]
     return [(file, number, count) for number, count in enumerate(counts) if count]
-
-
-def _names(file: parquet.ParquetFile) -> list[str]:
-    return [name for name in file.schema_arrow.names if not name.startswith(PANDAS_INDEX)]

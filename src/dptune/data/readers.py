@@ -25,7 +25,6 @@ from dptune.data.parquet_rows import ParquetRows
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
 from dptune.table_files import (
-    PANDAS_INDEX,
     listed,
     must_be_told_apart,
     parquet_files,
@@ -33,6 +32,7 @@ from dptune.table_files import (
     read_csv,
     read_parquet,
     reading,
+    without_index,
 )
 
 DEFAULT_LABEL = "label"
@@ -278,7 +278,7 @@ def _split_part(split: Any, where: str, label: str) -> Part:
 def _table_part(
     table: Any, where: str, label: str, classes: tuple[str, ...] = (), *, new: bool = False
 ) -> Part:
-    names = [name for name in table.column_names if not name.startswith(PANDAS_INDEX)]
+    names = without_index(table.column_names)
     must_be_told_apart(names, repr(where))
     if table.num_rows == 0:
         raise InvalidInput(f"{where!r} holds no rows, only the columns {listed(names)}.")
