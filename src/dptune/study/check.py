@@ -51,11 +51,7 @@ class FinalCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        said = {
-            BETTER: f"the final model is better {_TRIVIAL}",
-            NO_BETTER: f"the final model is {NO_BETTER}",
-            UNKNOWN: f"whether the final model is better {_TRIVIAL} {UNKNOWN}",
-        }[self.verdict]
+        said = _said(self.verdict, _TRIVIAL)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than the number of rows"
         shares = (
@@ -115,11 +111,7 @@ class ErrorCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        said = {
-            BETTER: f"the final model is better {_CONSTANT}",
-            NO_BETTER_VALUES: f"the final model is {NO_BETTER_VALUES}",
-            UNKNOWN: f"whether the final model is better {_CONSTANT} {UNKNOWN}",
-        }[self.verdict]
+        said = _said(self.verdict, _CONSTANT)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than what all rows could be off by"
         sure = _SURE * self.error
@@ -147,6 +139,13 @@ def _verdict(gain: float, unsure: float, by_heart: float, room: float, no_better
         return BETTER
     worth = max(_WORTH * room, min(by_heart, _HEART * room))
     return no_better if gain + unsure <= worth else UNKNOWN
+
+
+def _said(verdict: str, than: str) -> str:
+    return {
+        BETTER: f"the final model is better {than}",
+        UNKNOWN: f"whether the final model is better {than} {UNKNOWN}",
+    }.get(verdict, f"the final model is {verdict}")
 
 
 def _percent(share: float) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -74,6 +74,7 @@ class Progress:
 
 
 Watch = Callable[[Progress], None]
+Stored = TypeVar("Stored")
 
 
 @dataclass(frozen=True)
@@ -158,30 +159,44 @@ class Runner:
     ) -> Mapping[str, Any] | None:
         """What is bought for columns, by their names; None where it is lost."""
         file = _PURCHASES[label]
-        found = self.folder.read_json(file)
-        if found is None:
-            receipt = self.payments.begin(label, self.outline.preparing[label])
-            if receipt is None:
-                return None
+
+        def bought(receipt: Receipt) -> None:
             self._tell(label, [])
-            found = dict(buy(receipt))
-            self.folder.write_json(file, found)
-        self.payments.settle(label)
-        return found
+            self.folder.write_json(file, dict(buy(receipt)))
+
+        event = self.outline.preparing[label]
+        return self._paid_once(label, event, partial(self.folder.read_json, file), bought)
 
     def _measured(self, label: str, take: Take, shape: tuple[int, ...]) -> Figure | None:
         """A paid figure of all rows; None where it is lost: the study goes on without it."""
-        if read_figure(self.folder, label, shape) is None:
-            receipt = self.payments.begin(label, self.outline.preparing[label])
-            if receipt is None:
-                return None
+
+        def measured(receipt: Receipt) -> None:
             self._tell(label, [])
             tables = partial(self.data.tables_for, receipt)
             taken = torch.from_numpy(take(tables))
             file, name = _FIGURES[label]
             self.folder.write_tensors(file, {name: taken})
+
+        event = self.outline.preparing[label]
+        stored = partial(read_figure, self.folder, label, shape)
+        return self._paid_once(label, event, stored, measured)
+
+    def _paid_once(
+        self,
+        label: str,
+        event: Event,
+        stored: Callable[[], Stored | None],
+        make: Callable[[Receipt], None],
+    ) -> Stored | None:
+        """What is in the folder, made and put there first where nobody has begun it; None where it
+        was begun and is lost."""
+        if stored() is None:
+            receipt = self.payments.begin(label, event)
+            if receipt is None:
+                return None
+            make(receipt)
         self.payments.settle(label)
-        return read_figure(self.folder, label, shape)
+        return stored()
 
     def search(
         self, preprocessing: Preprocessing, earlier: tuple[tuple[Trial, ...], Census | None] | None
@@ -220,19 +235,16 @@ class Runner:
 
     def _count(self, event: NoisyCount, preprocessing: Preprocessing) -> Census | None:
         """Paid counts of rows by class and by length; None where they are lost."""
-        census = read_census(self.folder)
-        if census is None:
-            receipt = self.payments.begin("census", event)
-            if receipt is None:
-                return None
+
+        def counted(receipt: Receipt) -> None:
             self._tell("counting rows by class", [])
             rows = self.data.open(receipt, preprocessing, **self._place)
             classes = self.outline.data.outputs if self.outline.data.has_classes else 0
             unit_rows = self.outline.facts.unit_rows
             census = take_census(rows, event, classes=classes, unit_rows=unit_rows)
             self.folder.write_json(_CENSUS, asdict(census))
-        self.payments.settle("census")
-        return census
+
+        return self._paid_once("census", event, partial(read_census, self.folder), counted)
 
     def _fit(self, asked: loop.Fit, preprocessing: Preprocessing) -> Sequence[Trial]:
         """The trials as they are on disk, after those were trained that nobody has begun yet."""
@@ -446,12 +458,9 @@ class Runner:
     def _check(self, asked: loop.Check, preprocessing: Preprocessing) -> loop.Counted | None:
         """A noisy count of rows that the final model gets right, or those of its errors; None where
         it is lost."""
-        values = self.outline.data.loss == "squared"
-        if self.folder.read_json(_CHECK) is None:
-            receipt = self.payments.begin(CHECK, asked.event)
-            if receipt is None:
-                return None
-            found = asked.result
+        values, found = self.outline.data.loss == "squared", asked.result
+
+        def checked(receipt: Receipt) -> None:
             released = () if found.is_trial else (found.final,)
             self._tell("checking the final model", (*found.trials, *released), found.census)
             rows = self.data.open(receipt, preprocessing, **self._place)
@@ -463,8 +472,11 @@ class Runner:
             else:
                 correct = count_correct(self.engine, model, rows, asked.event, weighing)
                 self.folder.write_json(_CHECK, {"correct": correct})
-        self.payments.settle(CHECK)
-        stored = self.folder.read_json(_CHECK) or {}
+
+        read = partial(self.folder.read_json, _CHECK)
+        stored = self._paid_once(CHECK, asked.event, read, checked)
+        if stored is None:
+            return None
         with self.folder.undamaged(_CHECK):
             counts = stored["errors"] if values else [stored["correct"]]
             counted = loop.Counted(tuple(map(float, counts)))
