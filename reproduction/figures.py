@@ -27,6 +27,7 @@ _LETTERS_AN_INCH = 10  # of a title
 _DODGE = 1.025  # between series at the same x, so that their error bars do not hide each other
 _LINES = ("--", ":", "-.")
 _MOST_TICKS = 8
+_TICK_WIDTH = 0.04  # of an axis
 _MOST_STACKED = 3  # maps below each other; more stand in two columns
 _MOST_IN_A_ROW = 4  # panels that are no maps; more stand in rows of three
 _FEW_DECADES = 2.5  # below which 1, 2 and 5 are written
@@ -182,12 +183,15 @@ def _legend(figure: Figure, row: list[Axes]) -> None:
 
 
 def _log_ticks(axes: Axes, which: str, values: Sequence[float]) -> None:
-    """The values themselves where they are few, else round numbers; never as powers."""
+    """The values themselves where they are few and can be told apart, else round numbers; never as
+    powers."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_minor_locator(NullLocator())
     distinct = sorted(set(values))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    if len(distinct) <= _MOST_TICKS and which == "x":
+    room = (distinct[-1] / distinct[0]) ** _TICK_WIDTH
+    apart = all(right / left >= room for left, right in itertools.pairwise(distinct))
+    if len(distinct) <= _MOST_TICKS and apart and which == "x":
         axis.set_major_locator(FixedLocator(distinct))
         return
     decades = math.log10(distinct[-1] / distinct[0])

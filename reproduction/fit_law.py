@@ -25,7 +25,7 @@ _MOST = 3.0  # points of one cell that count: more is one lost cell, not a bette
 _FITTED_FROM = 0.1  # the least epsilon that constants were fitted on
 _EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 8.0, 30.0)
 NOW = np.array([math.log(LINEAR.noise), math.log(LINEAR.reach), LINEAR.reach_power,
-                 math.log(LINEAR.averaged)])  # fmt: skip
+                 math.log(LINEAR.averaged), math.log(LINEAR.averaged_from)])  # fmt: skip
 
 
 class Cells:
@@ -38,6 +38,7 @@ class Cells:
             for name in ("rows", "columns", "mu")
         )
         self.averaged = np.array([one.averaged for one in self.scans])
+        self.beyond_two = np.array([one.signal * (1 - 2 / one.classes) for one in self.scans])
         self.curves = np.array([one.smooth() for one in self.scans])
         (noises,) = {one.noises for one in self.scans}
         self.grid = np.log(noises)
@@ -49,8 +50,9 @@ class Cells:
 
     def law(self, numbers: Numbers) -> Numbers:
         """In log c, as `dptune.search.law.best_noise` says it for other numbers."""
-        noise, reach, reach_power, averaged = numbers
+        noise, reach, reach_power, averaged, averaged_from = numbers
         near = noise + LINEAR.columns_power * np.log(self.columns)
+        near = near + self.averaged * np.log1p(np.exp(near - averaged_from) * self.beyond_two) / 2
         far = reach + reach_power * np.log(self.rows / self.columns) - np.log(self.mu)
         log_noise: Numbers = -np.logaddexp(-2 * near, -2 * far) / 2 + averaged * self.averaged
         return log_noise
@@ -73,7 +75,7 @@ class Cells:
 
         found = []
         for moved in (0.0, 0.3, -0.3):
-            at = NOW + moved * np.array([1.0, 0.5, 0.2, 0.3])
+            at = NOW + moved * np.array([1.0, 0.5, 0.2, 0.3, 0.3])
             for _ in range(3):
                 result = minimize(loss, at, method="Nelder-Mead", options={"maxiter": 2000})
                 at = result.x
@@ -143,10 +145,10 @@ def _most(regret: Numbers) -> float:
 
 
 def _in_words(numbers: Numbers) -> str:
-    noise, reach, power, averaged = numbers
+    noise, reach, power, averaged, averaged_from = numbers
     return (
         f"noise {math.exp(noise):.3g}, reach {math.exp(reach):.3g}, reach_power {power:.2f}, "
-        f"averaged {math.exp(averaged):.2f}"
+        f"averaged {math.exp(averaged):.2f}, averaged_from {math.exp(averaged_from):.3g}"
     )
 
 

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, ClassVar
@@ -56,12 +56,13 @@ from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, Un
 from dptune.search.space import Setting, Space
 from dptune.search.unit_noise import UnitNoise
 from dptune.search.wosm import Wosm
-from dptune.study.config import Config, Preparation
+from dptune.study.config import Preparation
 from dptune.study.outline import Outline
 from dptune.study.planning import outline
 from dptune.study.result import StudyResult
 from dptune.study.runner import Progress
 from dptune.study.study import resume, tune
+from support.studies import a_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -118,17 +119,8 @@ def make_data(**changes: Any) -> Data:
 
 
 def planned(method: SearchMethod, score: Score | None = None, **changes: Any) -> Outline:
-    config = Config(
-        study="s",
-        budget=BUDGET,
-        search=method,
-        score=score or NoisyScore(),
-        space=SPACE,
-        recipe={},
-        preparation=Preparation(),
-        source={},
-    )
-    return outline(make_data(), replace(config, **changes))
+    asked = {"budget": BUDGET, "search": method, "score": score or NoisyScore()} | changes
+    return outline(make_data(), a_config(**asked))
 
 
 def study(method: SearchMethod, out: Path | None = None, **asked: Any) -> StudyResult:

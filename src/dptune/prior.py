@@ -8,8 +8,13 @@ a run of price mu that leaves noise of standard deviation c on every weight is b
     far  = reach * (rows / columns)^reach_power / mu:
 
 training stops where more of it would add more noise than signal or, if noise is not what limits it,
-where it would fit the rows too closely. Another engine states its own numbers, with an error as
-large as its ignorance.
+where it would fit the rows too closely. The mean of the last iterates bears more: near an optimum
+noise no longer adds up, and the mean has little of it. So c is then `averaged` times as large, and
+with more than two classes near is longer by
+
+    sqrt(1 + (1 - 2 / classes) * near * signal / averaged_from).
+
+Another engine states its own numbers, with an error as large as its ignorance.
 """
 
 import math
@@ -22,9 +27,11 @@ class Prior:
     measured: unit noise, give or take a factor of ten. `weights` are all that is trained.
 
     `averaged` is what c is multiplied by where the mean of the last iterates is released,
-    `unclipped` where gradients are seldom clipped. `error` is how far the best c may lie from the
-    law, one standard deviation of log c; `error_off_unit_rows` the same where rows are not scaled
-    to length 1. `by_row_length`: whether c is inversely proportional to the length of rows.
+    `averaged_from` the noise times signal from which on c then grows with the signal, `unclipped`
+    what c is multiplied by where gradients are seldom clipped. `error` is how far the best c may
+    lie from the law, one standard deviation of log c; `error_off_unit_rows` the same where rows are
+    not scaled to length 1. `by_row_length`: whether c is inversely proportional to the length of
+    rows.
     """
 
     noise: float = 1.0
@@ -33,6 +40,7 @@ class Prior:
     reach: float = math.inf
     reach_power: float = 0.0
     averaged: float = 1.0
+    averaged_from: float = math.inf
     unclipped: float = 1.0
     error: float = 2.3
     error_off_unit_rows: float = 2.3
@@ -51,6 +59,7 @@ LINEAR = Prior(
     reach=0.2,
     reach_power=2 / 3,
     averaged=1.8,
+    averaged_from=10.0,
     unclipped=2 / 3,
     error=0.6,
     error_off_unit_rows=0.8,

@@ -15,6 +15,7 @@ measurements behind the refinement below, which knows only public and paid facts
 import math
 
 from dptune.plan import TrainPlan
+from dptune.prior import signal
 from dptune.search.base import Census, Facts, Situation
 from dptune.search.space import Setting
 
@@ -44,12 +45,16 @@ def setting_at(noise: float, mu: float, situation: Situation, length: float = 1.
 
 
 def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None) -> float:
-    """The c to aim at: less with more columns or weights, and no more than the rows bear where the
-    budget is large."""
+    """The c to aim at: less with more columns or weights, more where the mean of iterates near an
+    optimum is released, and no more than the rows bear where the budget is large."""
     prior = facts.prior
     near: float = prior.noise * facts.columns**prior.columns_power
     near *= facts.weights**prior.weights_power
     far: float = prior.reach * (recipe.rows / facts.columns) ** prior.reach_power / mu
+    if recipe.averaging == "swa":
+        converged = near * signal(mu, recipe.rows, facts.columns, facts.outputs)
+        beyond_two = max(1 - 2 / facts.outputs, 0.0)  # two classes are told apart early
+        near *= math.sqrt(1 + beyond_two * converged / prior.averaged_from)
     noise = 1 / math.hypot(1 / near, 1 / far)
     if recipe.averaging == "swa":
         noise *= prior.averaged

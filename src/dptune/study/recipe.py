@@ -99,6 +99,8 @@ def settled(config: Config, facts: DataFacts) -> Config:
     free = {name: value for name, value in usual.items() if name not in named}
     if set(named) & {"optimizer", "schedule", "free_steps"}:  # averages are measured without
         free.pop("averaging", None)
+    if "optimizer" in named:
+        free.pop("schedule", None)
     if config.score.held_out_every is not None:  # which goes with full batches only
         free.pop("sampling_rate", None)
     recipe, space = {**free, **config.recipe}, config.space
