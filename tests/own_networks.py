@@ -23,6 +23,18 @@ def with_batch_norm() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
 
 
+class Amplified(nn.Module):
+    """Makes something else of every rounding."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return torch.sin(1e7 * rows)
+
+
+def diverged() -> nn.Module:
+    """As networks are whose training went astray."""
+    return nn.Sequential(nn.Linear(4, 3), Amplified())
+
+
 class Mixing(nn.Module):
     """Subtracts what the rows of a batch have in common."""
 

@@ -13,6 +13,8 @@ import pytest
 import torch
 
 import dptune
+from dptune.report.plots import draw
+from dptune.report.record import Record
 from dptune.study.trained_model import TrainedModel
 from support.commands import cut_off
 from support.tiny_models import write_tiny_model
@@ -214,6 +216,9 @@ def test_next_words_are_learned_and_their_perplexity_is_told(run: Run) -> None:
     words = one_line(run("resume", "r")[1])
     assert "test perplexity" in words and "r/hugging-face" in words
     assert "perplexity" in run("card", "r")[1]
+    perplexity = f"{done['test_figures']['perplexity']:,.2f}"
+    title = draw(Record.read(Path("r"))).get_suptitle()
+    assert f"random-search, perplexity {perplexity} on the test rows\n" in title
     code, out, _ = run("predict", "r", "--text", "new.csv", "-o", "p.csv")
     assert code == 0 and "perplexity" in out
     losses = [float(line["loss"]) for line in predictions("p.csv")]

@@ -17,14 +17,14 @@ from dptune.data import Data
 from dptune.data.sources import load_data, read_new_rows
 from dptune.errors import InvalidInput
 from dptune.report.card import model_card
-from dptune.search.score import NoisyScore
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
-from dptune.study.config import Config, Preparation, digest, parse
+from dptune.study.config import Preparation, digest, parse
 from dptune.study.planning import before_paying, foresee, read_config
 from dptune.study.result import StudyResult
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import resume, tune
+from support.studies import a_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -176,16 +176,8 @@ def test_what_can_be_said_before_paying_is_said() -> None:
     rows = people(30, 0).drop(columns=["ill", "name"])
     columns = {"age": "number", "smoker": "boolean", "town": {"kind": "category", "buckets": 4}}
     data = Data(rows.fillna(30), ["a"] * 30, columns=columns, classes=["a", "b"])
-    config = Config(
-        study="",
-        budget=Budget(0.1, 1e-5),
-        search=UnitNoise(),
-        score=NoisyScore(),
-        space=Space(),
-        recipe={},
-        preparation=Preparation(),
-        source={},
-        columns=data.declared,
+    config = a_config(
+        budget=Budget(0.1, 1e-5), search=UnitNoise(), space=Space(), columns=data.declared
     )
     one, noise = before_paying(data, config)
     assert "of one class" in one and "nothing can be learned" in noise

@@ -16,7 +16,6 @@ from dptune import (
     Data,
     Ledger,
     LinearScaling,
-    NoisyScore,
     RandomSearch,
     Space,
     UnitNoise,
@@ -28,10 +27,10 @@ from dptune.data.rows import DataFacts
 from dptune.errors import BudgetExceeded, InvalidInput
 from dptune.privacy import Event, FullBatchRun, NoisyCount, SampledRun
 from dptune.search.base import SearchMethod
-from dptune.study.config import Config, Preparation
 from dptune.study.outline import Outline
 from support.ledgers import ROWS, new_ledger
 from support.rows import make_data
+from support.studies import a_config
 
 BUDGET = Budget(8.0, 1e-5)
 RUN = SampledRun(steps=200, noise_multiplier=0.8, sampling_rate=0.02)
@@ -39,15 +38,11 @@ COUNT = NoisyCount(noise=20.0)
 
 
 def planned(search: SearchMethod, ledger: str = "", **space: Any) -> Outline:
-    config = Config(
-        study="",
+    config = a_config(
         budget=BUDGET,
         search=search,
-        score=NoisyScore(),
         space=Space(**space),
         recipe={"sampling_rate": 0.02},
-        preparation=Preparation(),
-        source={},
         ledger=ledger,
     )
     return Outline(config, DataFacts(5000, (16,), 1, 3, "softmax"), reused=False)

@@ -24,7 +24,10 @@ from dptune.plan import TrainPlan
 from dptune.search.random_search import RandomSearch
 from dptune.search.score import NoisyScore
 from dptune.search.space import Space
+from dptune.study.config import Preparation
+from dptune.study.recipe import settled
 from dptune.texts.tokenizer import load_tokenizer
+from support.studies import a_config
 from support.tiny_models import KINDS, LENGTH, write_mean_pooling, write_tiny_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -256,6 +259,20 @@ def some_texts(count: int = 200, seed: int = 0) -> tuple[Any, Any]:
     return np.where(np.arange(WORDS) < ends[:, None], words, -1).astype(np.int32), labels
 
 
+def test_language_models_are_tuned_as_they_were_measured(folder: Callable[[str], str]) -> None:
+    """By Adam, in samples of 16 times the root of the rows, at a rate that falls; whoever names
+    another rule gets its own rate, which stays."""
+    words, labels = some_texts(4096)
+    facts = Data(words, labels, augmented=False).facts
+    config = a_config(preparation=Preparation(unit_rows=False), engine=HuggingFace(folder("means")))
+    usual = settled(config, facts).plan(facts.count)
+    assert (usual.optimizer, usual.schedule, usual.clip_norm) == ("adam", "linear", 0.1)
+    assert usual.sampling_rate == 0.25
+    other = replace(config, recipe={"optimizer": "sgd"})
+    named = settled(other, facts).plan(facts.count)
+    assert (named.optimizer, named.schedule) == ("sgd", "constant")
+
+
 @pytest.mark.usefixtures("same_noise")
 def test_texts_are_classified_in_a_study(folder: Callable[[str], str], tmp_path: Path) -> None:
     features, labels = some_texts()
@@ -266,6 +283,7 @@ def test_texts_are_classified_in_a_study(folder: Callable[[str], str], tmp_path:
         engine=HuggingFace(folder("means"), trained="head.*", rows_at_once=64),
         search=RandomSearch(trials=2),
         space=Space(learning_rate=(5.0, 20.0), steps=(10, 10)),
+        recipe={"optimizer": "sgd"},
         out=tmp_path / "run",
     )
     assert result.guarantee.epsilon <= 8.0
@@ -286,6 +304,7 @@ def test_words_are_learned_in_a_study(folder: Callable[[str], str], tmp_path: Pa
         search=RandomSearch(trials=2),
         score=NoisyScore(measure="loss", loss_bound=8.0),
         space=Space(learning_rate=(0.3, 3.0), steps=(10, 10)),
+        recipe={"optimizer": "sgd"},
         out=tmp_path / "run",
     )
     assert all(trial.score is not None for trial in result.trials)

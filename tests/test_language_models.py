@@ -126,6 +126,28 @@ def test_the_body_is_all_but_tables_of_words_and_places(
 # -- rows
 
 
+@pytest.mark.parametrize(("kind", "task"), CASES)
+def test_numbers_beyond_the_vocabulary_end_no_run(
+    kind: str, task: str, folder: Callable[[str], str]
+) -> None:
+    """A row that has one would stop what is paid for, and tell by that that it is there."""
+    _, module = made(folder(kind), task)
+    stirred(module)
+    rows = rows_of(module, task)
+    there = rows if task == "softmax" else rows[:, 0]
+    there[:, 1] = module.vocabulary + 7
+    if task != "softmax":
+        rows[0, 1] = 10**6
+    with torch.no_grad():
+        given = module(rows)
+    assert given.isfinite().all()
+    if task == "softmax":
+        there[:, 1] = module.traits.padding
+        assert torch.equal(module(rows), given)
+    else:
+        assert given[0, 0] == 0, "nothing is asked of a row whose answers do not exist"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_is_seen_by_nobody(kind: str, folder: Callable[[str], str]) -> None:
     """A text says the same whatever it is padded to, and as transformers has it alone."""

@@ -180,6 +180,8 @@ def test_the_line_goes_through_the_best_r_at_the_two_small_budgets() -> None:
     found = {cell: made_up(cell) for cell in cells}
     small = best_of_grid(found, replace(BASE, epsilon=0.1))
     assert small is not None and small[0].learning_rate == 0.001
+    some = {cell: figures for cell, figures in found.items() if cell != small[0]}
+    assert best_of_grid(some, small[0]) is None, "a grid with a gap has no best"
     line = line_cells(found)
     assert [cell.epsilon for cell in line] == [0.7]
     assert line[0].learning_rate == pytest.approx(0.001 + 6 * 0.00216, rel=1e-2)

@@ -8,35 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptune.accounting import Budget
 from dptune.data.rows import DataFacts
 from dptune.errors import FolderProblem
 from dptune.search.base import SearchMethod
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.random_search import RandomSearch
 from dptune.search.score import HeldOutScore, NoisyScore, Score
-from dptune.search.space import Setting, Space
+from dptune.search.space import Setting
 from dptune.search.trial import Trial
 from dptune.study import loop
-from dptune.study.config import Config
 from dptune.study.outline import Outline
-from support.studies import PLAIN
+from support.studies import PLAIN, a_config
 
 FACTS = DataFacts(1000, (8,), 1, 3, "softmax")
 
 
 def outline(search: SearchMethod, score: Score | None = None, seed: int = 0) -> Outline:
-    config = Config(
-        study="",
-        budget=Budget(2.0, 1e-5),
-        search=search,
-        score=score or NoisyScore(),
-        space=Space(steps=(5, 20)),
-        recipe={},
-        preparation=PLAIN,
-        source={},
-        seed=seed,
-    )
+    config = a_config(search=search, score=score or NoisyScore(), preparation=PLAIN, seed=seed)
     return Outline(config, FACTS, reused=False)
 
 

@@ -415,6 +415,28 @@ def test_lines_tell_how_long_it_took_and_will_take(capsys: pytest.CaptureFixture
     assert third == f"final run: leg 4 of 5 ({used}, after 2 min 30 s, about 50 s left)"
 
 
+def test_a_run_that_tells_its_steps_tells_how_long_they_will_take(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = [0.0]
+    with study_screen.live_view(LinearScaling(), lambda: now[0]) as watch:
+        for seconds, steps in (
+            (30, "trial 1, step 1 of 40"),  # how long it was prepared for says nothing
+            (40, "trial 1, step 2 of 40"),
+            (65, "trial 1, step 6 of 40"),
+            (140, "trial 2, step 1 of 40"),  # another run
+            (240, "trial 2, step 21 of 40"),
+        ):
+            now[0] = seconds
+            watch(FakeProgress("sweep", steps=steps))  # type: ignore[arg-type]
+    told = [line.rpartition("used, ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert told == [
+        "after 1 min 5 s, about 3 min 58 s of this run left)",
+        "after 2 min 20 s)",
+        "after 4 min 0 s, about 1 min 35 s of this run left)",
+    ]
+
+
 def test_the_clock_of_a_sealed_search_stays_secret(capsys: pytest.CaptureFixture[str]) -> None:
     for line in legs(PrivateSelection(), [100, 130, 150], capsys):
         assert line.endswith("(50.0 % of the budget is used)")

@@ -122,6 +122,19 @@ def test_test_texts_are_rows_of_their_own_whoever_wrote_them(
     assert [data.classes[number] for number in targets] == [row["topic"] for row in others]
 
 
+@pytest.mark.parametrize("which", ["test", "public"])
+def test_nobody_is_on_both_sides(options: dict[str, Any], tmp_path: Path, which: str) -> None:
+    """A figure on what somebody wrote is about them, and has no noise."""
+    others = mails(12, seed=1)
+    options[which] = write(tmp_path / "same.jsonl", others)
+    with pytest.raises(InvalidInput, match=rf"column 'who', some {which} texts are by people who"):
+        load_data(**options, unit="who")
+    assert load_data(**options).count == 40, "where a text is the unit, anybody may be there"
+    strangers = [row | {"who": f"another {row['who']}"} for row in others]
+    options[which] = write(tmp_path / "other.jsonl", strangers)
+    assert load_data(**options, unit="who").count == 5
+
+
 def test_public_facts_say_unit_length_and_tokenizer_and_not_how_many_were_cut(
     options: dict[str, Any], tokenizers: Path
 ) -> None:
@@ -189,7 +202,8 @@ def test_a_text_that_a_person_packed_away_is_found_too(
     """Their rows share nothing, their texts do."""
     del options["label"]
     options |= {"task": "words", "unit": "who", "tokenizer": str(tokenizers / "gpt2")}
-    copied = write(tmp_path / "other.jsonl", mails(40, seed=0)[10:30])
+    nameless = [{k: v for k, v in row.items() if k != "who"} for row in mails(40, seed=0)[10:30]]
+    copied = write(tmp_path / "other.jsonl", nameless)
     with pytest.raises(InvalidInput, match="some test texts are private texts"):
         load_data(**options, test=copied)
 

@@ -392,6 +392,17 @@ def test_code_that_was_changed_since_is_noticed(tmp_path: Path) -> None:
         engine.unpack(packed)
 
 
+def test_a_module_that_diverged_is_no_changed_code() -> None:
+    """Another machine rounds otherwise, and a study must not end for a trial that came to
+    nothing."""
+    engine = TorchModule(own_networks.diverged).for_data(FACTS)
+    (model,) = engine.fit_many([PLAIN], some_rows(), [Randomness()])
+    packed = engine.pack(model)
+    packed["0.weight"] *= 1 + 1e-6
+    seen = engine.unpack(packed).logits(torch.ones(2, 4)) - model.logits(torch.ones(2, 4))
+    assert seen.abs().max() > 0.1
+
+
 def test_a_factory_that_makes_another_module_each_time_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"the same module whenever it is called, and weight is"):
         tuned(some_data(), TorchModule(own_networks.another_each_time))

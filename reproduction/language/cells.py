@@ -166,13 +166,14 @@ def _plain(base: Cell, rows: int) -> list[Cell]:
 
 
 def best_of_grid(found: Mapping[Cell, Figures], like: Cell) -> tuple[Cell, Figures] | None:
-    """The best cell of the grid that `like` would be in, by what is reported, as oracles do."""
+    """The best cell of the grid that `like` would be in, by what is reported, as oracles do; None
+    where some of the grid is not measured."""
     same = [
         (cell, figures)
         for cell, figures in found.items()
         if cell.method == GRID and _key(cell) == _key(like)
     ]
-    return max(same, key=lambda pair: _quality(pair[1]), default=None)
+    return max(same, key=lambda pair: _quality(pair[1])) if len(same) >= GRID_RATES else None
 
 
 def line_cells(found: Mapping[Cell, Figures]) -> list[Cell]:

@@ -35,7 +35,9 @@ from reproduction.lines import Figures
 from reproduction.vision.plain_probe import plain_probe
 
 AS_GIVEN = Preprocessing(unit_rows=False)
-TOKENS_AT_ONCE = 2**17  # of a pass on a GPU: few launches, and room for several processes
+# Of a pass on a GPU: a whole sample, which is larger than expected half of the time, and room for
+# several processes.
+TOKENS_AT_ONCE = 9 * 2**14
 # Queries, values and both layers behind attention.
 _ADAPTED = "*.query, *.value, *.intermediate.dense, *.layer.?.output.dense"
 

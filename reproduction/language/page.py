@@ -123,7 +123,7 @@ def _tuned(found: Found) -> list[str]:
         "figures are those of Table 6: RoBERTa-base, five times as many weights and far more "
         "pretraining, search unpaid; compare what privacy costs, not accuracies.",
         Table(columns, rows).markdown().rstrip(),
-        *_growth(found, sets, "accuracy"),
+        *_growth(found, sets, _OF_ADAM),
     ]
 
 
@@ -179,7 +179,7 @@ def _mails(found: Found) -> list[str]:
         "apart. Another vocabulary (8,192 words, not 50,257) and a far smaller network than the "
         "paper's: perplexities cannot be compared, only how they and r change with epsilon.",
         Table(columns, rows).markdown().rstrip(),
-        *_growth(found, {"enron"}, "perplexity"),
+        *_growth(found, {"enron"}, _OF_SGD),
         *_boxes(found),
     ]
 
@@ -208,7 +208,18 @@ def _boxes(found: Found) -> list[str]:
     ]
 
 
-def _growth(found: Found, names: Iterable[str], figure: str) -> list[str]:
+# Of both, the noise that is left on weights is best near one size at every budget (docs/law.md).
+_OF_ADAM = (
+    "Adam divides a step by the size of its noisy gradients, so one rate leaves one noise on "
+    "weights at every budget, and the best r has no reason to grow."
+)
+_OF_SGD = (
+    "SGD's steps leave noise in proportion to the noise of gradients, so its best r grows as one "
+    "over that."
+)
+
+
+def _growth(found: Found, names: Iterable[str], why: str) -> list[str]:
     """How the grid's best r changes with the budget."""
     said = []
     for (name, way), points in _best_r(found, names).items():
@@ -222,7 +233,7 @@ def _growth(found: Found, names: Iterable[str], figure: str) -> list[str]:
             f"{points[0][2]:.3g} to {points[-1][2]:.3g}, as epsilon to the power "
             f"{by_epsilon:.2f} and mu to the power {by_mu:.2f} (a line through zero would be 1)."
         )
-    return ["**Does r grow linearly?** " + " ".join(said)] if said else []
+    return [" ".join(["**Does r grow linearly?**", *said, why])] if said else []
 
 
 def _best_r(

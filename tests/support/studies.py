@@ -7,8 +7,10 @@ import pytest
 
 from dptune.accounting import Budget
 from dptune.data import Data
+from dptune.search.linear_scaling import LinearScaling
+from dptune.search.score import NoisyScore
 from dptune.search.space import Space
-from dptune.study.config import Preparation
+from dptune.study.config import Config, Preparation
 from dptune.study.result import StudyResult
 from dptune.study.runner import Progress
 from dptune.study.study import tune
@@ -18,6 +20,21 @@ BUDGET = Budget(2.0, 1e-5)
 SPACE = Space(steps=(5, 20))
 # Nothing is bought to prepare rows, so that what is paid is the search's.
 PLAIN = Preparation(center_share=0, whiten_share=0)
+
+
+def a_config(**asked: Any) -> Config:
+    """What a study is asked for, as little as there can be."""
+    usual: dict[str, Any] = {
+        "study": "",
+        "budget": BUDGET,
+        "search": LinearScaling(),
+        "score": NoisyScore(),
+        "space": SPACE,
+        "recipe": {},
+        "preparation": Preparation(),
+        "source": {},
+    }
+    return Config(**usual | asked)
 
 
 def study(out: Path | None, data: Data | None = None, **asked: Any) -> StudyResult:

@@ -48,12 +48,13 @@ _SECONDS_BETWEEN_LINES = 60.0  # of those that only tell how far a run is
 
 
 class _Clock:
-    """How long a study has been going, and how long its final run still takes: all legs of it are
-    alike. Silent for a sealed search, whose running time is to be kept secret."""
+    """How long a study has been going, and how long a run still takes that tells how far it is: all
+    legs of a final run are alike, and all steps. Silent for a sealed search, whose running time is
+    to be kept secret."""
 
     def __init__(self, search: SearchMethod, now: Callable[[], float]) -> None:
         self._sealed, self._now, self._began = search.sealing is not None, now, now()
-        self._first_leg: tuple[int, float] | None = None
+        self._first = ("", 0, self._began)  # of a run: how far it was when it was first told of
         self._line = self._began
 
     def elapsed(self) -> str:
@@ -69,17 +70,28 @@ class _Clock:
         self._line = now
         return False
 
-    def left(self, doing: str) -> str:
-        """About how long, where it is known: from the second leg on."""
-        leg = re.search(r"leg (\d+) of (\d+)$", doing)
-        if self._sealed or leg is None:
+    def left(self, progress: Progress) -> str:
+        """About how long, where it is known: from the second leg or step on."""
+        if self._sealed:
             return ""
-        number, legs, time = int(leg[1]), int(leg[2]), self._now()
-        first, began = self._first_leg = self._first_leg or (number, time)
-        if number == first:
+        if step := re.search(r"^(.*)step (\d+) of (\d+)$", progress.steps):
+            done, steps = int(step[2]), int(step[3])
+            rest = self._rest(f"{progress.doing} {step[1]}", done, steps - done)
+            return rest and f"about {rest} of this run left"
+        if leg := re.search(r"leg (\d+) of (\d+)$", progress.doing):
+            number, legs = int(leg[1]), int(leg[2])
+            rest = self._rest("legs", number, legs - number + 1)
+            return rest and f"about {rest} left"
+        return ""
+
+    def _rest(self, run: str, done: int, rest: int) -> str:
+        time = self._now()
+        if run != self._first[0]:
+            self._first = (run, done, time)
+        _, first, began = self._first
+        if done == first or not rest:
             return ""
-        each = (time - began) / (number - first)
-        return f"about {duration(math.ceil(each * (legs - number + 1)))} left"
+        return duration(math.ceil((time - began) / (done - first) * rest))
 
 
 @contextmanager
@@ -92,8 +104,9 @@ def live_view(
     if not console.is_terminal:
 
         def write(progress: Progress) -> None:
+            left = clock.left(progress)
             if not clock.waits(progress.steps):
-                console.print(_line(progress, clock), soft_wrap=True)
+                console.print(_line(progress, clock, left), soft_wrap=True)
 
         yield write
         return
@@ -106,7 +119,7 @@ def live_view(
 
         def show(progress: Progress) -> None:
             ended = progress.doing == "done"
-            words = ", ".join(filter(None, (_doing(progress), clock.left(progress.doing))))
+            words = ", ".join(filter(None, (_doing(progress), clock.left(progress))))
             doing.update(task, description=words, total=1, completed=int(ended))
             live.update(Group(doing, *_view(progress, search)))
 
@@ -126,9 +139,9 @@ def _doing(progress: Progress) -> str:
     return f"{progress.doing}, {progress.steps}" if progress.steps else progress.doing
 
 
-def _line(progress: Progress, clock: _Clock) -> Text:
+def _line(progress: Progress, clock: _Clock, left: str) -> Text:
     used = f"{100 * progress.spent:.1f} % of the budget is used"
-    facts = filter(None, (used, clock.elapsed(), clock.left(progress.doing)))
+    facts = filter(None, (used, clock.elapsed(), left))
     return Text(f"{_doing(progress)} ({', '.join(facts)})")
 
 

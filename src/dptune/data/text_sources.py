@@ -6,6 +6,7 @@ save_to_disk, "hub:NAME", and mappings of columns to lists.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,14 @@ def _beside(
                     "other texts, or leave it out."
                 )
             wanted = ("test",)
-    texts = encoder.read(other, label, splits=wanted)
+    texts = encoder.read(other, label, splits=wanted, unit=encoder.unit, unit_is_needed=False)
+    if texts.units is not None and not set(texts.units).isdisjoint(private.units or ()):
+        raise InvalidInput(
+            f"by the column {encoder.unit!r}, some {which} texts are by people who wrote private "
+            "ones, too: whatever is measured on them would tell of these people. Split by people, "
+            "so that nobody is on both sides."
+        )
+    texts = replace(texts, units=None)
     if has_copies([private.prints(encoder.given)], [texts.prints(encoder.given)]):
         raise InvalidInput(
             f"some {which} texts are private texts, more than chance would give: whatever is "

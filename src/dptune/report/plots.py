@@ -22,7 +22,6 @@ from dptune.rounding import cost, probability
 from dptune.search.linear_scaling import law_range, r_at, r_of
 from dptune.search.picture import CurvePicture, LinePicture
 from dptune.search.trial import scored_trials
-from dptune.study.figures import RMSE
 
 FILE, SHIFTS_FILE = "search.png", "shifts.png"
 # Okabe and Ito's colours, which the colour-blind can tell apart.
@@ -89,11 +88,11 @@ def draw(record: Record) -> Figure:
 
 
 def _on_test_rows(record: Record) -> str:
-    """One figure: how many were right, or how far values were off."""
-    figures = dict(figures_in_words(record.result))
+    """One figure: how many were right, or how far what was told was off."""
+    figures = figures_in_words(record.result)
     if record.result["test_accuracy"] is not None:
-        return f", {figures['accuracy']} of the test rows right"
-    return f", RMSE {figures[RMSE]} on the test rows" if RMSE in figures else ""
+        return f", {dict(figures)['accuracy']} of the test rows right"
+    return ", {} {} on the test rows".format(*figures[0]) if figures else ""
 
 
 def _draw_curve(axes: Axes, record: Record, picture: CurvePicture) -> None:

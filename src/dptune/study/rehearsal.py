@@ -1,6 +1,7 @@
 """A study in small, on made-up rows, before anything is paid: what an engine cannot do, it says
 here."""
 
+import math
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -141,7 +142,9 @@ def _fitted(
     keep: Checkpoint | None = None,
 ) -> Model:
     # The noise is the same every time: these rows are nobody's.
-    streams, plan = [Randomness(noise_seed=0)], planned.recipe
+    streams = [Randomness(noise_seed=0)]
+    # A rate from the middle of what is searched: far outside, networks amplify every rounding.
+    plan = replace(planned.recipe, learning_rate=math.sqrt(math.prod(planned.space.learning_rate)))
     if planned.weighs_rows:
         plan = replace(plan, class_weights=(1.0,) * planned.data.outputs)
     kept = []

@@ -22,18 +22,22 @@ def read(
     *,
     answers: bool = False,
     splits: Sequence[str] = ("train",),
+    unit_is_needed: bool = True,
 ) -> Texts:
     """The texts in `columns` of a csv, jsonl (both also .gz) or Parquet file, a folder that
     save_to_disk wrote, "hub:NAME", or a mapping of columns to lists.
 
     `label` is the column of labels and `unit` that of whose a row is. With `answers`, the last
     column holds answers, which may be empty, or as SQuAD has them: {"text", "answer_start"}.
-    Of a data set with splits, the first of `splits` that is there.
+    Of a data set with splits, the first of `splits` that is there. Where a `unit` is not needed,
+    texts without one are nobody's.
     """
     names = names_of_columns(columns)
     # Units letter by letter, too: 007 and 7 are two people.
     opened = open_splits(source, names if unit is None else (*names, unit))
     table = opened.first_of(splits)
+    if not unit_is_needed and unit not in table.names:
+        unit = None
     for name, what in (*[(name, "texts") for name in names], (label, "labels"), (unit, "units")):
         if name is not None and name not in table.names:
             raise InvalidInput(

@@ -67,7 +67,10 @@ class Reader(nn.Module):
         What is computed of a row, and by which kernel, never depends on how long others are.
         """
         known = words >= 0
-        given = {"input_ids": torch.where(known, words, self.traits.padding)}
+        # Beyond the vocabulary there is nothing: a row's number that is would end a run that is
+        # paid for, and tell by that that the row is there.
+        named = known & (words < self.vocabulary)
+        given = {"input_ids": torch.where(named, words, self.traits.padding)}
         if self.traits.causal:
             # Nothing real comes after padding, so nothing real would see it.
             given["attention_mask"] = torch.ones_like(words)
@@ -184,10 +187,11 @@ class Words(Reader):
     def forward(self, rows: Tensor) -> Tensor:
         words, answers = self.parts(rows)
         nothing = torch.full_like(answers[:, :1], NOT_ASKED)
-        next_words = torch.cat([answers[:, 1:], nothing], 1)
+        asked = torch.where(answers < self.vocabulary, answers, NOT_ASKED)
+        next_words = torch.cat([asked[:, 1:], nothing], 1)
         losses = word_losses(self.read(words).logits, next_words).sum(1)
-        asked = (next_words >= 0).sum(1)
-        return torch.stack([losses / asked.clamp(min=1), asked.float()], 1)
+        count = (next_words >= 0).sum(1)
+        return torch.stack([losses / count.clamp(min=1), count.float()], 1)
 
     @property
     def heads(self) -> list[str]:
@@ -225,6 +229,9 @@ class Spans(Reader):
 
 
 def _losses(logits: Tensor, classes: Tensor) -> Tensor:
+    """Nothing is asked where there is no such class, or place."""
+    asked = (classes >= 0) & (classes < logits.shape[1])
+    classes = torch.where(asked, classes, NOT_ASKED)
     return functional.cross_entropy(logits, classes, reduction="none", ignore_index=NOT_ASKED)
 
 

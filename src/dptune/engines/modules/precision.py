@@ -12,9 +12,17 @@ COMPUTE = ("float32", "bfloat16")
 _WHOLE = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
 
-def computing(compute: str, device: torch.device) -> torch.autocast:
-    """Products of matrices in this precision."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=compute == "bfloat16")
+@contextmanager
+def computing(compute: str, device: torch.device) -> Iterator[None]:
+    """Products of matrices in this precision; attention not by cuDNN, which plans anew for every
+    number of rows, and samples have another each time."""
+    cudnn = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        with torch.autocast(device.type, torch.bfloat16, enabled=compute == "bfloat16"):
+            yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(cudnn)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from dptune.engines.modules.losses import outputs_of, row_loss
 from dptune.engines.modules.precision import computing
 from dptune.engines.modules.problem import must_be_none
 from dptune.engines.modules.rows_apart import none_at_zero, problems_without_gradients
-from dptune.engines.modules.torch_module import ModuleModel, TorchModule
+from dptune.engines.modules.torch_module import BATCH, ModuleModel, TorchModule, samples_of
 from dptune.engines.per_row import ClippedSum, drawn_rows, read_rows
 from dptune.engines.randomness import Randomness, Stream
 from dptune.engines.registry import register_engine
@@ -74,7 +74,7 @@ class ZerothOrder(TorchModule):
         return {"learning_rate": (1e-7, 100.0), "steps": (1000, 1000)}
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
-        sampled = super().usual_recipe(facts, unit_rows=unit_rows, mu=mu)
+        sampled = samples_of(facts, BATCH)
         return {**sampled, "directions": 1, "momentum": 0.0, "clip_norm": _CLIP_NORM}
 
     def check(self, plan: TrainPlan) -> None:
