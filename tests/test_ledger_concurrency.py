@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dptune import Budget, Ledger, accounting, gdp
-from dptune.errors import BudgetExceeded, InvalidInput, LedgerExists
+from dptune.errors import BudgetExceeded, InvalidInput, LedgerExists, LedgerLocked
+from dptune.ledger import store
 from dptune.privacy import FullBatchRun
 from support.ledgers import ROWS, new_ledger
 
@@ -112,6 +113,16 @@ def test_of_many_creations_at_once_one_succeeds(address: str) -> None:
     outcomes = run_together(create, address)
     assert sorted(outcomes) == ["created"] + ["refused"] * (PROCESSES - 1)  # type: ignore[type-var]
     assert Ledger.open(address).state().entries == 1
+
+
+def test_nobody_creates_beside_another(
+    postgres_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that make the same tables at once would find half of each other's."""
+    monkeypatch.setattr(store, "LOCK_TIMEOUT_SECONDS", 0.2)
+    with store.open_store(postgres_address).creation(), pytest.raises(LedgerLocked):
+        Ledger.create(postgres_address, Budget(1.0, 1e-5), dataset="the second")
+    new_ledger(postgres_address, Budget(1.0, 1e-5))  # the first left nothing, the way is free
 
 
 def test_a_payment_is_started_by_one_process_only(address: str) -> None:

@@ -31,6 +31,7 @@ from dptune.errors import (
 from dptune.ledger.queue import turn
 
 LOCK_TIMEOUT_SECONDS = 60
+_CREATING = int.from_bytes(b"dptune")  # any number that other programs do not lock, too
 
 _FORM = "postgresql://user:password@host:port/database"
 # Of PostgreSQL's connection options, those that may be shown and written down; and the rest.
@@ -307,6 +308,9 @@ class PostgresStore:
     @contextmanager
     def creation(self) -> Iterator[sa.Connection]:
         with self._errors(), self._engine.begin() as connection:
+            self._prepare(connection)
+            # Two that create at once would find half of each other's tables: one after the other.
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CREATING})")
             yield connection
 
     @contextmanager
@@ -348,7 +352,7 @@ class PostgresStore:
                     f"there is no ledger in {self.shown}, or none that you may see. Check the URL "
                     "and your rights, or open a new one with `dptune ledger open`."
                 )
-            case "42P07" | "23505":  # duplicate table, here or from a creation at the same time
+            case "42P07":  # duplicate table
                 return LedgerExists(_exists(self.shown))
         return LedgerUnavailable(_unavailable(self.shown, error))
 
