@@ -98,7 +98,7 @@ column has the standard error of the difference.
 
 TABLES = """# The default on tables kept out of every choice, before and after
 
-Tables of more than two classes ([SETS.md](../SETS.md), "kept") on which nothing was measured before
+Tables of more than two classes ([SETS.md](../SETS.md), "seen") on which nothing was measured before
 the constants were fixed, and nothing was changed after. "Before" is the default with the law of
 [kept.md](kept.md), in which c did not grow with the signal where iterates are averaged; with two
 classes nothing has changed. Test accuracy in percent, mean ± standard deviation of 8 studies, seeds
@@ -106,7 +106,7 @@ classes nothing has changed. Test accuracy in percent, mean ± standard deviatio
 
 ```
 python benchmarks/make_sets.py build DATA SETS
-dptune bench compare --data SETS/kept/jobs.npz,... --epsilon 0.3,1,8 --repeats 8 \\
+dptune bench compare --data SETS/seen/jobs.npz,... --epsilon 0.3,1,8 --repeats 8 \\
     --methods linear-scaling,unit-noise --out DIR
 PYTHONPATH=. python benchmarks/gains.py kept-tables DIR --before DIR_OF_THE_COMMIT_BEFORE
 ```
