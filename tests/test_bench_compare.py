@@ -146,12 +146,12 @@ def test_a_plain_task_buys_nothing_and_clips_at_one(file: Path) -> None:
     )
     figures = ["row lengths", "private mean", "second moment"]
     assert list(usual.preparing) == figures and not plain.preparing
-    assert (usual.recipe.clip_norm, plain.recipe.clip_norm) == (0.1, 1.0)
+    assert (usual.recipe.clip_norm, plain.recipe.clip_norm) == (0.5, 1.0)
     assert (usual.recipe.averaging, plain.recipe.averaging) == ("swa", "none")
     assert plain.space.steps == usual.space.steps == (5, 1000)
     # The same movements of weights in both.
     assert plain.space.learning_rate == harness.SPACE.learning_rate
-    assert usual.space.learning_rate == pytest.approx((1.0, 1000.0))
+    assert usual.space.learning_rate == pytest.approx((0.2, 200.0))
 
 
 @pytest.mark.usefixtures("same_noise")
@@ -202,7 +202,7 @@ def test_the_oracle_has_the_recipe_of_the_methods(
     assert len(found.accuracies) == 3 and len(plans) == 8 * 5 + 3
     share = 1.0 if change else 0.969
     for plan in plans:
-        assert plan.clip_norm == (1.0 if change else 0.1)
+        assert plan.clip_norm == (1.0 if change else 0.5)
         price = accounting.price(plan.event).mu_squared
         assert price == pytest.approx(share * budget.mu_squared(), rel=1e-6)
     if change:

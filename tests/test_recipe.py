@@ -173,7 +173,7 @@ def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> N
         center_share=0.01, whiten_share=0.02, shorten=False, **nothing_for_columns
     )
     assert config.preparation == decided
-    assert config.recipe == {"clip_norm": 0.1, "averaging": "swa"}
+    assert config.recipe == {"clip_norm": 0.5, "averaging": "swa"}
 
 
 @pytest.mark.parametrize(
@@ -193,6 +193,18 @@ def test_rows_of_unit_length_are_clipped_far_below_their_gradients(
     config = settled(asked(**changed), known)
     assert config.plan(1).clip_norm == clip_norm
     assert config.recipe.get("momentum") == changed.get("recipe", {}).get("momentum")
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "clip_norm"),
+    [(50_000, 4, 0.5), (50_000, 16, 0.5), (50_000, 64, 0.25), (10**6, 1000, 0.1), (100, 4, 0.1)],
+)
+def test_near_an_optimum_fewer_columns_are_clipped_less(
+    rows: int, columns: int, clip_norm: float
+) -> None:
+    config = settled(asked(), facts(rows, columns))
+    assert config.plan(rows).clip_norm == clip_norm
+    assert (config.plan(rows).averaging == "swa") == (rows > 100)
 
 
 @pytest.mark.parametrize(

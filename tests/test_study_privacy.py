@@ -346,7 +346,7 @@ EDITS: dict[str, Callable[[str], str]] = {
     "another search": lambda text: text.replace("linear-scaling", "unit-noise"),
     "another seed": lambda text: text.replace("seed = 0", "seed = 1"),
     "another number of rows": lambda text: text.replace("rows (400)", "rows (4)"),
-    "another clipping norm": lambda text: text.replace("clip_norm = 0.1", "clip_norm = 2.0"),
+    "another clipping norm": lambda text: text.replace("clip_norm = 0.5", "clip_norm = 2.0"),
     "a private mean": lambda text: text.replace("center_share = 0.0", "center_share = 0.4"),
     "longer runs": lambda text: text.replace("    20,", "    2000,"),
     "another study": lambda text: re.sub(r'study = "(.)(.*)-', r'study = "\2\1-', text),

@@ -41,7 +41,7 @@ from dptune.study.sealed_run import SealedRun
 SPACE = Space(learning_rate=(0.1, 100.0), steps=(5, 200))
 _LOGITS_A_ROW = {"cpu": 500, "cuda": 6400}
 _GRID_RATES, _GRID_STEPS, _GRID_RUNS = 25, (10, 25, 50, 100, 200), 5
-_GRID_NOISES, _GRID_STEPS_OF_NOISES = (0.1, 20.0), (50, 200, 500)
+_GRID_NOISES, _GRID_STEPS_OF_NOISES = (0.1, 60.0), (50, 200, 500)
 
 Report = Callable[[str], None]
 Ended = tuple[Any, TrainPlan]

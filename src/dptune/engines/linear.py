@@ -16,6 +16,7 @@ The two products read the features once each however many trials there are, whic
 search costs little more than one trial. Trials with fewer steps leave the batch when they end.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -41,6 +42,8 @@ from dptune.prior import LINEAR, VALUES, Prior, signal
 LOSSES = ("softmax", "binary", "squared")
 INITIALIZATIONS = ("zero", "random")
 _SIGNAL_TO_AVERAGE = 8.0  # mu times rows, for every weight
+# Of gradients, for classes and rows of unit length.
+_LEAST_NORM, _MOST_NORM, _NORM_OF_ONE_COLUMN = 0.1, 0.5, 2.0
 
 
 @dataclass(frozen=True)
@@ -124,15 +127,17 @@ class LinearEngine(Engine[LinearModel]):
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
         """Clipped far below their gradients, all rows push alike. Where there is signal enough to
-        come near the optimum, the mean of the last iterates has less noise: docs/law.md. Values
-        come near it with any signal, and their rows must not push quite alike: where a target is
-        skew, that would lead to its median."""
+        come near the optimum, the mean of the last iterates has less noise; and the fewer columns,
+        the less alike rows should push there, because that moves the optimum: docs/law.md. Values
+        come near it with any signal, and would be led to their median."""
         if not unit_rows:
             return {}
         if facts.loss == "squared":
             return {"clip_norm": 0.2, "averaging": "swa"}
-        enough = signal(mu, facts.count, facts.columns, facts.outputs) >= _SIGNAL_TO_AVERAGE
-        return {"clip_norm": 0.1, "averaging": "swa" if enough else "none"}
+        if signal(mu, facts.count, facts.columns, facts.outputs) >= _SIGNAL_TO_AVERAGE:
+            fewer = round(_NORM_OF_ONE_COLUMN / math.sqrt(facts.columns), 2)
+            return {"clip_norm": min(max(fewer, _LEAST_NORM), _MOST_NORM), "averaging": "swa"}
+        return {"clip_norm": _LEAST_NORM, "averaging": "none"}
 
     def prior_for(self, facts: DataFacts) -> Prior:
         return VALUES if facts.loss == "squared" else self.prior

@@ -128,7 +128,7 @@ def in_words(
         said.append(f"cut to their usual length, by noisy counts of lengths: {share}")
     said += [_said(*part, (found or {}).get(part[1], "")) for part in parts]
     if plan.clip_norm is not None and plan.clip_norm < 1:
-        said.append(f"clipped at norm {plan.clip_norm:g}, so that all push alike: free")
+        said.append(f"clipped at norm {plan.clip_norm:g}, so that rows push more alike: free")
     if plan.averaging == "swa":
         said.append("trained on to the mean of the last half of all steps: free")
     return (*said, *paid_columns.left_in_words(config, facts))
