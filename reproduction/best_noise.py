@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NOISES = tuple(float(noise) for noise in np.geomspace(0.05, 20.0, 25))
-_SPACE = Space((1e-6, 1e6), MANY_STEPS.steps)  # the law is about noise: no rate is out of bounds
+SPACE = Space((1e-6, 1e6), MANY_STEPS.steps)  # the law is about noise: no rate is out of bounds
 _WIDTH = 0.4  # in log c, over which accuracies are smoothed
 _LEARNED = 2.0  # points above the most frequent class, or all noises are as bad
 UNFELT = 0.3  # points that nobody would miss
@@ -115,7 +115,7 @@ def measure(
 
 
 def _scan(task: Task, budget: Budget, repeats: int) -> Scan:
-    planned = outline_of(task, UnitNoise(), budget, 0, _SPACE)
+    planned = outline_of(task, UnitNoise(), budget, 0, SPACE)
     anew = (prepared(task, planned) for _ in range(repeats))
     runs = [accuracies(known.engine, rows, _plans(known)) for rows, known in anew]
     mu = planned.schedule.final.mu

@@ -16,13 +16,15 @@ from dptune import Budget, accounting, gdp
 from dptune.bench import harness
 from dptune.bench.outcome import Outcome
 from dptune.bench.tables import Table
+from dptune.bench.tasks import load_task
 from dptune.engines.linear import LinearEngine
 from dptune.errors import DptuneError, InvalidInput
+from dptune.plan import TrainPlan
 from dptune.privacy import FullBatchRun
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
 from reproduction import __main__ as command_line
-from reproduction import best_noise, fit_law, lab, reproduce
+from reproduction import best_noise, clip_norms, fit_law, lab, reproduce
 from reproduction.experiment import data_set
 from reproduction.experiments import budgets, methods, own_setting, runtime
 from reproduction.experiments.radius import Curvature, radius_bound
@@ -569,7 +571,7 @@ def test_a_scan_trains_as_a_study_would(file: Path, monkeypatch: pytest.MonkeyPa
     whole = gdp.mu_from_epsilon(8.0, 1e-5)
     assert scan.mu**2 == pytest.approx((1 - 0.01 - 0.02 - 0.001) * whole**2)
     assert scan.averaged and {plan.averaging for plan in plans} == {"swa"}
-    assert {plan.clip_norm for plan in plans} == {0.1}
+    assert {plan.clip_norm for plan in plans} == {0.5}
     assert [plan.weight_noise for plan in plans] == pytest.approx(scan.noises)
     prices = [plan.steps / plan.noise_multiplier**2 for plan in plans]
     assert prices == pytest.approx([scan.mu**2] * 25)
@@ -577,6 +579,24 @@ def test_a_scan_trains_as_a_study_would(file: Path, monkeypatch: pytest.MonkeyPa
     near *= math.sqrt(1 + near * scan.signal / 30)  # of three classes one is beyond two
     assert scan.law == pytest.approx(1.8 / math.hypot(1 / near, 1 / far))
     assert (scan.rows, scan.columns, scan.classes) == (600, 6, 3)
+
+
+def test_norms_are_compared_at_one_noise(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[TrainPlan] = []
+
+    def noted(engine: Any, task: Any, plans: Any) -> tuple[float, ...]:
+        seen[:] = plans
+        return (60.0, 62.0, 61.0, 63.0, 60.0, 61.0)
+
+    monkeypatch.setattr(clip_norms, "accuracies", noted)
+    cell = clip_norms.measure(load_task(str(file)), 8.0, 2)
+    assert [plan.clip_norm for plan in seen] == [0.1, 0.1, 0.3, 0.3, 0.5, 0.5]
+    noises = [plan.weight_noise for plan in seen]
+    assert noises == pytest.approx(noises[:2] * 3) and noises[1] == pytest.approx(2 * noises[0])
+    assert len({round(plan.steps / plan.noise_multiplier**2, 9) for plan in seen}) == 1
+    assert clip_norms.gains([cell]).rows[0] == ["small", 1.0, -0.5]
+    kind, *gained = clip_norms.gains([cell, {**cell, "averaged": False}]).rows[-1]
+    assert "several classes" in kind and gained == [1.0, -0.5]
 
 
 def test_rows_that_nothing_is_paid_for_are_those_of_the_task(

@@ -1,0 +1,104 @@
+"""Which clipping norm is best where iterates are averaged.
+
+    python -m reproduction.clip_norms SET ... [--epsilon 1,8] [--repeats 4]
+
+adds a line for each set and budget to benchmarks/clip-norms.jsonl, single runs at the law's c and
+at half of it for every norm, and prints how many points each norm gains over the smallest; without
+sets it prints what was measured. What was concluded: docs/law.md.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dptune.accounting import Budget
+from dptune.bench.harness import accuracies, outline_of, prepared
+from dptune.bench.tables import Table
+from dptune.bench.tasks import Task, load_task
+from dptune.plan import TrainPlan
+from dptune.search.law import best_noise, displacement
+from dptune.search.unit_noise import UnitNoise
+from dptune.study.outline import Outline
+from reproduction.best_noise import SPACE
+
+NORMS = (0.1, 0.3, 0.5)
+OF_THE_LAW = (0.5, 1.0)  # parts of its c
+_MEASURED = Path(__file__).parent.parent / "benchmarks" / "clip-norms.jsonl"
+_FEW_COLUMNS = 63  # of tables; features have more
+
+
+def measure(task: Task, epsilon: float, repeats: int) -> dict[str, Any]:
+    """Test accuracies of runs of all that preparing the rows leaves, by norm."""
+    planned = outline_of(task, UnitNoise(), Budget(epsilon, 1e-5), 0, SPACE)
+    anew = (prepared(task, planned) for _ in range(repeats))
+    runs = [accuracies(known.engine, rows, _plans(known)) for rows, known in anew]
+    by_norm = np.reshape(runs, (repeats, len(NORMS), len(OF_THE_LAW))).swapaxes(0, 1)
+    return {
+        "task": task.name,
+        "columns": task.train.columns,
+        "classes": task.outputs,
+        "epsilon": epsilon,
+        "averaged": planned.recipe.averaging == "swa",
+        "accuracies": {
+            str(norm): own.ravel().tolist() for norm, own in zip(NORMS, by_norm, strict=True)
+        },
+    }
+
+
+def _plans(known: Outline) -> list[TrainPlan]:
+    final = known.schedule.final
+    law = best_noise(final.mu, known.recipe, known.facts, None)
+    plans = []
+    for norm in NORMS:
+        recipe = replace(known.recipe, clip_norm=norm)
+        for part in OF_THE_LAW:
+            far = displacement(part * law, final.mu, recipe)
+            setting = known.space.steady(far, recipe, known.curvature)
+            plans.append(known.plan(replace(setting, clip_norm=norm), final))
+    return plans
+
+
+def gains(cells: Iterable[Mapping[str, Any]]) -> Table:
+    """Points over the smallest norm: mean of all budgets of a set, and of all sets of a kind."""
+    kinds: dict[str, dict[str, list[list[float]]]] = defaultdict(lambda: defaultdict(list))
+    for cell in cells:
+        if cell["averaged"]:
+            least, *others = (np.mean(cell["accuracies"][str(norm)]) for norm in NORMS)
+            kinds[_kind(cell)][cell["task"]].append([other - least for other in others])
+    rows: list[list[Any]] = []
+    for kind, sets in sorted(kinds.items()):
+        each = {name: np.mean(own, 0) for name, own in sorted(sets.items())}
+        rows += [[name, *gain] for name, gain in each.items()]
+        rows.append([f"**{kind}**: mean of {len(each)}", *np.mean(list(each.values()), 0)])
+    return Table({"set": "", **{f"norm {norm:g}": "+.2f" for norm in NORMS[1:]}}, rows)
+
+
+def _kind(cell: Mapping[str, Any]) -> str:
+    if cell["columns"] > _FEW_COLUMNS:
+        return "features"
+    return "tables of two classes" if cell["classes"] == 2 else "tables of several classes"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("sets", nargs="*", metavar="SET", help="as in dptune bench compare")
+    parser.add_argument("--epsilon", default="1,8", help="budgets, separated by commas")
+    parser.add_argument("--repeats", type=int, default=4)
+    asked = parser.parse_args()
+    for name in asked.sets:
+        task = load_task(name)
+        for epsilon in map(float, asked.epsilon.split(",")):
+            cell = measure(task, epsilon, asked.repeats)
+            with _MEASURED.open("a") as file:
+                file.write(json.dumps(cell) + "\n")
+    print(gains(map(json.loads, _MEASURED.read_text().splitlines())).markdown())
+
+
+if __name__ == "__main__":
+    main()
