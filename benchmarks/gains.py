@@ -1,8 +1,7 @@
 """Pages of what the default gains: over plain DP-GD, and on sets kept out of every choice.
 
     PYTHONPATH=. python benchmarks/gains.py recipe [DIR ...]
-    PYTHONPATH=. python benchmarks/gains.py kept [DIR ...]
-    PYTHONPATH=. python benchmarks/gains.py kept-tables [DIR ... --before DIR ...]
+    PYTHONPATH=. python benchmarks/gains.py kept [DIR ... --before DIR ...]
 
 `DIR` is a folder that `dptune bench compare` wrote; the pages name the commands. What the default
 reached in folders after `--before` is shown beside what it reaches now. What is needed of folders
@@ -23,8 +22,6 @@ from reproduction.charts import Dots, Picture, Plot, Series
 
 FOLDER = Path(__file__).parent / "compare"
 DEFAULT, GUESS, RANDOM, ORACLE = "linear-scaling", "unit-noise", "random-search", "oracle"
-# Whose trials and final run have too little signal for averages, by public numbers.
-NOT_AVERAGED = (("films", 0.3), ("jobs", 0.3), ("lending", 0.3))
 BEFORE = "before"  # the default, with the constants of before
 
 # (set, epsilon): what the default should reach, and the best setting of plain DP-GD on rows of unit
@@ -74,71 +71,38 @@ there was this recipe, and the aims with it.
 
 """
 
-KEPT = """# The default of before on nine sets kept out of its choices
+KEPT = """# The default on eight tables kept out of every choice
 
-Nine sets ([SETS.md](../SETS.md), "seen") on which nothing had been chosen when they were measured.
-**The constants have changed since, with these sets in view**; what the default does today on tables
-that were kept apart is in [kept-tables.md](kept-tables.md). All columns have the same recipe:
-the default search, the guess c = 1 without a search (`unit-noise`), one setting drawn at random (40
-runs), and the best setting of a grid, which nobody paid for. Test accuracy in percent, mean ±
-standard deviation of 8 studies, delta 1e-5. Written by `benchmarks/gains.py` from `kept.json`; one
-NVIDIA H200, 2026-11-16:
+Tables ([SETS.md](../SETS.md), "kept") that were made when all constants stood, and on which nothing
+but logistic regression had run. All columns have the same recipe: the default search, the guess
+c = 1 without a search (`unit-noise`), one setting drawn at random (40 runs), and the best setting
+of a grid, which nobody paid for and which was chosen by the test rows. "Before" is the default with
+the clipping norm of before, 0.1 everywhere ([law.md](../../docs/law.md#what-we-measured)). Test
+accuracy in percent, mean ± standard deviation of 8 studies, delta 1e-5, a CPU, 2026-11-16. Written
+by `benchmarks/gains.py` from `kept.json`:
 
 ```
 python benchmarks/make_sets.py build DATA SETS
-dptune bench compare --data SETS/seen/flights.npz,... --epsilon 0.3,1,8 --repeats 8 \\
-    --methods linear-scaling,unit-noise,random-search,oracle --device cuda --out DIR
+dptune bench compare --data SETS/kept/children.npz,... --epsilon 0.3,1,8 --repeats 8 \\
+    --methods linear-scaling,unit-noise,random-search,oracle --out DIR
+PYTHONPATH=. python benchmarks/gains.py kept DIR --before DIR_OF_THE_COMMIT_BEFORE
 ```
 
 RERR is the share of the gap between random search and the oracle that the default closes. The last
-column has the standard error of the difference.
-
-"""
-
-
-TABLES = """# The default on tables kept out of every choice, before and after
-
-Tables of more than two classes ([SETS.md](../SETS.md), "seen") on which nothing was measured before
-the constants were fixed, and nothing was changed after. "Before" is the default with the law of
-[kept.md](kept.md), in which c did not grow with the signal where iterates are averaged; with two
-classes nothing has changed. Test accuracy in percent, mean ± standard deviation of 8 studies, seeds
-0 to 7, delta 1e-5, a CPU, 2026-11-16:
-
-```
-python benchmarks/make_sets.py build DATA SETS
-dptune bench compare --data SETS/seen/jobs.npz,... --epsilon 0.3,1,8 --repeats 8 \\
-    --methods linear-scaling,unit-noise --out DIR
-PYTHONPATH=. python benchmarks/gains.py kept-tables DIR --before DIR_OF_THE_COMMIT_BEFORE
-```
-
-The last columns are differences with their standard errors. At epsilon 0.3, films, jobs and lending
-have too little signal for averages: nothing has changed there, and what differs is luck. In the
-other {cells} cells the mean gain is {gain}, without pizzas, on which it is largest,
-{rest} (± standard errors). Where it disappoints: pizzas at 8, where all studies now end alike, 0.5
-points worse;
-lending at 0.3, where the law's c, without averages, is too large and the search does not see it.
-RERR was not measured.
+columns are differences with their standard errors.
 
 """
 
 
 _KEPT_REMARKS = """
-**RERR of 95 at every budget, which was the aim, is not reached.**
-
-- **rodents** is where the default is clearly wrong: {gaps} points below the oracle at epsilon 0.3,
-  1 and 8. The best r is {further} times the one that the search ends with. The oracle's noise
-  (c = 20) is the largest of its grid, so that the best may lie further still. The search does gain
-  2.8 to 5.9 points over `unit-noise` there.
-- **votes** and **retirement** say little: the default is 0.1 to 0.3 points below the oracle, 6 to
-  13 of 8,986 test rows and 3 to 6 of 1,855, and the oracle's setting was chosen by these very rows.
-  Random search is only 0.2 and 1 points below it, so a few rows decide RERR.
-- Below `unit-noise` by more than 0.1 points, which was to happen nowhere: {below}. What is within
-  two standard errors may be luck, the rest is not: there the search costs more than it finds.
-- RERR above 100 is luck: oracle and default are means of 8 runs each.
-- Means of the default fall with more budget here: {falls} (in bold where by more than the standard
+- Below `unit-noise` by more than 0.1 points: {below}.
+- RERR says little where the gap is small: a setting drawn at random is within {narrow:g} points of
+  the oracle in {flat}.
+- Means of the default that fall with more budget: {falls} (in bold where by more than the standard
   error).
 
 """
+_NARROW = 1.0  # points between random search and oracle, of which a few test rows are a large part
 
 
 @dataclass(frozen=True)
@@ -234,18 +198,20 @@ def _recipe_remarks(found: Found) -> str:
 
 
 def kept_page(found: Found) -> str:
-    heads = ("set", "epsilon", "default", "unit-noise", "random search", "oracle", "RERR",
-             "default - unit-noise")  # fmt: skip
+    heads = ("set", "epsilon", "default", "before", "unit-noise", "random search", "oracle", "RERR",
+             "default - before", "default - unit-noise")  # fmt: skip
     lines = [_line(heads), _line(["---"] * len(heads))]
     for task, epsilon in _cells(found):
         default, guess, drawn, best = _four(found, task, epsilon)
+        before = found[task, epsilon, BEFORE]
         lines.append(
             _line(
                 (
                     task,
                     f"{epsilon:g}",
-                    *(studies.text for studies in (default, guess, drawn, best)),
+                    *(studies.text for studies in (default, before, guess, drawn, best)),
                     f"{_rerr(found, task, epsilon):.1f}",
+                    f"{default.mean - before.mean:+.2f} ± {_error(default, before):.2f}",
                     f"{default.mean - guess.mean:+.2f} ± {_error(default, guess):.2f}",
                 )
             )
@@ -254,85 +220,44 @@ def kept_page(found: Found) -> str:
 
 
 def _kept_remarks(found: Found) -> str:
-    lines = ["| epsilon | mean RERR | without votes and retirement | sets at 95 or more |\n"]
-    lines.append("| --- | --- | --- | --- |\n")
+    heads = ("epsilon", "mean RERR", f"where the gap is over {_NARROW:g} points", "at 95 or more",
+             "mean gain over before", "better by two standard errors", "worse")  # fmt: skip
+    lines = [_line(heads), _line(["---"] * len(heads))]
+    flat = [cell for cell in _cells(found) if _gap(found, *cell) < _NARROW]
     for epsilon in sorted({epsilon for _, epsilon in _cells(found)}):
-        of_sets = {task: _rerr(found, task, at) for task, at in _cells(found) if at == epsilon}
-        clear = [rerr for task, rerr in of_sets.items() if task not in ("votes", "retirement")]
-        enough = sum(rerr >= 95 for rerr in of_sets.values())
-        figures_of = (f"{fmean(of_sets.values()):.1f}", f"{fmean(clear):.1f}")
-        lines.append(_line((f"{epsilon:g}", *figures_of, f"{enough} of {len(of_sets)}")))
+        cells = [cell for cell in _cells(found) if cell[1] == epsilon]
+        rerrs = {cell: _rerr(found, *cell) for cell in cells}
+        clear = [rerr for cell, rerr in rerrs.items() if cell not in flat]
+        both = [(found[*cell, DEFAULT], found[*cell, BEFORE]) for cell in cells]
+        gains = [(now.mean - before.mean, 2 * _error(now, before)) for now, before in both]
+        mean = fmean(gain for gain, _ in gains)
+        error = math.hypot(*(sure / 2 for _, sure in gains)) / len(gains)
+        lines.append(
+            _line(
+                (
+                    f"{epsilon:g}",
+                    f"{fmean(rerrs.values()):.1f}",
+                    f"{fmean(clear):.1f} ({len(clear)} sets)" if clear else "none",
+                    f"{sum(rerr >= 95 for rerr in rerrs.values())} of {len(cells)}",
+                    f"{mean:+.2f} ± {error:.2f}",
+                    str(sum(gain > sure for gain, sure in gains)),
+                    str(sum(gain < -sure for gain, sure in gains)),
+                )
+            )
+        )
     below = []
     for task, epsilon in _cells(found):
         default, guess, _, _ = _four(found, task, epsilon)
         if default.mean < guess.mean - 0.1:
             by, error = guess.mean - default.mean, _error(default, guess)
             below.append(f"{task} at {epsilon:g} by {by:.2f} (standard error {error:.2f})")
-    rodents = [_four(found, "rodents", epsilon) for epsilon in (0.3, 1.0, 8.0)]
-    gaps = ", ".join(f"{best.mean - default.mean:.2f}" for default, _, _, best in rodents)
-    further = ", ".join(f"{best.r / default.r:.1f}" for default, _, _, best in rodents)
-    return (
-        "\n"
-        + "".join(lines)
-        + _KEPT_REMARKS.format(
-            gaps=gaps, further=further, below="; ".join(below), falls=_falls(found)
-        )
+    remarks = _KEPT_REMARKS.format(
+        below="; ".join(below) or "nowhere",
+        narrow=_NARROW,
+        flat=", ".join(f"{task} at {epsilon:g}" for task, epsilon in flat) or "no cell",
+        falls=_falls(found) or "none",
     )
-
-
-def tables_page(found: Found) -> str:
-    heads = ("set", "epsilon", "default", "before", "unit-noise", "default - before",
-             "default - unit-noise")  # fmt: skip
-    lines = [_line(heads), _line(["---"] * len(heads))]
-    for task, epsilon in _cells(found):
-        default, before, guess = (found[task, epsilon, name] for name in (DEFAULT, BEFORE, GUESS))
-        lines.append(
-            _line(
-                (
-                    task,
-                    f"{epsilon:g}",
-                    *(studies.text for studies in (default, before, guess)),
-                    f"{default.mean - before.mean:+.2f} ± {_error(default, before):.2f}",
-                    f"{default.mean - guess.mean:+.2f} ± {_error(default, guess):.2f}",
-                )
-            )
-        )
-    changed = [cell for cell in _cells(found) if cell not in NOT_AVERAGED]
-    words = TABLES.format(
-        cells=len(changed),
-        gain=_mean_gain(found, changed),
-        rest=_mean_gain(found, [cell for cell in changed if cell[0] != "pizzas"]),
-    )
-    return words + "".join(lines) + "\n" + _tables_summary(found)
-
-
-def _mean_gain(found: Found, cells: Sequence[tuple[str, float]]) -> str:
-    both = [(found[*cell, DEFAULT], found[*cell, BEFORE]) for cell in cells]
-    gain = fmean(now.mean - before.mean for now, before in both)
-    error = math.hypot(*(_error(now, before) for now, before in both)) / len(cells)
-    return f"{gain:+.2f} ± {error:.2f}"
-
-
-def _tables_summary(found: Found) -> str:
-    heads = ("epsilon", "mean gain over before", "sets better by two standard errors",
-             "sets worse by two standard errors", "below unit-noise by over 0.1")  # fmt: skip
-    lines = [_line(heads), _line(["---"] * len(heads))]
-    for epsilon in sorted({epsilon for _, epsilon in _cells(found)}):
-        tasks = [task for task, at in _cells(found) if at == epsilon]
-        both = [(found[task, epsilon, DEFAULT], found[task, epsilon, BEFORE]) for task in tasks]
-        gains = [(now.mean - before.mean, 2 * _error(now, before)) for now, before in both]
-        counts = (
-            sum(gain > sure for gain, sure in gains),
-            sum(gain < -sure for gain, sure in gains),
-            sum(
-                found[task, epsilon, DEFAULT].mean < found[task, epsilon, GUESS].mean - 0.1
-                for task in tasks
-            ),
-        )
-        mean = _mean_gain(found, [(task, epsilon) for task in tasks])
-        of_all = (f"{count} of {len(tasks)}" for count in counts)
-        lines.append(_line((f"{epsilon:g}", mean, *of_all)))
-    return "".join(lines)
+    return "\n" + "".join(lines) + remarks
 
 
 def recipe_picture(found: Found) -> Picture:
@@ -437,9 +362,14 @@ def _four(found: Found, task: str, epsilon: float) -> list[Studies]:
     return [found[task, epsilon, method] for method in (DEFAULT, GUESS, RANDOM, ORACLE)]
 
 
+def _gap(found: Found, task: str, epsilon: float) -> float:
+    _, _, drawn, best = _four(found, task, epsilon)
+    return best.mean - drawn.mean
+
+
 def _rerr(found: Found, task: str, epsilon: float) -> float:
-    default, _, drawn, best = _four(found, task, epsilon)
-    return 100 * (default.mean - drawn.mean) / (best.mean - drawn.mean)
+    default, _, drawn, _ = _four(found, task, epsilon)
+    return 100 * (default.mean - drawn.mean) / _gap(found, task, epsilon)
 
 
 def _error(one: Studies, other: Studies) -> float:
@@ -466,7 +396,6 @@ def _shown(name: str) -> str:
 PAGES = {
     "recipe": (recipe_page, recipe_picture),
     "kept": (kept_page, kept_picture),
-    "kept-tables": (tables_page, None),
 }
 
 
@@ -485,8 +414,7 @@ def main() -> None:
     found = {(studies.task, studies.epsilon, studies.method): studies for studies in every}
     page, picture = PAGES[asked.page]
     stored.with_suffix(".md").write_text(page(found))
-    if picture:
-        stored.with_suffix(".png").write_bytes(figures.png(picture(found)))
+    stored.with_suffix(".png").write_bytes(figures.png(picture(found)))
 
 
 if __name__ == "__main__":

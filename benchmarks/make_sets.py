@@ -1005,9 +1005,10 @@ Written by `python benchmarks/make_sets.py page OUT`; `build DATA OUT` makes the
 
 - **fit**: constants, gates and priors may be chosen on these.
 - **seen**: kept out of every choice until they were measured; the law was then chosen anew with
-  them in view, so they are as good as fit. The first nine are those of [kept.md](compare/kept.md);
-  the tables from crashes to strikes showed that a law did not hold (docs/law.md, "What was tried");
-  the six from jobs to lending are those of [kept-tables.md](compare/kept-tables.md), seen since.
+  them in view, so they are as good as fit. The first nine are those of
+  [seen-sets.md](compare/seen-sets.md); the tables from crashes to strikes showed that a law did not
+  hold (docs/law.md, "What was tried"); the six from jobs to lending are those of
+  [seen-tables.md](compare/seen-tables.md).
 - **kept**: out of every choice; only the final figures are measured on them.
 
 Numbers are mapped from the declared ranges to [-1, 1] and clipped to them, a category is one column

@@ -38,7 +38,8 @@ class Cells:
             for name in ("rows", "columns", "mu")
         )
         self.averaged = np.array([one.averaged for one in self.scans])
-        self.beyond_two = np.array([one.signal * (1 - 2 / one.classes) for one in self.scans])
+        self.signal = np.array([one.signal for one in self.scans])
+        self.beyond_two = np.array([1 - 2 / one.classes for one in self.scans])
         self.curves = np.array([one.smooth() for one in self.scans])
         (noises,) = {one.noises for one in self.scans}
         self.grid = np.log(noises)
@@ -52,9 +53,11 @@ class Cells:
         """In log c, as `dptune.search.law.best_noise` says it for other numbers."""
         noise, reach, reach_power, averaged, averaged_from = numbers
         near = noise + LINEAR.columns_power * np.log(self.columns)
-        near = near + self.averaged * np.log1p(np.exp(near - averaged_from) * self.beyond_two) / 2
+        converged = self.averaged * np.exp(near) * self.signal
+        near = near + np.log1p(converged / np.exp(averaged_from) * self.beyond_two) / 2
         far = reach + reach_power * np.log(self.rows / self.columns) - np.log(self.mu)
-        log_noise: Numbers = -np.logaddexp(-2 * near, -2 * far) / 2 + averaged * self.averaged
+        times = 1 + np.expm1(averaged) * converged / (converged + LINEAR.averaged_half)
+        log_noise: Numbers = np.log(times) - np.logaddexp(-2 * near, -2 * far) / 2
         return log_noise
 
     def regret(self, log_noise: Numbers) -> Numbers:

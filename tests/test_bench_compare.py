@@ -209,7 +209,7 @@ def test_the_oracle_has_the_recipe_of_the_methods(
         assert {plan.learning_rate for plan in plans} == {*np.geomspace(0.1, 100, 4).tolist()}
     else:
         noises = sorted({round(plan.weight_noise, 6) for plan in plans})
-        assert noises == pytest.approx(np.geomspace(0.1, 20, 4).tolist(), rel=1e-3)
+        assert noises == pytest.approx(np.geomspace(0.1, 60, 4).tolist(), rel=1e-3)
 
 
 @pytest.mark.parametrize(

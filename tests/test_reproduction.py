@@ -576,8 +576,10 @@ def test_a_scan_trains_as_a_study_would(file: Path, monkeypatch: pytest.MonkeyPa
     prices = [plan.steps / plan.noise_multiplier**2 for plan in plans]
     assert prices == pytest.approx([scan.mu**2] * 25)
     near, far = 18 / math.sqrt(6), 0.2 * (600 / 6) ** (2 / 3) / scan.mu
-    near *= math.sqrt(1 + near * scan.signal / 30)  # of three classes one is beyond two
-    assert scan.law == pytest.approx(1.8 / math.hypot(1 / near, 1 / far))
+    converged = near * scan.signal
+    near *= math.sqrt(1 + converged / 30)  # of three classes one is beyond two
+    times = 1 + 0.8 * converged / (converged + 50)
+    assert scan.law == pytest.approx(times / math.hypot(1 / near, 1 / far))
     assert (scan.rows, scan.columns, scan.classes) == (600, 6, 3)
 
 

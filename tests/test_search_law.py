@@ -74,8 +74,9 @@ def test_the_guess_is_what_its_docstring_says(
         signal = mu * rows * (outputs - 2) / (columns**1.5 * outputs**2)
         log_near += math.log1p(9 / 5 * signal) / 2
     wanted = -np.logaddexp(-2 * log_near, -2 * log_far) / 2
-    if averaging == "swa":
-        wanted += math.log(9 / 5)
+    if averaging == "swa":  # from 1 to 9 / 5, half of the way at 50
+        told = 18 * mu * rows / (columns**1.5 * outputs)
+        wanted += math.log((50 + 9 / 5 * told) / (50 + told))
     if clip_norm is None or clip_norm > 0.5:
         wanted += math.log(2 / 3)
     plan = recipe(

@@ -9,10 +9,14 @@ a run of price mu that leaves noise of standard deviation c on every weight is b
 
 training stops where more of it would add more noise than signal or, if noise is not what limits it,
 where it would fit the rows too closely. The mean of the last iterates bears more: near an optimum
-noise no longer adds up, and the mean has little of it. So c is then `averaged` times as large, and
-with more than two classes near is longer by
+noise no longer adds up, and the mean has little of it. How near to it a run comes goes with
 
-    sqrt(1 + (1 - 2 / classes) * near * signal / averaged_from).
+    converged = near * signal,
+
+and averages are taken from `averaged_from` of it on. c is then larger by up to `averaged` times,
+half of which is reached at `averaged_half`, and with more than two classes near is longer by
+
+    sqrt(1 + (1 - 2 / classes) * converged / averaged_from).
 
 Another engine states its own numbers, with an error as large as its ignorance.
 """
@@ -26,9 +30,8 @@ class Prior:
     """The law's numbers for one engine. The defaults are those of an engine about which nothing was
     measured: unit noise, give or take a factor of ten. `weights` are all that is trained.
 
-    `averaged` is what c is multiplied by where the mean of the last iterates is released,
-    `averaged_from` the noise times signal from which on c then grows with the signal, `unclipped`
-    what c is multiplied by where gradients are seldom clipped. `error` is how far the best c may
+    `averaged` is what c is multiplied by, at most, where the mean of the last iterates is released,
+    `unclipped` where gradients are seldom clipped. `error` is how far the best c may
     lie from the law, one standard deviation of log c; `error_off_unit_rows` the same where rows are
     not scaled to length 1. `by_row_length`: whether c is inversely proportional to the length of
     rows.
@@ -41,10 +44,16 @@ class Prior:
     reach_power: float = 0.0
     averaged: float = 1.0
     averaged_from: float = math.inf
+    averaged_half: float = 0.0
     unclipped: float = 1.0
     error: float = 2.3
     error_off_unit_rows: float = 2.3
     by_row_length: bool = False
+
+    def near(self, columns: int, weights: int = 1) -> float:
+        """The c at which more training would add more noise than signal."""
+        noise: float = self.noise * columns**self.columns_power * weights**self.weights_power
+        return noise
 
 
 def signal(mu: float, rows: int, columns: int, outputs: int) -> float:
@@ -60,6 +69,7 @@ LINEAR = Prior(
     reach_power=2 / 3,
     averaged=1.8,
     averaged_from=10.0,
+    averaged_half=50.0,
     unclipped=2 / 3,
     error=0.6,
     error_off_unit_rows=0.8,

@@ -41,7 +41,6 @@ from dptune.prior import LINEAR, VALUES, Prior, signal
 
 LOSSES = ("softmax", "binary", "squared")
 INITIALIZATIONS = ("zero", "random")
-_SIGNAL_TO_AVERAGE = 8.0  # mu times rows, for every weight
 # Of gradients, for classes and rows of unit length.
 _LEAST_NORM, _MOST_NORM, _NORM_OF_ONE_COLUMN = 0.1, 0.5, 2.0
 
@@ -134,7 +133,8 @@ class LinearEngine(Engine[LinearModel]):
             return {}
         if facts.loss == "squared":
             return {"clip_norm": 0.2, "averaging": "swa"}
-        if signal(mu, facts.count, facts.columns, facts.outputs) >= _SIGNAL_TO_AVERAGE:
+        told = signal(mu, facts.count, facts.columns, facts.outputs)
+        if LINEAR.near(facts.columns) * told >= LINEAR.averaged_from:
             fewer = round(_NORM_OF_ONE_COLUMN / math.sqrt(facts.columns), 2)
             return {"clip_norm": min(max(fewer, _LEAST_NORM), _MOST_NORM), "averaging": "swa"}
         return {"clip_norm": _LEAST_NORM, "averaging": "none"}

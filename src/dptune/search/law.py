@@ -48,16 +48,15 @@ def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None
     """The c to aim at: less with more columns or weights, more where the mean of iterates near an
     optimum is released, and no more than the rows bear where the budget is large."""
     prior = facts.prior
-    near: float = prior.noise * facts.columns**prior.columns_power
-    near *= facts.weights**prior.weights_power
+    near = prior.near(facts.columns, facts.weights)
     far: float = prior.reach * (recipe.rows / facts.columns) ** prior.reach_power / mu
+    times = 1.0
     if recipe.averaging == "swa":
         converged = near * signal(mu, recipe.rows, facts.columns, facts.outputs)
         beyond_two = max(1 - 2 / facts.outputs, 0.0)  # two classes are told apart early
         near *= math.sqrt(1 + beyond_two * converged / prior.averaged_from)
-    noise = 1 / math.hypot(1 / near, 1 / far)
-    if recipe.averaging == "swa":
-        noise *= prior.averaged
+        times += (prior.averaged - 1) * converged / (converged + prior.averaged_half)
+    noise = times / math.hypot(1 / near, 1 / far)
     if facts.unit_rows and (recipe.clip_norm is None or recipe.clip_norm > _SELDOM_CLIPPED):
         noise *= prior.unclipped
     return noise if census is None else noise / census.row_norm
