@@ -315,7 +315,7 @@ def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_pa
     ) in usual
     bought = (
         r"\| rows are \| centred by a private mean \(.* of them\): 1 % of the budget; whitened by "
-        r"a private second moment \(.* %\): 2 % of the budget; clipped at norm 0.1, so"
+        r"a private second moment \(.* %\): 2 % of the budget; clipped at norm 0.5, so"
     )
     assert re.search(bought, usual)
     assert "a noisy mean of the rows; a noisy second moment of the rows" in usual

@@ -669,10 +669,10 @@ def test_the_stored_map_of_best_noise_can_be_read() -> None:
     for scan in stored:  # the law is the one that searches start from
         near, far = 18 / math.sqrt(scan.columns), (scan.rows / scan.columns) ** (2 / 3) / scan.mu
         assert scan.averaged == (scan.signal >= 8)
-        if scan.averaged:
-            near *= math.sqrt(1 + near * scan.signal * (1 - 2 / scan.classes) / 10)
-        law = 1 / math.hypot(1 / near, 1 / (0.2 * far))
-        assert scan.law == pytest.approx(1.8 * law if scan.averaged else law)
+        converged = near * scan.signal * scan.averaged
+        near *= math.sqrt(1 + converged * (1 - 2 / scan.classes) / 10)
+        times = 1 + 0.8 * converged / (converged + 50)
+        assert scan.law == pytest.approx(times / math.hypot(1 / near, 1 / (0.2 * far)))
 
 
 def test_a_fit_of_the_law_speaks_of_the_law_and_of_regret_as_scans_do() -> None:

@@ -705,7 +705,7 @@ def test_full_batch_runs_are_paid_exactly_and_settled(tmp_path: Path, spied: Spi
     state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
     paid = [p.event for p in state.counted if isinstance(p.event, FullBatchRun)]
     assert paid == [plan.event for plan, _ in spied.runs]
-    assert all(plan.clip_norm == 0.1 and plan.rows == 400 for plan, _ in spied.runs)
+    assert all(plan.clip_norm == 0.5 and plan.rows == 400 for plan, _ in spied.runs)
 
 
 def test_the_private_rows_are_not_taken_for_public_ones() -> None:
