@@ -63,7 +63,8 @@ dptune bench compare --methods linear-scaling --data SETS --epsilon 3,30 --repea
 
 `SETS` are the files of the table with commas between them; `cifar10_resnet20.npz` holds the rows of
 `demo`. The constants of the recipe were chosen with these sets in view: [kept.md](kept.md) has sets
-that were not.
+that were not. Norm, averages and law have changed since ([RESULTS.md](../RESULTS.md) has what that
+does to these sets).
 
 "Plain, unpaid" is the best setting of plain DP-GD (clipping norm 1, neither centred nor whitened)
 on rows of unit length, from a grid that nobody paid for. It was written down, to a tenth, before
@@ -89,15 +90,20 @@ PYTHONPATH=. python benchmarks/gains.py kept DIR --before DIR_OF_THE_COMMIT_BEFO
 ```
 
 RERR is the share of the gap between random search and the oracle that the default closes. The last
-columns are differences with their standard errors.
+columns are differences with their standard errors. Employment at epsilon 8 is missing: its oracle
+was not measured.
+
+**The aims are missed**: RERR of 95 at every budget, and never below `unit-noise` by more than 0.1
+points. The norm and the averages of today, which gain on the sets they were chosen on, are even
+with those of before here.
 
 """
 
 
 _KEPT_REMARKS = """
 - Below `unit-noise` by more than 0.1 points: {below}.
-- RERR says little where the gap is small: a setting drawn at random is within {narrow:g} points of
-  the oracle in {flat}.
+- RERR is left out where a few test rows would decide it: a setting drawn at random is within
+  {narrow:g} point of the oracle in {flat}.
 - Means of the default that fall with more budget: {falls} (in bold where by more than the standard
   error).
 
@@ -210,7 +216,7 @@ def kept_page(found: Found) -> str:
                     task,
                     f"{epsilon:g}",
                     *(studies.text for studies in (default, before, guess, drawn, best)),
-                    f"{_rerr(found, task, epsilon):.1f}",
+                    _rerr_text(found, task, epsilon),
                     f"{default.mean - before.mean:+.2f} ± {_error(default, before):.2f}",
                     f"{default.mean - guess.mean:+.2f} ± {_error(default, guess):.2f}",
                 )
@@ -220,14 +226,13 @@ def kept_page(found: Found) -> str:
 
 
 def _kept_remarks(found: Found) -> str:
-    heads = ("epsilon", "mean RERR", f"where the gap is over {_NARROW:g} points", "at 95 or more",
-             "mean gain over before", "better by two standard errors", "worse")  # fmt: skip
+    heads = ("epsilon", "mean RERR", "at 95 or more", "mean gain over before",
+             "better by two standard errors", "worse")  # fmt: skip
     lines = [_line(heads), _line(["---"] * len(heads))]
     flat = [cell for cell in _cells(found) if _gap(found, *cell) < _NARROW]
     for epsilon in sorted({epsilon for _, epsilon in _cells(found)}):
         cells = [cell for cell in _cells(found) if cell[1] == epsilon]
-        rerrs = {cell: _rerr(found, *cell) for cell in cells}
-        clear = [rerr for cell, rerr in rerrs.items() if cell not in flat]
+        rerrs = [_rerr(found, *cell) for cell in cells if cell not in flat]
         both = [(found[*cell, DEFAULT], found[*cell, BEFORE]) for cell in cells]
         gains = [(now.mean - before.mean, 2 * _error(now, before)) for now, before in both]
         mean = fmean(gain for gain, _ in gains)
@@ -236,9 +241,8 @@ def _kept_remarks(found: Found) -> str:
             _line(
                 (
                     f"{epsilon:g}",
-                    f"{fmean(rerrs.values()):.1f}",
-                    f"{fmean(clear):.1f} ({len(clear)} sets)" if clear else "none",
-                    f"{sum(rerr >= 95 for rerr in rerrs.values())} of {len(cells)}",
+                    f"{fmean(rerrs):.1f}" if rerrs else "",
+                    f"{sum(rerr >= 95 for rerr in rerrs)} of {len(rerrs)}",
                     f"{mean:+.2f} ± {error:.2f}",
                     str(sum(gain > sure for gain, sure in gains)),
                     str(sum(gain < -sure for gain, sure in gains)),
@@ -370,6 +374,10 @@ def _gap(found: Found, task: str, epsilon: float) -> float:
 def _rerr(found: Found, task: str, epsilon: float) -> float:
     default, _, drawn, _ = _four(found, task, epsilon)
     return 100 * (default.mean - drawn.mean) / _gap(found, task, epsilon)
+
+
+def _rerr_text(found: Found, task: str, epsilon: float) -> str:
+    return "" if _gap(found, task, epsilon) < _NARROW else f"{_rerr(found, task, epsilon):.1f}"
 
 
 def _error(one: Studies, other: Studies) -> float:
