@@ -7,8 +7,8 @@ that are stable for them.
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NOISES = tuple(float(noise) for noise in np.geomspace(0.05, 20.0, 25))
-SPACE = Space((1e-6, 1e6), MANY_STEPS.steps)  # the law is about noise: no rate is out of bounds
+_SPACE = Space((1e-6, 1e6), MANY_STEPS.steps)  # the law is about noise: no rate is out of bounds
 _WIDTH = 0.4  # in log c, over which accuracies are smoothed
 _LEARNED = 2.0  # points above the most frequent class, or all noises are as bad
 UNFELT = 0.3  # points that nobody would miss
@@ -115,9 +115,7 @@ def measure(
 
 
 def _scan(task: Task, budget: Budget, repeats: int) -> Scan:
-    planned = outline_of(task, UnitNoise(), budget, 0, SPACE)
-    anew = (prepared(task, planned) for _ in range(repeats))
-    runs = [accuracies(known.engine, rows, _plans(known)) for rows, known in anew]
+    planned, runs = run_plans(task, budget, repeats, _plans)
     mu = planned.schedule.final.mu
     counts = task.test.targets.bincount()
     return Scan(
@@ -132,16 +130,30 @@ def _scan(task: Task, budget: Budget, repeats: int) -> Scan:
         averaged=planned.recipe.averaging == "swa",
         law=best_noise(mu, planned.recipe, planned.facts, None),
         noises=NOISES,
-        accuracies=tuple(np.mean(runs, 0).tolist()),
+        accuracies=tuple(runs.mean(0).tolist()),
     )
 
 
+def run_plans(
+    task: Task, budget: Budget, repeats: int, plans: Callable[[Outline], list[TrainPlan]]
+) -> tuple[Outline, NDArray[np.float64]]:
+    """What was planned, and test accuracies (repeats, plans), each time on rows that are prepared
+    anew and with `plans` of what is known then."""
+    planned = outline_of(task, UnitNoise(), budget, 0, _SPACE)
+    anew = (prepared(task, planned) for _ in range(repeats))
+    return planned, np.array([accuracies(known.engine, rows, plans(known)) for rows, known in anew])
+
+
+def plan_at(noise: float, known: Outline, clip_norm: float | None) -> TrainPlan:
+    """A run that ends at this noise, of all that preparing the rows leaves of the budget."""
+    final, recipe = known.schedule.final, replace(known.recipe, clip_norm=clip_norm)
+    moved = displacement(noise, final.mu, recipe)
+    setting = known.space.steady(moved, recipe, known.curvature)
+    return known.plan(replace(setting, clip_norm=clip_norm), final)
+
+
 def _plans(known: Outline) -> list[TrainPlan]:
-    """One for each of `NOISES`, of all that preparing the rows leaves of the budget."""
-    final, recipe = known.schedule.final, known.recipe
-    moved = [displacement(noise, final.mu, recipe) for noise in NOISES]
-    settings = [known.space.steady(far, recipe, known.curvature) for far in moved]
-    return [known.plan(setting, final) for setting in settings]
+    return [plan_at(noise, known, known.recipe.clip_norm) for noise in NOISES]
 
 
 def save(scans: Sequence[Scan], file: Path) -> None:

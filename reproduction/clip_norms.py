@@ -11,21 +11,18 @@ import argparse
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dptune.accounting import Budget
-from dptune.bench.harness import accuracies, outline_of, prepared
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task, load_task
 from dptune.plan import TrainPlan
-from dptune.search.law import best_noise, displacement
-from dptune.search.unit_noise import UnitNoise
+from dptune.search.law import best_noise
 from dptune.study.outline import Outline
-from reproduction.best_noise import SPACE
+from reproduction.best_noise import plan_at, run_plans
 
 NORMS = (0.1, 0.3, 0.5)
 OF_THE_LAW = (0.5, 1.0)  # parts of its c
@@ -35,10 +32,8 @@ _FEW_COLUMNS = 63  # of tables; features have more
 
 def measure(task: Task, epsilon: float, repeats: int) -> dict[str, Any]:
     """Test accuracies of runs of all that preparing the rows leaves, by norm."""
-    planned = outline_of(task, UnitNoise(), Budget(epsilon, 1e-5), 0, SPACE)
-    anew = (prepared(task, planned) for _ in range(repeats))
-    runs = [accuracies(known.engine, rows, _plans(known)) for rows, known in anew]
-    by_norm = np.reshape(runs, (repeats, len(NORMS), len(OF_THE_LAW))).swapaxes(0, 1)
+    planned, runs = run_plans(task, Budget(epsilon, 1e-5), repeats, _plans)
+    by_norm = runs.reshape(repeats, len(NORMS), len(OF_THE_LAW)).swapaxes(0, 1)
     return {
         "task": task.name,
         "columns": task.train.columns,
@@ -52,16 +47,8 @@ def measure(task: Task, epsilon: float, repeats: int) -> dict[str, Any]:
 
 
 def _plans(known: Outline) -> list[TrainPlan]:
-    final = known.schedule.final
-    law = best_noise(final.mu, known.recipe, known.facts, None)
-    plans = []
-    for norm in NORMS:
-        recipe = replace(known.recipe, clip_norm=norm)
-        for part in OF_THE_LAW:
-            far = displacement(part * law, final.mu, recipe)
-            setting = known.space.steady(far, recipe, known.curvature)
-            plans.append(known.plan(replace(setting, clip_norm=norm), final))
-    return plans
+    law = best_noise(known.schedule.final.mu, known.recipe, known.facts, None)
+    return [plan_at(part * law, known, norm) for norm in NORMS for part in OF_THE_LAW]
 
 
 def gains(cells: Iterable[Mapping[str, Any]]) -> Table:

@@ -590,7 +590,7 @@ def test_norms_are_compared_at_one_noise(file: Path, monkeypatch: pytest.MonkeyP
         seen[:] = plans
         return (60.0, 62.0, 61.0, 63.0, 60.0, 61.0)
 
-    monkeypatch.setattr(clip_norms, "accuracies", noted)
+    monkeypatch.setattr(best_noise, "accuracies", noted)
     cell = clip_norms.measure(load_task(str(file)), 8.0, 2)
     assert [plan.clip_norm for plan in seen] == [0.1, 0.1, 0.3, 0.3, 0.5, 0.5]
     noises = [plan.weight_noise for plan in seen]

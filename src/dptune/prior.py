@@ -31,10 +31,9 @@ class Prior:
     measured: unit noise, give or take a factor of ten. `weights` are all that is trained.
 
     `averaged` is what c is multiplied by, at most, where the mean of the last iterates is released,
-    `unclipped` where gradients are seldom clipped. `error` is how far the best c may
-    lie from the law, one standard deviation of log c; `error_off_unit_rows` the same where rows are
-    not scaled to length 1. `by_row_length`: whether c is inversely proportional to the length of
-    rows.
+    `unclipped` where gradients are seldom clipped. `error` is how far the best c may lie from the
+    law, one standard deviation of log c; `error_off_unit_rows` the same where rows are not scaled
+    to length 1. `by_row_length`: whether c is inversely proportional to the length of rows.
     """
 
     noise: float = 1.0
