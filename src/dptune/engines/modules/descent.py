@@ -5,7 +5,7 @@ adds noise in float64; divides by the plan's public number; and only then rounds
 of nobody takes its noisy step all the same.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from dptune.data.rows import Chunk, Rows
 from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.modules import ghost
+from dptune.engines.modules.by_length import grouped
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.step_total import StepTotal
@@ -86,7 +87,7 @@ def train(
     rows: Rows,
     randomness: Randomness,
     flat: FlatWeights,
-    gradients: RowGradients,
+    gradients: Mapping[int, RowGradients],
     *,
     rows_at_once: int,
     dtype: torch.dtype = torch.float32,
@@ -94,7 +95,8 @@ def train(
     keep: Checkpoint | None = None,
 ) -> Tensor:
     """The weights that a whole run of `plan` releases, in the order of `flat`; it goes on from what
-    `keep` has. `dtype` is what the module takes."""
+    `keep` has. `gradients` are for rows cut to such widths, the last for whole ones; `dtype` is what
+    the module takes."""
     moves, done = Moves(plan, flat), 0
     progress = None if keep is None else KeptWeights(keep, flat)
     if progress is not None and (kept := progress.load()) is not None:
@@ -112,16 +114,19 @@ def train(
             total.begin()
             chosen = drawn_rows(plan, rows, randomness.sampling(rows.device, step))
             for chunk in read_rows(rows, chosen):
-                for part in pieces(chunk, at_once):
-                    weights = None if of_classes is None else of_classes[part.targets.long()]
-                    copies = with_copies(part.features, plan.augmentations, augment)
-                    gradients.add(
-                        total.part(len(part.targets)),
-                        copies.to(dtype),
-                        part.targets,
-                        plan.clip_norm,
-                        weights,
-                    )
+                for some, way in zip(
+                    grouped(chunk, list(gradients)), gradients.values(), strict=True
+                ):
+                    for part in pieces(some, at_once):
+                        weights = None if of_classes is None else of_classes[part.targets.long()]
+                        copies = with_copies(part.features, plan.augmentations, augment)
+                        way.add(
+                            total.part(len(part.targets)),
+                            copies.to(dtype),
+                            part.targets,
+                            plan.clip_norm,
+                            weights,
+                        )
             moves.step(total.value(), randomness.noise(rows.device, step), step)
             if progress is not None:
                 progress.after(step + 1, plan, moves.tensors)

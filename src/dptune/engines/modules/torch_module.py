@@ -19,6 +19,7 @@ from dptune.engines.evaluation import Tally
 from dptune.engines.language import pretrained
 from dptune.engines.language.reader import Reader
 from dptune.engines.modules import descent, doctor, memory, own_functions
+from dptune.engines.modules.by_length import widths
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
@@ -271,20 +272,25 @@ class TorchModule(Engine[ModuleModel]):
     ) -> ModuleModel:
         module = self.made(randomness)
         facts = self.facts_of(rows)
-        flat, gradients = self.traced(module, facts, rows.device, plan.augmentations)
+        flat, by_width = self.traced(module, facts, rows.device, plan.augmentations)
+        longest = max(by_width)
 
         def attempt(count: int) -> None:
             made_up = self._made_up(module, facts, rows.device, count, plan.augmentations)
             scratch = torch.zeros(len(flat.vector), dtype=torch.float64, device=rows.device)
-            gradients.add(scratch, *made_up, plan.clip_norm)
+            by_width[longest].add(scratch, *made_up, plan.clip_norm)
 
+        at_once = self.physical(attempt, rows, plan, _MOST_ROWS_AT_ONCE)
+        if rows.device.type != "cpu" and at_once >= plan.divisor:
+            # A GPU that takes a sample at once waits for more passes longer than for padding.
+            by_width = {longest: by_width[longest]}
         released = descent.train(
             plan,
             rows,
             randomness,
             flat,
-            gradients,
-            rows_at_once=self.physical(attempt, rows, plan, _MOST_ROWS_AT_ONCE),
+            by_width,
+            rows_at_once=at_once,
             dtype=self.taken,
             augment=self._augment,
             keep=keep,
@@ -400,9 +406,21 @@ class TorchModule(Engine[ModuleModel]):
 
     def traced(
         self, module: nn.Module, facts: DataFacts, device: torch.device, copies: int = 1
-    ) -> tuple[FlatWeights, RowGradients]:
-        """A module ready to be trained, after made-up rows have shown how, or that it cannot be."""
+    ) -> tuple[FlatWeights, dict[int, RowGradients]]:
+        """A module ready to be trained, after made-up rows have shown how, or that it cannot be:
+        for texts of several widths, for other rows as they are."""
         flat = FlatWeights(module, self.names(module), device)
+        flat.module.train()
+        longest = facts.shape[-1]
+        by_width = {}
+        for width in widths(longest) if isinstance(module, Reader) else [longest]:
+            of_width = replace(facts, shape=(*facts.shape[:-1], width))
+            rows, targets = self._made_up(module, of_width, device, _MADE_UP, copies)
+            self.functions_take_rows_apart(module, rows[:, 0], targets)
+            by_width[width] = self._traced(flat, rows, targets)
+        return flat, by_width
+
+    def _traced(self, flat: FlatWeights, rows: Tensor, targets: Tensor) -> RowGradients:
         loss = row_loss(self.loss)
         gradients = RowGradients(
             flat.module,
@@ -410,15 +428,12 @@ class TorchModule(Engine[ModuleModel]):
             lambda found, targets: loss(outputs_of(found), targets),
             compute=self.compute,
         )
-        flat.module.train()
-        rows, targets = self._made_up(module, facts, device, _MADE_UP, copies)
-        self.functions_take_rows_apart(module, rows[:, 0], targets)
         with (
-            descent.public_numbers(Randomness(), device),
+            descent.public_numbers(Randomness(), rows.device),
             none_at_zero(flat.module, flat.trained),
         ):
             gradients.trace(rows, targets)
-        return flat, gradients
+        return gradients
 
     def functions_take_rows_apart(self, module: nn.Module, rows: Tensor, targets: Tensor) -> None:
         """Refuse a loss or an augmentation of one's own that mixes rows, by these made-up ones."""
@@ -462,8 +477,8 @@ def samples_of(facts: DataFacts, batch: float) -> dict[str, Any]:
 def _routes(engine: TorchModule, facts: DataFacts) -> Mapping[str, str]:
     module, device = engine.made(), torch.device("cpu")
     doctor.must_be_sound(module, engine.names(module))
-    _, gradients = engine.traced(module, facts, device)
-    return gradients.routes
+    _, by_width = engine.traced(module, facts, device)
+    return by_width[max(by_width)].routes
 
 
 @contextmanager
