@@ -14,6 +14,7 @@ import torch
 
 from dptune.accounting.composition import direct_epsilon
 from dptune.errors import InvalidInput
+from dptune.prior import PRETRAINED
 from dptune.texts.cutting import NOT_ASKED
 from reproduction import lines
 from reproduction.language import mails, measure, pretrain, public_text
@@ -23,6 +24,7 @@ from reproduction.language.cells import (
     LINE,
     PLAIN,
     RATES,
+    SGD_STEP,
     Cell,
     best_of_grid,
     cells_of,
@@ -39,6 +41,7 @@ from support.commands import called
 pytestmark = pytest.mark.usefixtures("one_thread")
 BERT = pytest.importorskip("transformers")
 WORDS = 40
+MEASURED = Path(__file__).parents[1] / "benchmarks/language"
 BASE = Cell(
     verb="finetune",
     texts="sst2",
@@ -175,6 +178,20 @@ def made_up(cell: Cell) -> dict[str, Any]:
     return found | {"accuracy": 87 - quality, "dev_accuracy": 86 - quality}
 
 
+@pytest.mark.parametrize("verb", ["finetune", "lm"])
+def test_searches_begin_within_a_step_of_the_best_of_every_grid_that_was_measured(
+    verb: str,
+) -> None:
+    found = lines.read(MEASURED / f"{verb}.jsonl", Cell)
+    grids = {replace(cell, learning_rate=None) for cell in found if cell.method == GRID}
+    bests = [best for like in grids if (best := best_of_grid(found, like)) is not None]
+    assert len(bests) >= 5
+    for cell, figures in bests:
+        law = PRETRAINED.near(1, figures["parameters"])
+        step = SGD_STEP if cell.optimizer == "sgd" else 10**0.5
+        assert law / step < figures["weight_noise"] < law * step
+
+
 def test_the_line_goes_through_the_best_r_at_the_two_small_budgets() -> None:
     cells = cells_of(BASE, [0.1, 0.2, 0.7], ["default", "oracle", "line"], 80, 1)
     found = {cell: made_up(cell) for cell in cells}
@@ -186,6 +203,8 @@ def test_the_line_goes_through_the_best_r_at_the_two_small_budgets() -> None:
     assert [cell.epsilon for cell in line] == [0.7]
     assert line[0].learning_rate == pytest.approx(0.001 + 6 * 0.00216, rel=1e-2)
     assert not line_cells({cell: made_up(cell) for cell in cells if cell.epsilon != 0.1})
+    of_grid = replace(line[0], method=GRID)
+    assert line_cells(found | {of_grid: made_up(of_grid)}) == [of_grid], "not run twice"
     with pytest.raises(InvalidInput, match="methods are"):
         cells_of(BASE, [1.0], ["bayes"], 80, 1)
 

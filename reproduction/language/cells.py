@@ -23,8 +23,8 @@ RANK = 8
 # Where searches look, and the grid of the oracle: two decades that hold the best rates of Adam.
 RATES: Mapping[str, tuple[float, float]] = {FULL: (1e-4, 1e-2), LORA: (3e-4, 3e-2)}
 GRID_RATES = 5
-# Rates of SGD follow the noise, so its grid is one of noise on weights: around what the law says of
-# so many weights as our networks, or their adapters, have.
+# Rates of SGD follow the noise, so its grid is one of noise on weights: around what the law of
+# modules says of so many weights as our networks, or their adapters, have.
 SGD_RATES = (1e-4, 1e4)
 SGD_STEP = 2.5
 _LAW: Mapping[str, float] = {FULL: 15 / 10.6e6**0.5, LORA: 15 / 0.26e6**0.5}
@@ -178,7 +178,7 @@ def best_of_grid(found: Mapping[Cell, Figures], like: Cell) -> tuple[Cell, Figur
 
 def line_cells(found: Mapping[Cell, Figures]) -> list[Cell]:
     """Runs at the r of the line through the best r at epsilon 0.1 and 0.2, for every larger epsilon
-    that has a grid."""
+    that has a grid; where a run of the grid is at that r, it is the line's, too."""
     cells: dict[Cell, None] = {}
     for cell in found:
         if cell.method != GRID or cell.epsilon is None or cell.epsilon <= SECOND:
@@ -189,7 +189,8 @@ def line_cells(found: Mapping[Cell, Figures]) -> list[Cell]:
         (r_first, r_second) = (end[0].r or 0.0 for end in ends if end is not None)
         r = r_first + (r_second - r_first) / (SECOND - FIRST) * (cell.epsilon - FIRST)
         rate = _rounded(max(r, 0.1 * r_first) / cell.steps)  # a line may fall
-        cells[replace(cell, method=LINE, learning_rate=rate)] = None
+        of_grid = replace(cell, learning_rate=rate)
+        cells[of_grid if of_grid in found else replace(of_grid, method=LINE)] = None
     return list(cells)
 
 

@@ -39,7 +39,7 @@ from dptune.own_code import (
     resolve,
 )
 from dptune.plan import TrainPlan
-from dptune.prior import MODULE, Prior
+from dptune.prior import MODULE, PRETRAINED, Prior
 
 # What a model gives for made-up rows is stored with it: code that was changed since shows by that.
 SEEN_SHAPE, SEEN_LOGITS = "dptune.shape", "dptune.logits"
@@ -189,6 +189,9 @@ class TorchModule(Engine[ModuleModel]):
             return samples_of(facts, BATCH) | clipped
         adam = {"optimizer": "adam", "schedule": "linear"}
         return samples_of(facts, _BATCH_OF_TEXTS) | clipped | adam
+
+    def prior_for(self, facts: DataFacts) -> Prior:
+        return PRETRAINED if self.is_pretrained else self.prior
 
     def check(self, plan: TrainPlan) -> None:
         if plan.free_steps:

@@ -77,6 +77,9 @@ class ZerothOrder(TorchModule):
         sampled = samples_of(facts, BATCH)
         return {**sampled, "directions": 1, "momentum": 0.0, "clip_norm": _CLIP_NORM}
 
+    def prior_for(self, facts: DataFacts) -> Prior:
+        return self.prior
+
     def check(self, plan: TrainPlan) -> None:
         super().check(plan)
         found = [plan.optimizer] if plan.optimizer != "sgd" else []
