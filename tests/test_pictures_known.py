@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.io import savemat
 
 from dptune.errors import InvalidInput
+from dptune.hub import ModelPlace
 from dptune.pictures.find import find_pictures
 from dptune.pictures.known.class_names import CIFAR10, CIFAR100, EMNIST, FASHION, FMOW
 from dptune.pictures.known.sets import KNOWN
@@ -693,6 +694,10 @@ def test_without_a_network_the_hub_is_not_waited_for(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     with pytest.raises(InvalidInput, match="uoft-cs/cifar10, but the hub cannot be reached"):
         find_pictures("cifar10", tmp_path)
+    model = ModelPlace.of("someone/bert@main")
+    assert model.options["local_files_only"], "what was had before is had again"
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *asked: [])
+    assert not model.options["local_files_only"]
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InvalidInput, match="no hub in tests"):
         find_pictures("cifar10", tmp_path)

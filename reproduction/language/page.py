@@ -267,12 +267,13 @@ def picture(tuned: Found, mails: Found) -> Picture:
         panels.append(Plot("Enron", "epsilon", "perplexity", series, xlog=True))
     grids = _best_r(tuned, {cell.texts for cell in tuned}) | _best_r(mails, {"enron"})
     lines_of_r = [
-        Series(f"{name}, {_WAYS[way]}", [p[0] for p in points], [p[2] for p in points])
-        for (name, way), points in grids.items()
+        Series(f"{_WAYS[way]}, oracle", [p[0] for p in points], [p[2] for p in points])
+        for (_, way), points in grids.items()
         if len(points) > 1
     ]
     if lines_of_r:
-        panels.append(Plot("best r", "epsilon", "r", lines_of_r, xlog=True, ylog=True))
+        title = f"best r: {', '.join(name for name, _ in grids)}"
+        panels.append(Plot(title, "epsilon", "r", lines_of_r, xlog=True, ylog=True))
     labels = list(dict.fromkeys(one.label for panel in panels for one in panel.series))
     coloured = [
         replace(panel, series=[replace(one, color=labels.index(one.label)) for one in panel.series])
@@ -293,6 +294,8 @@ def _over_epsilon(found: Found, name: str, figure: str) -> list[Series]:
         best = _oracle(found, cell)
         if cell.epsilon is not None and best is not None and cell.unit == "row":
             ways[f"{_WAYS[cell.way]}, oracle"][cell.epsilon] = best[figure]
+            for line in _line(found, cell):
+                ways[f"{_WAYS[cell.way]}, line"][cell.epsilon] = line[figure]
     return [
         Series(way, sorted(points), [points[epsilon] for epsilon in sorted(points)])
         for way, points in ways.items()

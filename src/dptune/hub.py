@@ -5,11 +5,14 @@ No code of theirs is ever run, and weights are read from safetensors files only.
 
 import logging
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from dptune.errors import InvalidInput, MissingExtra
 
@@ -24,6 +27,19 @@ def datasets_package() -> Any:
             "a Hugging Face data set needs the package datasets: pip install 'dptune[hub]'."
         ) from None
     return datasets
+
+
+def hub_is_near() -> bool:
+    """Whether to ask: where there is no network, it takes up to a minute to be told so."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or getproxies():  # it answers at once, or others know its address
+        return True
+    try:
+        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+    except OSError:
+        return False
+    return True
 
 
 def load_from_hub(
@@ -75,8 +91,11 @@ class ModelPlace:
     @property
     def options(self) -> dict[str, Any]:
         """For transformers' from_pretrained."""
-        revision = {} if self.is_folder else {"revision": self.revision or "main"}
-        return {**revision, "local_files_only": self.is_folder, "trust_remote_code": False}
+        told: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        if self.is_folder:
+            return told
+        # What was had before is kept, and had again without a network.
+        return {**told, "revision": self.revision or "main", "local_files_only": not hub_is_near()}
 
     def file(self, name: str, files: str) -> Path | None:
         """One of a model's files; None where it has no such. `files` are as in `unreachable`."""

@@ -6,8 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from dptune.errors import InvalidInput, MissingExtra
+from dptune.hub import datasets_package, hub_is_near
 from dptune.pictures.folders import class_folders
-from dptune.pictures.hugging_face import SAVED_TO_DISK, OnHub, from_hub, from_saved, hub_is_near
+from dptune.pictures.hugging_face import SAVED_TO_DISK, OnHub, from_hub, from_saved
 from dptune.pictures.known.sets import KNOWN, KnownSet
 from dptune.pictures.packed import packed
 from dptune.pictures.pictures import PictureSet
@@ -96,6 +97,7 @@ def _from_afar(root: Path, known: KnownSet, variant: str) -> PictureSet:
     if known.hub is not None:
         tried = f"The hub has it as {known.hub.name}, but the hub cannot be reached from here."
         try:
+            datasets_package()
             if hub_is_near():
                 return from_hub(known.hub)
         except (InvalidInput, MissingExtra) as error:

@@ -1,13 +1,10 @@
 """Hugging Face data sets with a column of pictures: saved folders, and the hub."""
 
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import numpy as np
 
@@ -62,20 +59,6 @@ def from_saved(folder: Path) -> PictureSet:
 
 def from_hub(where: OnHub) -> PictureSet:
     return _from_splits(load_from_hub(where.name, where.config), where, where.name)
-
-
-def hub_is_near() -> bool:
-    """Whether to ask: where there is no network, it takes half a minute to be told so."""
-    datasets_package()
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE or getproxies():  # it answers at once, or others know its address
-        return True
-    try:
-        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
-    except OSError:
-        return False
-    return True
 
 
 def _from_splits(splits: dict[str, Any], where: OnHub, name: str) -> PictureSet:

@@ -95,8 +95,8 @@ def train(
     keep: Checkpoint | None = None,
 ) -> Tensor:
     """The weights that a whole run of `plan` releases, in the order of `flat`; it goes on from what
-    `keep` has. `gradients` are for rows cut to such widths, the last for whole ones; `dtype` is what
-    the module takes."""
+    `keep` has. `gradients` are for rows cut to such widths, the last for whole ones; `dtype` is
+    what the module takes."""
     moves, done = Moves(plan, flat), 0
     progress = None if keep is None else KeptWeights(keep, flat)
     if progress is not None and (kept := progress.load()) is not None:
