@@ -1,11 +1,13 @@
 """Studies of texts, from a file to a model: what is trained, scored, told and found again."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from dptune import Budget, Space, TorchModule, load, resume, tune
 from dptune.accounting import ONE_PERSON, ONE_TEXT
@@ -16,6 +18,8 @@ from dptune.search import RandomSearch
 from dptune.study.config import usual_measure
 from dptune.texts import Encoder, metrics
 from support.tiny_models import write_tiny_model
+
+transformers = pytest.importorskip("transformers")
 
 WORDS = ["the", "a", "film", "book", "was", "is", "good", "bad", "red", "green", "dog", "cat"]
 COLUMNS = {
@@ -31,9 +35,9 @@ TOLD = {
     "classes": {"F1"},
     "pairs": {"F1"},
     "inside": {"F1"},
-    "words": {"perplexity"},
-    "packed": {"perplexity"},
-    "replies": {"perplexity"},
+    "words": {"perplexity", "perplexity before tuning"},
+    "packed": {"perplexity", "perplexity before tuning"},
+    "replies": {"perplexity", "perplexity before tuning"},
     "spans": {"exact match", "F1"},
 }
 
@@ -112,6 +116,19 @@ def test_every_task_is_trained_scored_told_and_found_again(
         assert f"Test {name}: **" in card
 
 
+def _perplexity_of_the_pretrained(folder: Path, rows: Any) -> float:
+    """By transformers' own loss, a row at a time, without padding."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    losses, counts = [], []
+    for words, answers in torch.from_numpy(rows).long():
+        there = words >= 0
+        asked = answers[there][None]
+        with torch.no_grad():
+            losses.append(model(words[there][None], labels=asked).loss.item())
+        counts.append(int((asked[:, 1:] >= 0).sum()))
+    return math.exp(np.average(losses, weights=counts))
+
+
 def _must_predict_what_was_told(model: Any, place: Path, case: str, result: Any) -> None:
     """From the test texts themselves, read and encoded anew."""
     encoder = Encoder.of(model.made_by)
@@ -129,6 +146,8 @@ def _must_predict_what_was_told(model: Any, place: Path, case: str, result: Any)
         asked = (rows[:, 1, 1:] >= 0).sum(1)
         expected = metrics.perplexity(found, asked)
         assert expected == pytest.approx(result.test_figures["perplexity"], rel=1e-4)
+        before = _perplexity_of_the_pretrained(place / "gpt2", rows)
+        assert before == pytest.approx(result.test_figures["perplexity before tuning"], rel=1e-4)
     else:
         assert metrics.accuracy(found, texts.labels) == pytest.approx(result.test_accuracy)
         new = encoder.encode(texts)  # without labels

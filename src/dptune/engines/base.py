@@ -103,6 +103,11 @@ class Engine(ABC, Generic[M]):
         """Where searches start from for such data."""
         return self.prior
 
+    def untrained(self, shape: tuple[int, ...]) -> M:
+        """The model that a run begins with, for rows of such a shape; asked for where rows are
+        words."""
+        raise NotImplementedError
+
     @property
     def wants_constant(self) -> bool:
         """Whether rows that were centred should have a constant column beside them."""

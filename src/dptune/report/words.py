@@ -8,7 +8,7 @@ from typing import Any
 
 from dptune.search.picture import CurvePicture, Picture
 from dptune.search.trial import Trial, scored_trials
-from dptune.study.figures import MAE, R2, RMSE
+from dptune.study.figures import BEFORE, MAE, PERPLEXITY, R2, RMSE
 
 
 def readable(r: float) -> str:
@@ -25,7 +25,7 @@ def figures_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _written(name: str, value: float) -> str:
-    if name == "perplexity":
+    if name in (PERPLEXITY, BEFORE):
         return f"{value:,.2f}"
     if name == R2:
         return f"{value:.4f}"

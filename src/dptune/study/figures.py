@@ -14,12 +14,13 @@ from dptune.engines.base import Engine, Model
 from dptune.texts import metrics
 
 ACCURACY = "accuracy"
+PERPLEXITY, BEFORE = "perplexity", "perplexity before tuning"
 RMSE, MAE, R2 = "RMSE", "MAE", "R^2"  # as people are told, and by which results are stored
 # What is told of texts for each loss.
 _OF_TEXTS = {
     "softmax": (ACCURACY, "F1"),
     "inside": (ACCURACY, "F1"),
-    "words": ("perplexity",),
+    "words": (PERPLEXITY, BEFORE),
     "spans": ("exact match", "F1"),
 }
 
@@ -40,19 +41,28 @@ def on_test_rows(
         return {}
     if names == (ACCURACY,):
         return {ACCURACY: engine.evaluate_many([model], rows)[0].correct / rows.count}
+    found, asked = _answers(model, rows, data.loss)
+    values: tuple[float, ...]
+    if data.target_range is not None:
+        low, high = data.target_range
+        values = _errors(found[:, 0], asked, (high - low) / 2)
+    elif data.loss == "words":
+        begun, _ = _answers(engine.untrained(rows.shape), rows, data.loss)
+        values = _perplexity(found), _perplexity(begun)
+    else:
+        values = _values(found, asked, data.facts)
+    return dict(zip(names, values, strict=True))
+
+
+def _answers(model: Model, rows: Rows, loss: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """What a model gives for rows, and what was asked."""
     found, asked = [], []
     for chunk in rows.chunks():
         first = chunk.features[:, 0]
         found.append(model.logits(first).double().cpu().numpy())
-        answers = first[:, 1, :2] if data.loss == "spans" else chunk.targets
+        answers = first[:, 1, :2] if loss == "spans" else chunk.targets
         asked.append(answers.cpu().numpy())
-    if data.target_range is not None:
-        low, high = data.target_range
-        half = (high - low) / 2
-        errors = _errors(np.concatenate(found)[:, 0], np.concatenate(asked), half)
-        return dict(zip(names, errors, strict=True))
-    values = _values(np.concatenate(found), np.concatenate(asked), data.facts)
-    return dict(zip(names, values, strict=True))
+    return np.concatenate(found), np.concatenate(asked)
 
 
 def _errors(
@@ -68,9 +78,11 @@ def _errors(
     return half * math.sqrt(squared), half * float(np.mean(np.abs(off))), r2
 
 
+def _perplexity(found: NDArray[np.float64]) -> float:
+    return metrics.perplexity(found[:, 0], found[:, 1])
+
+
 def _values(found: NDArray[Any], asked: NDArray[Any], facts: DataFacts) -> tuple[float, ...]:
-    if facts.loss == "words":
-        return (metrics.perplexity(found[:, 0], found[:, 1]),)
     if facts.loss == "spans":
         return metrics.spans(found[:, 1:].astype(np.int64), asked)
     classes = (found[:, 1:] if facts.loss == "inside" else found).argmax(1)

@@ -321,6 +321,9 @@ class TorchModule(Engine[ModuleModel]):
             _FOUND[case] = memory.rows_at_once(attempt, rows.device, most)
         return _FOUND[case]
 
+    def untrained(self, shape: tuple[int, ...]) -> ModuleModel:
+        return self.model(self.made(), shape)
+
     def model(self, module: nn.Module, shape: tuple[int, ...]) -> ModuleModel:
         """A module that was trained on rows of such a shape."""
         return ModuleModel(module, shape, self.ids, self.compute)
