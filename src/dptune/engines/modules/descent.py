@@ -114,19 +114,16 @@ def train(
             total.begin()
             chosen = drawn_rows(plan, rows, randomness.sampling(rows.device, step))
             for chunk in read_rows(rows, chosen):
-                for some, way in zip(
-                    grouped(chunk, list(gradients)), gradients.values(), strict=True
-                ):
-                    for part in pieces(some, at_once):
-                        weights = None if of_classes is None else of_classes[part.targets.long()]
-                        copies = with_copies(part.features, plan.augmentations, augment)
-                        way.add(
-                            total.part(len(part.targets)),
-                            copies.to(dtype),
-                            part.targets,
-                            plan.clip_norm,
-                            weights,
-                        )
+                for part, way in _passes(chunk, gradients, at_once):
+                    weights = None if of_classes is None else of_classes[part.targets.long()]
+                    copies = with_copies(part.features, plan.augmentations, augment)
+                    way.add(
+                        total.part(len(part.targets)),
+                        copies.to(dtype),
+                        part.targets,
+                        plan.clip_norm,
+                        weights,
+                    )
             moves.step(total.value(), randomness.noise(rows.device, step), step)
             if progress is not None:
                 progress.after(step + 1, plan, moves.tensors)
@@ -154,6 +151,15 @@ class KeptWeights:
         self._keep.tell(steps)
         if self._keep.due() or steps == plan.steps:
             self._keep.save(tensors() | {_MODULE: self._mark}, steps)
+
+
+def _passes(
+    chunk: Chunk, gradients: Mapping[int, RowGradients], size: int
+) -> Iterator[tuple[Chunk, RowGradients]]:
+    """Physical batches of rows of one width, and what adds those up."""
+    for some, way in zip(grouped(chunk, list(gradients)), gradients.values(), strict=True):
+        for part in pieces(some, size):
+            yield part, way
 
 
 def pieces(chunk: Chunk, size: int) -> Iterator[Chunk]:
