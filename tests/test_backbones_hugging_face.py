@@ -192,7 +192,7 @@ def test_what_is_not_there_is_answered_by_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(InvalidInput, match=r"nobody/nothing could not be had.*hf:FOLDER"):
+    with pytest.raises(InvalidInput, match=r"nobody/nothing could not be had.*give its folder"):
         find_backbone("hf:nobody/nothing@v1")
     with pytest.raises(InvalidInput, match="could not be had"):
         find_backbone(f"hf:{tmp_path}")

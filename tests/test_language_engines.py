@@ -16,7 +16,7 @@ from dptune.accounting import Budget
 from dptune.data import Data, MemoryRows
 from dptune.data.rows import IDS, DataFacts
 from dptune.engines import HuggingFace, ModuleModel, Randomness, TorchModule
-from dptune.engines.language.folder import HEAD, save_pretrained
+from dptune.engines.language.folder import save_pretrained
 from dptune.engines.modules import rows_apart
 from dptune.errors import InvalidInput
 from dptune.hub import ModelPlace
@@ -27,6 +27,7 @@ from dptune.search.space import Space
 from dptune.study.config import Preparation
 from dptune.study.recipe import settled
 from dptune.texts.tokenizer import load_tokenizer
+from reproduction.language.prepare import halve
 from support.studies import a_config
 from support.tiny_models import KINDS, LENGTH, write_mean_pooling, write_tiny_model
 
@@ -54,6 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     for kind in KINDS:
         write_tiny_model(root / kind, kind, layers=1)
     write_mean_pooling(write_tiny_model(root / "means", "bert", layers=1))
+    halve(root / "means", root / "half means")
     return lambda kind: str(root / kind)
 
 
@@ -138,7 +140,7 @@ def opened_as_its_card_says(out: Path) -> dict[str, Any]:
     """What the card's lines of Python leave behind."""
     card = (out / "README.md").read_text()
     code = card.partition("```python\n")[2].partition("```")[0]
-    code = code.replace('"FOLDER"', repr(str(out))).replace(HEAD, str(out / HEAD))
+    code = code.replace('"FOLDER', f'"{out}')
     names: dict[str, Any] = {}
     exec(code, names)
     return names
@@ -205,11 +207,12 @@ def test_a_base_in_a_folder_of_this_machine_is_told_of_and_one_on_the_hub_is_nam
 
 
 @pytest.mark.parametrize("way", ["full", "lora"])
+@pytest.mark.parametrize("kind", ["means", "half means"])
 def test_a_model_of_sentences_is_opened_as_its_card_says(
-    way: str, folder: Callable[[str], str], tmp_path: Path
+    kind: str, way: str, folder: Callable[[str], str], tmp_path: Path
 ) -> None:
-    engine, model, _ = trained(HuggingFace(folder("means"), **WAYS[way]), "softmax")
-    save_pretrained(engine, model, tmp_path, tokenizer=folder("means"), card="", classes=CLASSES)
+    engine, model, _ = trained(HuggingFace(folder(kind), **WAYS[way]), "softmax")
+    save_pretrained(engine, model, tmp_path, tokenizer=folder(kind), card="", classes=CLASSES)
     names = opened_as_its_card_says(tmp_path)
     words = names["tokenizer"]("a text").input_ids
     row = torch.tensor([[*words, *[-1] * (WORDS - len(words))]])

@@ -86,10 +86,10 @@ def test_rows_are_clipped_as_autograd_has_them_one_by_one(
     options = {"lora": 2, "compute": "float32"} if trained == "lora" else {}
     engine, module = made(folder(kind), task, **options)
     stirred(module)
-    flat, gradients = engine.traced(module, facts(task), CPU)
+    flat, by_width = engine.traced(module, facts(task), CPU)
     rows, targets = rows_of(module, task), torch.arange(ROWS) % 3
     total = torch.zeros(len(flat.vector), dtype=torch.float64)
-    gradients.add(total, rows[:, None], targets, CLIP)
+    by_width[rows.shape[-1]].add(total, rows[:, None], targets, CLIP)
     wanted, loss = torch.zeros_like(total), row_loss(task)
     for row, target in zip(rows[:, None], targets[:, None], strict=True):
         found = torch.autograd.grad(loss(module(row), target).sum(), [*flat.trained.values()])
@@ -399,7 +399,7 @@ def test_what_is_not_there_is_answered_by_what_to_do(
     tmp_path: Path, folder: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(InvalidInput, match=r"nobody/nothing could not be had.*hf:FOLDER"):
+    with pytest.raises(InvalidInput, match=r"nobody/nothing could not be had.*give its folder"):
         made("nobody/nothing@v1", "softmax")
     with pytest.raises(InvalidInput, match=r"its folder lacks config\.json, model\.safetensors"):
         made(str(tmp_path), "softmax")

@@ -34,7 +34,7 @@ from dptune.report.plots import draw
 from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.words import readable, verdict
-from dptune.search.base import Situation
+from dptune.search.base import Schedule, Situation, Stage
 from dptune.search.linear_scaling import r_at, told_about
 from dptune.search.picture import CurvePicture, LinePicture, Point
 from dptune.search.trial import scored_trials
@@ -400,11 +400,15 @@ def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) 
     return capsys.readouterr().err.splitlines()
 
 
+FOUR_RUNS = Schedule(None, (Stage("sweep", 3, 0.01),), Stage("final", 1, 0.1))
+
+
 @dataclass
 class FakeProgress:
     doing: str
     spent: float = 0.5
     steps: str = ""
+    schedule: Schedule = FOUR_RUNS
 
 
 def test_lines_tell_how_long_it_took_and_will_take(capsys: pytest.CaptureFixture[str]) -> None:
@@ -431,9 +435,9 @@ def test_a_run_that_tells_its_steps_tells_how_long_they_will_take(
             watch(FakeProgress("sweep", steps=steps))  # type: ignore[arg-type]
     told = [line.rpartition("used, ")[2] for line in capsys.readouterr().err.splitlines()]
     assert told == [
-        "after 1 min 5 s, about 3 min 58 s of this run left)",
+        "after 1 min 5 s, about 3 min 58 s of this run left, one of 4)",
         "after 2 min 20 s)",
-        "after 4 min 0 s, about 1 min 35 s of this run left)",
+        "after 4 min 0 s, about 1 min 35 s of this run left, one of 4)",
     ]
 
 

@@ -80,6 +80,25 @@ def test_every_kind_of_source_gives_the_same_texts(
     assert texts.count == 3 and SECRET not in repr(texts)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("body", ['"one\ntwo,x\n"three,y\n', 'one,x\n"two\nthree,y\n'])
+def test_a_quotation_mark_that_is_not_closed_makes_no_row_of_several(
+    body: str, packed: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / ("m.csv.gz" if packed else "m.csv")
+    whole = f"body,topic\n{body}".encode()
+    file.write_bytes(gzip.compress(whole) if packed else whole)
+    with pytest.raises(InvalidInput, match=r"not closed where its value ends|cannot be read"):
+        read(file, "body", label="topic")
+
+
+def test_a_column_without_a_letter_holds_no_texts(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("body,other\n1.5,some\n-20,words\n")
+    with pytest.raises(InvalidInput, match=r"'body' of .*none of its values has a letter"):
+        read(tmp_path / "m.csv", "body")
+    assert read(tmp_path / "m.csv", "other").count == 2
+
+
 def test_columns_keep_the_order_in_which_they_are_named(tmp_path: Path) -> None:
     texts = read(_csv(tmp_path), ["who", "body"])
     assert list(texts.columns) == ["who", "body"]

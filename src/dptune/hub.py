@@ -125,8 +125,8 @@ class ModelPlace:
             first = f"its folder lacks {', '.join(lacking)}"
         return InvalidInput(
             f"The model {self.where} could not be had: {first}. Without a way to the hub, download "
-            f"it where there is one and give its folder, with {files}: hf:FOLDER. Only safetensors "
-            "files are read, and models that bring their own code are not."
+            f"it where there is one and give its folder instead of its name, with {files}. Only "
+            "safetensors files are read, and models that bring their own code are not."
         )
 
     def _lacking(self) -> list[str]:

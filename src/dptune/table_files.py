@@ -3,6 +3,7 @@
 What a message shows of a file is its columns, never its values.
 """
 
+import csv as plain_csv
 import gzip
 import re
 import zipfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from dptune.errors import InvalidInput
@@ -110,7 +112,34 @@ def read_csv(path: Path, texts: Sequence[str] = ()) -> Any:
         _must_be_names(table.column_names, path)
         if any(pa.types.is_binary(kind) for kind in table.schema.types):
             raise not_utf8(path)
+        if texts and _has_line_breaks(table):
+            _must_close_quotes(path)
         return table
+
+
+def _has_line_breaks(table: Any) -> bool:
+    written = [column for column in table.columns if pa.types.is_string(column.type)]
+    return any(bool(pc.any(pc.match_substring(column, "\n")).as_py()) for column in written)
+
+
+def _must_close_quotes(path: Path) -> None:
+    """Arrow reads on to the next quotation mark, wherever that is, and makes one row of several."""
+    with path.open("rb") as file:
+        opened = gzip.open if file.read(len(_GZIP)) == _GZIP else open
+    with opened(path, "rt", encoding="utf-8", newline="") as lines:
+        rows = plain_csv.reader(lines, strict=True)
+        limit = plain_csv.field_size_limit(_LONGEST_LINE)
+        try:
+            for _ in rows:
+                pass
+        except plain_csv.Error:
+            raise InvalidInput(
+                f"{str(path)!r} has a quotation mark that is not closed where its value ends, near "
+                f"line {rows.line_num:,}: several lines would be read as one row, and protected as "
+                "one. Put marks around whole values only, and write one inside a value twice."
+            ) from None
+        finally:
+            plain_csv.field_size_limit(limit)
 
 
 def names_in_csv(path: Path) -> list[str]:

@@ -13,12 +13,14 @@ from dptune.accounting.pricing import default_slack, epsilon_of, needs_slack, pr
 from dptune.accounting.replace_one import replace_one_epsilon, replace_one_sealed_epsilon
 from dptune.privacy import (
     Event,
+    FullBatchRun,
     Parallel,
     Price,
     RandomStopping,
     SampledRun,
     SubsetSearch,
     ThresholdedCount,
+    ZerothOrderRun,
     total,
 )
 
@@ -264,7 +266,7 @@ def _conditions(search: Sealed) -> Iterator[str]:
 def describe_sampler(events: Iterable[Event]) -> str:
     """How rows enter these events, in words."""
     rates: set[float] = set()
-    whole = False
+    whole = beside = False
     words: list[str] = []
     stack = list(flatten(events))
     while stack:
@@ -279,11 +281,16 @@ def describe_sampler(events: Iterable[Event]) -> str:
                 f"a search on one secret Poisson sample (rate {part.sampling_rate:g}), all of it "
                 f"in every step, then {rest} in every step"
             )
-        elif isinstance(part, SampledRun):
+        elif isinstance(part, SampledRun | ZerothOrderRun) and part.sampling_rate is not None:
             rates.add(part.sampling_rate)
-        else:
+        elif isinstance(part, FullBatchRun | ZerothOrderRun):
             whole = True
+        else:
+            beside = True
+    # Where steps have all rows, so has whatever is counted beside them.
+    whole = whole or (beside and not rates)
     words += ["all rows in every step (full batch)"] if whole else []
     if rates:
         words.append(f"Poisson sampling at rate {', '.join(f'{rate:g}' for rate in sorted(rates))}")
+        words += ["all rows in counts and sums beside the steps"] if beside and not whole else []
     return "; ".join(words) or "no rows were used"

@@ -77,7 +77,9 @@ class _Clock:
         if step := re.search(r"^(.*)step (\d+) of (\d+)$", progress.steps):
             done, steps = int(step[2]), int(step[3])
             rest = self._rest(f"{progress.doing} {step[1]}", done, steps - done)
-            return rest and f"about {rest} of this run left"
+            stages = (*progress.schedule.sweeps, progress.schedule.final)
+            runs = sum(stage.trials for stage in stages)
+            return rest and f"about {rest} of this run left, one of {runs}"
         if leg := re.search(r"leg (\d+) of (\d+)$", progress.doing):
             number, legs = int(leg[1]), int(leg[2])
             rest = self._rest("legs", number, legs - number + 1)

@@ -53,6 +53,12 @@ def rows_in_words(made_by: Mapping[str, Any] | None) -> str:
     return "texts" if unit is None else f"people that the column {unit} tells apart"
 
 
+def are_joined(made_by: Mapping[str, Any]) -> bool:
+    """Whether all texts of a person are one, cut into rows."""
+    alone = made_by["task"] == "words" and len(made_by["columns"]) == 1
+    return alone and made_by["unit"] is not None
+
+
 def texts_in_words(made_by: Mapping[str, Any]) -> list[str]:
     """What becomes public of texts; how many were cut does not."""
     length, name = made_by["length"], made_by["name"]
@@ -67,7 +73,7 @@ def texts_in_words(made_by: Mapping[str, Any]) -> list[str]:
     ]
     if made_by["unit"] is None:
         return facts
-    if task == "words" and not has_prompts:
+    if are_joined(made_by):
         facts[0] = (
             f"the texts of a person are joined in the order of the file and cut into {rows:,} rows "
             f"of {length:,} tokens of the tokenizer {name}, never with those of another; "

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dptune.accounting import Guarantee
-from dptune.data.made_by import is_of_texts
+from dptune.data.made_by import are_joined, is_of_texts
 
 _LEARNED = {
     "classes": "the classes of texts",
@@ -25,10 +25,12 @@ def _about(made_by: Mapping[str, Any] | None) -> str:
     if not is_of_texts(made_by):
         return "A language model, trained and tuned by dptune under one privacy budget."
     length, columns = made_by["length"], " and ".join(made_by["columns"])
+    cut = f"cut to {length:,} tokens"
+    if are_joined(made_by):
+        cut = f"those of a person joined and cut into rows of {length:,} tokens"
     return (
         f"It learned {_LEARNED[made_by['task']]}, trained and tuned by dptune under one privacy "
-        f"budget. Texts were read from {_escaped(columns)} and cut to {length:,} tokens "
-        "of the tokenizer beside it."
+        f"budget. Texts were read from {_escaped(columns)} and {cut} of the tokenizer beside it."
     )
 
 

@@ -77,9 +77,16 @@ def outline(data: Data, config: Config) -> Outline:
     find_device(config.device)
     find_precision(config.precision)
     if config.facts and config.facts != data.public_facts:
+        then, now = (
+            "; ".join(fact for fact in some if fact not in others) or "nothing else"
+            for some, others in (
+                (config.facts, data.public_facts),
+                (data.public_facts, config.facts),
+            )
+        )
         raise InvalidInput(
-            f"the study began with other public facts ({'; '.join(config.facts)}) than these rows "
-            f"come with ({'; '.join(data.public_facts)}); declare the same as then."
+            f"the study began with other public facts than these rows come with: {then} then, and "
+            f"{now} now. Put the file back as it was, or declare the same as then."
         )
     _must_be_declared_alike(data, config)
     if config.score.rows == "public":

@@ -54,7 +54,10 @@ def read(
         values[names[-1]], starts = _answers(values[names[-1]])
     for name, found in values.items():
         _must_be_texts(found, name, opened.where)
-    _must_say_something(values, names[:-1] if answers else names, opened.where)
+    said = names[:-1] if answers else names
+    _must_say_something(values, said, opened.where)
+    for name in said:
+        _must_have_letters(values[name], name, opened.where)
     labels = None if label is None else table.values(label)
     units = None if unit is None else table.values(unit)
     if units is not None:
@@ -128,6 +131,14 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _must_have_letters(values: Sequence[str], name: str, where: str) -> None:
+    if not any(letter.isalpha() for value in values for letter in value):
+        raise InvalidInput(
+            f"the column {name!r} of {where!r} must hold texts, and none of its values has a "
+            "letter; name the column of the texts. Numbers are for tune --data."
+        )
 
 
 def _must_say_something(values: dict[str, Sequence[Any]], names: Sequence[str], where: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dptune.hub import ModelPlace, quiet, transformers_package
 
-_FILES = "tokenizer.json and tokenizer_config.json"
+_FILES = "config.json, model.safetensors, tokenizer.json and tokenizer_config.json"
 # Public words that two tokenizers must cut alike to be one.
 _PROBE = ("The quick brown Fox, 1234 x!", "a second text")
 

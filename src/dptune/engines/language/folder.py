@@ -172,7 +172,8 @@ def _recipe(engine: TorchModule, reader: Reader, labels: list[str]) -> list[str]
         used.append(f"classes = {labels!r}  # of the logits, in this order")
     if isinstance(engine, LoRA):
         used += [
-            f"base = {kind}.from_pretrained({', '.join(_of_base(engine, reader, labels))})",
+            # In whatever precision its files are, adapters and heads are in this.
+            f"base = {kind}.from_pretrained({', '.join(_of_base(engine, reader, labels))}).float()",
             'model = PeftModel.from_pretrained(base, "FOLDER").eval()',
         ]
     else:
@@ -187,7 +188,7 @@ def _recipe(engine: TorchModule, reader: Reader, labels: list[str]) -> list[str]
     return [
         *used,
         "from safetensors.torch import load_file",
-        f'head = load_file("{HEAD}")  # in FOLDER',
+        f'head = load_file("FOLDER/{HEAD}")',
         f"words = {words}",
         "states, seen = model(**words).last_hidden_state, words.attention_mask[..., None]",
         "means = (states * seen).sum(1) / seen.sum(1)",

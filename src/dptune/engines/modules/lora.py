@@ -45,7 +45,7 @@ class LoRA(TorchModule):
     """
 
     name: ClassVar[str] = "lora"
-    trains: ClassVar[str] = "low-rank adapters of a PyTorch module"
+    trains: ClassVar[str] = "set of low-rank adapters of a PyTorch module"
     trained: str = _ADAPTERS
     compute: str = "bfloat16"
     rank: int = 8
