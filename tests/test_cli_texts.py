@@ -259,7 +259,7 @@ def test_answers_are_found_in_texts(run: Run) -> None:
         (("--model", "hf:"), "needs the name of a model"),
         (("--model", "empty"), "lacks config.json, model.safetensors, tokenizer.json"),
         (("--model", "bare"), "no tokenizer that knows a word"),
-        (("--lora", "0"), "rank"),
+        (("--lora", "0"), "--lora"),
         (("--length", "0"), "length"),
         (("--length", "1000"), "1000"),
         (("--texts-per-unit", "3"), "give that too"),

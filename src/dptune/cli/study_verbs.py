@@ -73,6 +73,7 @@ def tune(
         int | None,
         typer.Option(
             metavar="RANK",
+            min=1,
             help="Train adapters of this rank beside the model. Not given: the model itself, all "
             "but its tables of words.",
             rich_help_panel=TEXTS,

@@ -149,13 +149,13 @@ class Encoder:
         if self.length > tokenizer.model_max_length:
             raise InvalidInput(
                 f"length {self.length} is more than the model of {self.name} takes, "
-                f"{tokenizer.model_max_length}; give a smaller length."
+                f"{tokenizer.model_max_length}; give a smaller length (--length)."
             )
         marks = tokenizer.num_special_tokens_to_add(pair=len(self.columns) > 1)
         if self.length < marks + 2 * len(self.columns):
             raise InvalidInput(
                 f"length {self.length} is too short: {self.name} puts {marks} marks around "
-                f"{len(self.columns)} texts; give a larger length."
+                f"{len(self.columns)} texts; give a larger length (--length)."
             )
         if self.task == "words":
             cutting.end_of_text(tokenizer)
