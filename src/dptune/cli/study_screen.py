@@ -313,7 +313,7 @@ def _files(record: Record, picture: Path) -> None:
         ("predict", f"dptune predict {folder} {_new(record)} -o predictions.csv"),
         ("publish", f"dptune card {folder}"),
         ("from Python", f"dptune.load({str(path)!r})"),
-        *([("Hugging Face", f"{exported} (README.md there says how to open it)")] * exported.exists()),
+        *([("Hugging Face", f"{exported} (README.md there says how)")] * exported.exists()),
     ):
         grid.add_row(Text(name, "dim"), Text(text))
     out.print(grid)
