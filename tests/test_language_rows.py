@@ -5,6 +5,7 @@ import gzip
 import json
 import math
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from dptune.accounting.composition import direct_epsilon
+from dptune.engines import Randomness
 from dptune.errors import InvalidInput
 from dptune.prior import PRETRAINED
 from dptune.texts.cutting import NOT_ASKED
@@ -210,11 +212,15 @@ def test_the_line_goes_through_the_best_r_at_the_two_small_budgets() -> None:
 
 
 @pytest.mark.parametrize("way", ["full", "lora"])
-def test_a_run_without_privacy_learns_and_is_measured_on_whole_texts(root: str, way: str) -> None:
+def test_a_run_without_privacy_learns_and_is_measured_on_whole_texts(
+    root: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if way == "lora":
         pytest.importorskip("peft")
+    # Samples are the same every time, so whether it learns is no luck.
+    monkeypatch.setattr(measure, "Randomness", partial(Randomness, noise_seed=0))
     cell = replace(
-        BASE, way=way, method=PLAIN, clip_norm=None, batch=16, steps=60, learning_rate=0.02
+        BASE, way=way, method=PLAIN, clip_norm=None, batch=16, steps=120, learning_rate=0.01
     )
     figures = measure.measure(cell, root, "cpu")
     assert figures["accuracy"] > 90 and figures["dev_accuracy"] > 90
