@@ -86,10 +86,10 @@ def test_rows_are_clipped_as_autograd_has_them_one_by_one(
     options = {"lora": 2, "compute": "float32"} if trained == "lora" else {}
     engine, module = made(folder(kind), task, **options)
     stirred(module)
-    flat, by_width = engine.traced(module, facts(task), CPU)
+    flat, gradients = engine.traced(module, facts(task), CPU)
     rows, targets = rows_of(module, task), torch.arange(ROWS) % 3
     total = torch.zeros(len(flat.vector), dtype=torch.float64)
-    by_width[rows.shape[-1]].add(total, rows[:, None], targets, CLIP)
+    gradients.add(total, rows[:, None], targets, CLIP)
     wanted, loss = torch.zeros_like(total), row_loss(task)
     for row, target in zip(rows[:, None], targets[:, None], strict=True):
         found = torch.autograd.grad(loss(module(row), target).sum(), [*flat.trained.values()])

@@ -233,3 +233,10 @@ def test_a_study_of_a_model_on_the_hub_goes_on_with_the_commit_it_began_with(
     assert isinstance(again.model.engine, TorchModule) and again.model.made_by is not None
     assert again.model.engine.factory == f"hf:ann/tiny@{commits[0]}"
     assert again.model.made_by["tokenizer"] == f"ann/tiny@{commits[0]}"
+
+
+def test_an_engine_that_has_no_beginning_to_show_tells_what_came_of_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TorchModule, "untrained", lambda engine, shape: None)
+    assert set(_tuned(place, "words").test_figures) == {"perplexity"}

@@ -54,8 +54,7 @@ class Sums:
         self.engine = TorchModule(f"hf:{models / TASKS[task]}").for_data(data.facts)
         module, device = self.engine.made(), torch.device("cpu")
         copies = rows.shape[1]
-        self.flat, by_width = self.engine.traced(module, data.facts, device, copies)
-        self.gradients = by_width[max(by_width)]
+        self.flat, self.gradients = self.engine.traced(module, data.facts, device, copies)
 
     def of(self, rows: torch.Tensor, clip: float | None = CLIP) -> torch.Tensor:
         total = torch.zeros(len(self.flat.vector), dtype=torch.float64)

@@ -124,9 +124,7 @@ def _has_line_breaks(table: Any) -> bool:
 
 def _must_close_quotes(path: Path) -> None:
     """Arrow reads on to the next quotation mark, wherever that is, and makes one row of several."""
-    with path.open("rb") as file:
-        opened = gzip.open if file.read(len(_GZIP)) == _GZIP else open
-    with opened(path, "rt", encoding="utf-8", newline="") as lines:
+    with opener(path)(path, "rt", encoding="utf-8", newline="") as lines:
         rows = plain_csv.reader(lines, strict=True)
         limit = plain_csv.field_size_limit(_LONGEST_LINE)
         try:
@@ -273,10 +271,14 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= 20 else f"{shown}, ... ({len(names)} in all)"
 
 
+def opener(path: Path) -> Any:
+    """What opens a file that may be compressed, by its name."""
+    return gzip.open if path.suffix.lower() == ".gz" else open
+
+
 def _must_be_separated_by_commas(path: Path) -> None:
     """By the first line alone: with decimal commas, the others seem torn and cannot be read."""
-    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    with opener(path, "rb") as file:
+    with opener(path)(path, "rb") as file:
         line = file.readline()
     if line.startswith(_GZIP):
         raise InvalidInput(

@@ -103,10 +103,10 @@ class Engine(ABC, Generic[M]):
         """Where searches start from for such data."""
         return self.prior
 
-    def untrained(self, shape: tuple[int, ...]) -> M:
-        """The model that a run begins with, for rows of such a shape; asked for where rows are
-        words."""
-        raise NotImplementedError
+    def untrained(self, shape: tuple[int, ...]) -> M | None:
+        """The model that a run begins with, for rows of such a shape, where what it does is worth
+        showing beside what came of it; None where it is not."""
+        return None
 
     @property
     def wants_constant(self) -> bool:

@@ -97,7 +97,7 @@ def _from_afar(root: Path, known: KnownSet, variant: str) -> PictureSet:
     if known.hub is not None:
         tried = f"The hub has it as {known.hub.name}, but the hub cannot be reached from here."
         try:
-            datasets_package()
+            datasets_package()  # without it nobody need ask
             if hub_is_near():
                 return from_hub(known.hub)
         except (InvalidInput, MissingExtra) as error:

@@ -41,14 +41,14 @@ def on_test_rows(
         return {}
     if names == (ACCURACY,):
         return {ACCURACY: engine.evaluate_many([model], rows)[0].correct / rows.count}
+    if data.loss == "words":
+        models = {PERPLEXITY: model, BEFORE: engine.untrained(rows.shape)}
+        return {name: _perplexity(one, rows) for name, one in models.items() if one is not None}
     found, asked = _answers(model, rows, data.loss)
     values: tuple[float, ...]
     if data.target_range is not None:
         low, high = data.target_range
         values = _errors(found[:, 0], asked, (high - low) / 2)
-    elif data.loss == "words":
-        begun, _ = _answers(engine.untrained(rows.shape), rows, data.loss)
-        values = _perplexity(found), _perplexity(begun)
     else:
         values = _values(found, asked, data.facts)
     return dict(zip(names, values, strict=True))
@@ -78,7 +78,8 @@ def _errors(
     return half * math.sqrt(squared), half * float(np.mean(np.abs(off))), r2
 
 
-def _perplexity(found: NDArray[np.float64]) -> float:
+def _perplexity(model: Model, rows: Rows) -> float:
+    found, _ = _answers(model, rows, "words")
     return metrics.perplexity(found[:, 0], found[:, 1])
 
 

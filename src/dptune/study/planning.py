@@ -3,6 +3,7 @@
 Nothing here spends anything or reads a private row.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dptune.accounting import Budget, Guarantee
@@ -77,16 +78,11 @@ def outline(data: Data, config: Config) -> Outline:
     find_device(config.device)
     find_precision(config.precision)
     if config.facts and config.facts != data.public_facts:
-        then, now = (
-            "; ".join(fact for fact in some if fact not in others) or "nothing else"
-            for some, others in (
-                (config.facts, data.public_facts),
-                (data.public_facts, config.facts),
-            )
-        )
+        then, now = config.facts, data.public_facts
         raise InvalidInput(
-            f"the study began with other public facts than these rows come with: {then} then, and "
-            f"{now} now. Put the file back as it was, or declare the same as then."
+            "the study began with other public facts than these rows come with: "
+            f"{_missing_from(now, then)} then, and {_missing_from(then, now)} now. Put the "
+            "file back as it was, or declare the same as then."
         )
     _must_be_declared_alike(data, config)
     if config.score.rows == "public":
@@ -135,6 +131,10 @@ def outline(data: Data, config: Config) -> Outline:
         )
     planned.payments  # noqa: B018  # an over-dear search is refused here
     return planned
+
+
+def _missing_from(some: Sequence[str], facts: Sequence[str]) -> str:
+    return "; ".join(fact for fact in facts if fact not in some) or "nothing else"
 
 
 def _must_be_declared_alike(data: Data, config: Config) -> None:

@@ -4,7 +4,6 @@ A data set with splits may name one behind a colon: FOLDER:validation, hub:OWNER
 On the hub, a configuration follows the name and a revision an @: hub:OWNER/NAME/CONFIG@REVISION.
 """
 
-import gzip
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from dptune.table_files import (
     listed,
     must_hold_something,
     not_utf8,
+    opener,
     read_csv,
     read_parquet,
     reading,
@@ -112,9 +112,8 @@ def _from_file(path: Path, texts: Sequence[str]) -> Table:
 def _from_json_lines(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
     with reading(path):
-        opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
         try:
-            with opener(path, "rt", encoding="utf-8") as file:
+            with opener(path)(path, "rt", encoding="utf-8") as file:
                 for number, line in enumerate(file, start=1):
                     if line.strip():
                         rows.append(_json_line(line, number, path))

@@ -14,9 +14,9 @@ _LEAST = 8  # columns: less is no quicker
 
 
 def widths(longest: int) -> list[int]:
-    """To which rows of so many columns are cut: public numbers, the last is `longest`."""
+    """To which shorter rows of so many columns are cut, public numbers, ascending."""
     halves = [-(-longest // 2**times) for times in range(_HALVINGS, 0, -1)]
-    return [*(width for width in halves if width >= _LEAST), longest]
+    return [width for width in halves if width >= _LEAST]
 
 
 def grouped(chunk: Chunk, to: Sequence[int]) -> Iterator[Chunk]:

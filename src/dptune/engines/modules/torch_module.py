@@ -210,7 +210,8 @@ class TorchModule(Engine[ModuleModel]):
         self._must_fit(module, rows[:, 0], facts)
         with none_at_zero(module, self.names(module)):
             doctor.must_be_sound(module, self.names(module), rows[:, 0])
-        self.traced(module, facts, device)
+        flat, _ = self.traced(module, facts, device)
+        self._traced_shorter(flat, facts)
 
     def must_be_repeated(self, module: nn.Module) -> None:
         """Refuse a factory that makes another module each time: it is called again to resume."""
@@ -275,18 +276,18 @@ class TorchModule(Engine[ModuleModel]):
     ) -> ModuleModel:
         module = self.made(randomness)
         facts = self.facts_of(rows)
-        flat, by_width = self.traced(module, facts, rows.device, plan.augmentations)
-        longest = max(by_width)
+        flat, gradients = self.traced(module, facts, rows.device, plan.augmentations)
 
         def attempt(count: int) -> None:
             made_up = self._made_up(module, facts, rows.device, count, plan.augmentations)
             scratch = torch.zeros(len(flat.vector), dtype=torch.float64, device=rows.device)
-            by_width[longest].add(scratch, *made_up, plan.clip_norm)
+            gradients.add(scratch, *made_up, plan.clip_norm)
 
         at_once = self.physical(attempt, rows, plan, _MOST_ROWS_AT_ONCE)
-        if rows.device.type != "cpu" and at_once >= plan.divisor:
-            # A GPU that takes a sample at once waits for more passes longer than for padding.
-            by_width = {longest: by_width[longest]}
+        by_width = {facts.shape[-1]: gradients}
+        # A GPU that takes a sample at once waits for more passes longer than for padding.
+        if rows.device.type == "cpu" or at_once < plan.divisor:
+            by_width = self._traced_shorter(flat, facts, plan.augmentations) | by_width
         released = descent.train(
             plan,
             rows,
@@ -412,19 +413,26 @@ class TorchModule(Engine[ModuleModel]):
 
     def traced(
         self, module: nn.Module, facts: DataFacts, device: torch.device, copies: int = 1
-    ) -> tuple[FlatWeights, dict[int, RowGradients]]:
-        """A module ready to be trained, after made-up rows have shown how, or that it cannot be:
-        for texts of several widths, for other rows as they are."""
+    ) -> tuple[FlatWeights, RowGradients]:
+        """A module ready to be trained, after made-up rows have shown how, or that it cannot be."""
         flat = FlatWeights(module, self.names(module), device)
         flat.module.train()
-        longest = facts.shape[-1]
+        rows, targets = self._made_up(module, facts, device, _MADE_UP, copies)
+        self.functions_take_rows_apart(module, rows[:, 0], targets)
+        return flat, self._traced(flat, rows, targets)
+
+    def _traced_shorter(
+        self, flat: FlatWeights, facts: DataFacts, copies: int = 1
+    ) -> dict[int, RowGradients]:
+        """The same for texts that are cut, by their width."""
+        if not isinstance(flat.module, Reader):
+            return {}
         by_width = {}
-        for width in widths(longest) if isinstance(module, Reader) else [longest]:
-            of_width = replace(facts, shape=(*facts.shape[:-1], width))
-            rows, targets = self._made_up(module, of_width, device, _MADE_UP, copies)
-            self.functions_take_rows_apart(module, rows[:, 0], targets)
-            by_width[width] = self._traced(flat, rows, targets)
-        return flat, by_width
+        for width in widths(facts.shape[-1]):
+            shorter = replace(facts, shape=(*facts.shape[:-1], width))
+            made_up = self._made_up(flat.module, shorter, flat.vector.device, _MADE_UP, copies)
+            by_width[width] = self._traced(flat, *made_up)
+        return by_width
 
     def _traced(self, flat: FlatWeights, rows: Tensor, targets: Tensor) -> RowGradients:
         loss = row_loss(self.loss)
@@ -483,8 +491,8 @@ def samples_of(facts: DataFacts, batch: float) -> dict[str, Any]:
 def _routes(engine: TorchModule, facts: DataFacts) -> Mapping[str, str]:
     module, device = engine.made(), torch.device("cpu")
     doctor.must_be_sound(module, engine.names(module))
-    _, by_width = engine.traced(module, facts, device)
-    return by_width[max(by_width)].routes
+    _, gradients = engine.traced(module, facts, device)
+    return gradients.routes
 
 
 @contextmanager
