@@ -235,8 +235,17 @@ def test_a_study_of_a_model_on_the_hub_goes_on_with_the_commit_it_began_with(
     assert again.model.made_by["tokenizer"] == f"ann/tiny@{commits[0]}"
 
 
-def test_an_engine_that_has_no_beginning_to_show_tells_what_came_of_it(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def _none(engine: TorchModule, shape: tuple[int, ...]) -> None:
+    return None
+
+
+def _too_large(engine: TorchModule, shape: tuple[int, ...]) -> None:
+    raise torch.cuda.OutOfMemoryError("no room for two")
+
+
+@pytest.mark.parametrize("begun", [_none, _too_large])
+def test_without_a_beginning_to_show_what_came_of_it_is_told(
+    begun: Any, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TorchModule, "untrained", lambda engine, shape: None)
+    monkeypatch.setattr(TorchModule, "untrained", begun)
     assert set(_tuned(place, "words").test_figures) == {"perplexity"}

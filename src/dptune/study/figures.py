@@ -2,9 +2,11 @@
 perplexity; of values their errors, in the target's own units, and R^2."""
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from dptune.data import Data
@@ -42,8 +44,12 @@ def on_test_rows(
     if names == (ACCURACY,):
         return {ACCURACY: engine.evaluate_many([model], rows)[0].correct / rows.count}
     if data.loss == "words":
-        models = {PERPLEXITY: model, BEFORE: engine.untrained(rows.shape)}
-        return {name: _perplexity(one, rows) for name, one in models.items() if one is not None}
+        told = {PERPLEXITY: _perplexity(model, rows)}
+        # A GPU may have no room for a second model, and nothing of what was paid is lost for that.
+        with suppress(torch.cuda.OutOfMemoryError):
+            if (begun := engine.untrained(rows.shape)) is not None:
+                told[BEFORE] = _perplexity(begun, rows)
+        return told
     found, asked = _answers(model, rows, data.loss)
     values: tuple[float, ...]
     if data.target_range is not None:
