@@ -94,7 +94,7 @@ MODULE = Prior(noise=15.0, weights_power=-0.5, error=0.8, error_off_unit_rows=0.
 
 # Of pretrained language models every weight may carry more, the less so the fewer are trained:
 # adapters of 0.3 and all layers of 11 million weights (docs/law.md).
-PRETRAINED = Prior(noise=0.32, weights_power=-0.2, error=0.6, error_off_unit_rows=0.6)
+PRETRAINED = Prior(noise=1.5, weights_power=-0.3, error=0.6, error_off_unit_rows=0.6)
 
 # The same without gradients, where steps go along random directions: a guess.
 ZEROTH_ORDER = Prior(noise=0.1)
