@@ -119,15 +119,15 @@ def _tuned(found: Found) -> list[str]:
         "## Fine-tuning all-MiniLM-L6-v2",
         "Test accuracy in percent; by several studies the mean and the standard deviation. 22.7 "
         "million weights; tables of words are frozen. Poisson samples, clipping norm 0.1, Adam "
-        "with a rate that falls to nothing, delta 1 / (2 rows); SST-2 in 200 steps of 4,096 rows, "
-        "other sets in 100 of 512. Training rows are cut at a public"
-        " length (SST-2: 32 words, where 5.5 % are longer), test rows are whole. Oracle: the best"
-        " of five rates over two decades, by test accuracy. Random search: one draw from them, "
-        "that is their mean; one run a rate. RERR: what part of the gap between the two the "
-        "default closes. Line: through the oracle's r at epsilon 0.1 and 0.2. Without privacy: the best of a few "
-        "rates, chosen by SST-2's own development rows (on other sets by test rows). The paper's "
-        "figures are those of Table 6: RoBERTa-base, five times as many weights and far more "
-        "pretraining, search unpaid; compare what privacy costs, not accuracies.",
+        "with a rate that falls to nothing, delta 1 / (2 rows); SST-2 in 200 steps of 4,096 "
+        "rows, other sets in 100 of 512. Training rows are cut at a public length (SST-2: 32 "
+        "words, where 5.5 % are longer), test rows are whole. Oracle: the best of five rates "
+        "over two decades, by test accuracy. Random search: one draw from them, that is their "
+        "mean; one run a rate. RERR: what part of the gap between the two the default closes. "
+        "Line: through the oracle's r at epsilon 0.1 and 0.2. Without privacy: the best of a "
+        "few rates, chosen by SST-2's own development rows (on other sets by test rows). The "
+        "paper's figures are those of Table 6: RoBERTa-base, five times as many weights and far "
+        "more pretraining, search unpaid; compare what privacy costs, not accuracies.",
         Table(columns, rows).markdown().rstrip(),
         _OTHER_LAW,
         *_growth(found, sets, _OF_ADAM),
