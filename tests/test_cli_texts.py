@@ -4,7 +4,7 @@ import csv
 import json
 import random
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,8 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
     assert sorted(opened.config.label2id) == ["money", "sport"]
     tokenizer = transformers.AutoTokenizer.from_pretrained("r/hugging-face")
     assert len(tokenizer("goal " * 50, truncation=True).input_ids) == 10
-    assert "differential privacy" in Path("r/hugging-face/README.md").read_text()
+    page = Path("r/hugging-face/README.md").read_text()
+    assert "differential privacy" in page and "Test F1: **" in page and "on 12 rows" in page
     card = one_line(run("card", "r")[1])
     assert "texts of up to 10 tokens" in card and "tokenizer bert" in card and "Test F1" in card
     assert run("predict", "r", "--text", "new.csv", "-o", "p.csv")[0] == 0
@@ -187,12 +188,12 @@ def test_a_run_that_was_cut_off_is_gone_on_with_from_another_folder(
 def test_a_model_that_cannot_be_exported_is_kept_and_a_killed_export_is_made_again(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(self: TrainedModel, folder: Path) -> None:
+    def killed(self: TrainedModel, folder: Path, figures: Sequence[str]) -> None:
         folder.mkdir()
         (folder / "half").touch()
         raise KeyboardInterrupt
 
-    def refused(self: TrainedModel, folder: Path) -> None:
+    def refused(self: TrainedModel, folder: Path, figures: Sequence[str]) -> None:
         raise dptune.errors.InvalidInput("peft has no place for it.")
 
     with monkeypatch.context() as patch:

@@ -33,11 +33,12 @@ from dptune.cli.text_plot import points_of, text_plot
 from dptune.data.made_by import is_of_texts
 from dptune.report.record import Record
 from dptune.report.split import slots
-from dptune.report.words import figures_in_words, readable, verdict
+from dptune.report.words import readable, verdict
 from dptune.rounding import cost, probability
 from dptune.search.base import SearchMethod
 from dptune.search.picture import CurvePicture
 from dptune.search.trial import Trial, scored_trials
+from dptune.study.figures import figures_in_words
 from dptune.study.outline import Outline
 from dptune.study.recipe import in_words
 from dptune.study.run_folder import EXPORTED

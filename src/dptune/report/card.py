@@ -11,9 +11,9 @@ from dptune.data.made_by import is_of_texts, size_in_words, trained_on
 from dptune.features.network import short_name
 from dptune.report.record import Record
 from dptune.report.split import slots
-from dptune.report.words import figures_in_words
 from dptune.rounding import cost
 from dptune.search.trial import Trial
+from dptune.study.figures import lines_of_figures
 from dptune.study.trained_model import TrainedModel
 
 _SHOWN = 12  # ranges; run.toml has all of them
@@ -46,10 +46,7 @@ def _model(record: Record) -> list[str]:
         trains = trains.replace("PyTorch module", "language model")
     environment = record.folder.read_json("environment.json") or {}
     version = environment.get("packages", {}).get("dptune", "of unknown version")
-    figures = [
-        f"Test {name}: **{figure}** on {record.result['test_rows']:,} rows."
-        for name, figure in figures_in_words(record.result)
-    ] or ["Not measured: no test rows were given."]
+    figures = lines_of_figures(record.result)
     check = record.result.get("check")  # older versions had none
     return [
         f"# {_escape(data['name'])}: a differentially private {trains}",

@@ -17,11 +17,12 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from dptune import gdp
 from dptune.report.record import Record
 from dptune.report.split import slots
-from dptune.report.words import figures_in_words, readable, verdict
+from dptune.report.words import readable, verdict
 from dptune.rounding import cost, probability
 from dptune.search.linear_scaling import law_range, r_at, r_of
 from dptune.search.picture import CurvePicture, LinePicture
 from dptune.search.trial import scored_trials
+from dptune.study.figures import figures_in_words
 
 FILE, SHIFTS_FILE = "search.png", "shifts.png"
 # Okabe and Ito's colours, which the colour-blind can tell apart.

@@ -2,35 +2,16 @@
 know."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations, groupby
-from typing import Any
 
 from dptune.search.picture import CurvePicture, Picture
 from dptune.search.trial import Trial, scored_trials
-from dptune.study.figures import BEFORE, MAE, PERPLEXITY, R2, RMSE
 
 
 def readable(r: float) -> str:
     """A total step size, as long as its digits say something."""
     return f"{r:,.0f}" if r >= 1000 else f"{r:.4g}"
-
-
-def figures_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What test rows said, by name: exact, since they are nobody's secret."""
-    accuracy = result["test_accuracy"]
-    shares = {} if accuracy is None else {"accuracy": accuracy}
-    shares |= result.get("test_figures", {})  # older runs have none
-    return [(name, _written(name, value)) for name, value in shares.items()]
-
-
-def _written(name: str, value: float) -> str:
-    if name in (PERPLEXITY, BEFORE):
-        return f"{value:,.2f}"
-    if name == R2:
-        return f"{value:.4f}"
-    # Errors are in the target's own units, whatever they are.
-    return f"{value:,.4g}" if name in (RMSE, MAE) else f"{100 * value:.2f} %"
 
 
 def verdict(picture: Picture | None, trials: Iterable[Trial]) -> str:

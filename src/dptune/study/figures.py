@@ -2,6 +2,7 @@
 perplexity; of values their errors, in the target's own units, and R^2."""
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -32,6 +33,31 @@ def figures_of(data: Data) -> tuple[str, ...]:
     if data.facts.asks_inside or is_of_texts(data.made_by):
         return _OF_TEXTS[data.loss]
     return (ACCURACY,) if data.classes else (RMSE, MAE, R2)
+
+
+def figures_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What test rows said, by name: exact, since they are nobody's secret."""
+    accuracy = result["test_accuracy"]
+    shares = {} if accuracy is None else {"accuracy": accuracy}
+    shares |= result.get("test_figures", {})  # older runs have none
+    return [(name, _written(name, value)) for name, value in shares.items()]
+
+
+def lines_of_figures(result: Mapping[str, Any]) -> list[str]:
+    """The same for a model's card, in Markdown."""
+    return [
+        f"Test {name}: **{figure}** on {result['test_rows']:,} rows."
+        for name, figure in figures_in_words(result)
+    ] or ["Not measured: no test rows were given."]
+
+
+def _written(name: str, value: float) -> str:
+    if name in (PERPLEXITY, BEFORE):
+        return f"{value:,.2f}"
+    if name == R2:
+        return f"{value:.4f}"
+    # Errors are in the target's own units, whatever they are.
+    return f"{value:,.4g}" if name in (RMSE, MAE) else f"{100 * value:.2f} %"
 
 
 def on_test_rows(

@@ -1,6 +1,7 @@
-"""What a Hugging Face folder says of the model in it: what was learned, and what is promised."""
+"""What a Hugging Face folder says of the model in it: what was learned, how well, and what
+is promised."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dptune.accounting import Guarantee
@@ -14,9 +15,14 @@ _LEARNED = {
 }
 
 
-def model_page(guarantee: Guarantee, made_by: Mapping[str, Any] | None) -> str:
-    """Markdown, without a head of its own."""
-    lines = ["## What it is", "", _about(made_by), "", "## What is promised", ""]
+def model_page(
+    guarantee: Guarantee, made_by: Mapping[str, Any] | None, figures: Sequence[str]
+) -> str:
+    """Markdown, without a head of its own; `figures` are lines about how good the model is."""
+    lines = ["## What it is", "", _about(made_by), ""]
+    if figures:
+        lines += ["## How good it is", "", *figures, ""]
+    lines += ["## What is promised", ""]
     lines += [f"- **{heading}**: {_escaped(said)}." for heading, said in guarantee.sections()]
     return "\n".join(lines)
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ from dptune.study.config import (
     usual_preparation,
     usual_space,
 )
-from dptune.study.figures import ACCURACY, on_test_rows
+from dptune.study.figures import ACCURACY, lines_of_figures, on_test_rows
 from dptune.study.loop import Counted
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
@@ -372,17 +373,18 @@ def _run(
     )
     model.save(folder)
     if kept and model.is_pretrained:
-        ended = replace(ended, notes=(*notes, *_exported(model, folder)))
+        ended = replace(ended, notes=(*notes, *_exported(ended, folder)))
     folder.write_json("result.json", ended.to_dict())
     # Last: a study that is not finished holds all it may need, whoever else pays from its ledger.
     payments.give_back()  # scores of trials that were lost
     return ended
 
 
-def _exported(model: TrainedModel, folder: RunFolder) -> list[str]:
+def _exported(ended: StudyResult, folder: RunFolder) -> list[str]:
     """A note where there is no Hugging Face folder of a model: what was paid for is kept anyway."""
     try:
-        folder.write_folder(EXPORTED, model.save_pretrained)
+        figures = lines_of_figures(ended.to_dict())
+        folder.write_folder(EXPORTED, partial(ended.model.save_pretrained, figures=figures))
     except InvalidInput as error:
         return [f"no folder for from_pretrained was written: {str(error).rstrip('.')}"]
     return []

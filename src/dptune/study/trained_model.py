@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -117,9 +117,10 @@ class TrainedModel:
         """Whether it is a language model of transformers, which `save_pretrained` can write."""
         return self.engine.is_pretrained
 
-    def save_pretrained(self, folder: str | Path) -> None:
+    def save_pretrained(self, folder: str | Path, figures: Sequence[str] = ()) -> None:
         """Write a language model, or its adapters, as Hugging Face has it: `from_pretrained` opens
-        the folder. A tokenizer and a card with the guarantee lie beside."""
+        the folder. A tokenizer and a card with the guarantee lie beside; `figures` are lines of it
+        about how good the model is."""
         engine = self.engine
         if not isinstance(engine, TorchModule) or not engine.is_pretrained:
             raise InvalidInput(
@@ -134,7 +135,7 @@ class TrainedModel:
             cast(ModuleModel, self.model),
             folder,
             tokenizer=tokenizer,
-            card=model_page(self.guarantee, self.made_by),
+            card=model_page(self.guarantee, self.made_by, figures),
             classes=self.classes,
         )
 
