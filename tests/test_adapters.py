@@ -17,7 +17,7 @@ from dptune.engines.modules.adapters import add_adapters
 from dptune.engines.modules.doctor import problems
 from dptune.engines.modules.lora import LoRA
 from dptune.engines.modules.losses import outputs_of
-from dptune.engines.modules.precision import all_in_float32
+from dptune.engines.modules.precision import all_in_float32, computing
 from dptune.engines.modules.problem import wanting_gradients
 from dptune.engines.modules.torch_module import SEEN_LOGITS, SEEN_SHAPE
 from dptune.engines.randomness import Randomness
@@ -200,6 +200,25 @@ def test_ties_of_a_model_of_transformers_stay_cut() -> None:
 
 FACTS = DataFacts(40, (4,), 1, 3, "softmax")
 PLAN = TrainPlan(rows=40, steps=3, learning_rate=0.5, noise_multiplier=1.0)
+
+
+def test_what_goes_into_an_adapter_is_not_widened_to_be_made_narrow_again() -> None:
+    pytest.importorskip("peft")
+    torch.manual_seed(0)
+    module = adapted(bert(), layers="*.layer.?.output.dense", base_dtype=torch.bfloat16).eval()
+    layers = [one for one in module.modules() if hasattr(one, "cast_input_dtype_enabled")]
+    seen: list[torch.dtype] = []
+    for layer in layers:
+        nn.init.normal_(layer.lora_B.default.weight)
+        layer.lora_A.default.register_forward_pre_hook(lambda _, given: seen.append(given[0].dtype))
+    words = torch.randint(20, (3, 6))
+    with torch.no_grad(), computing("bfloat16", words.device):
+        found = module(words).logits
+        assert seen == [torch.bfloat16] * len(layers) and layers
+        for layer in layers:
+            layer.cast_input_dtype_enabled = True
+        assert torch.equal(module(words).logits, found)
+    assert seen[len(layers) :] == [torch.float32] * len(layers)
 
 
 def _rows() -> MemoryRows:

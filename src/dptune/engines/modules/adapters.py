@@ -5,6 +5,7 @@ the same for plain linear layers. Both keep A and B as linear layers called lora
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -191,7 +192,10 @@ def _peft() -> Any:
 
 def _keep_in(dtype: torch.dtype, module: nn.Module) -> None:
     """The frozen weights of large layers. Norms are small, and computed in float32 anyway."""
-    for layer in module.modules():
+    layers: Iterable[Any] = module.modules()
+    for layer in layers:
+        if hasattr(layer, "cast_input_dtype_enabled"):
+            layer.cast_input_dtype_enabled = False  # by peft, only to be made narrow again
         large = isinstance(layer, nn.Linear | nn.Embedding | _ConvNd)
         if large or type(layer).__name__ == "Conv1D":
             for parameter in layer.parameters(recurse=False):
