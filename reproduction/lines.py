@@ -78,7 +78,9 @@ def _each(
             yield cell, _tried(measure, cell, root, device)
         return
     threads = max(1, (os.cpu_count() or 1) // workers)
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (threads,))
+    context = get_context("forkserver")
+    context.set_forkserver_preload([measure.__module__])  # once, not in every process
+    pool = ProcessPoolExecutor(workers, context, torch.set_num_threads, (threads,))
     with pool:
         jobs = {pool.submit(_tried, measure, cell, root, device): cell for cell in missing}
         try:
