@@ -194,6 +194,20 @@ def test_searches_begin_within_a_step_of_the_best_of_every_grid_that_was_measure
         assert law / step < figures["weight_noise"] < law * step
 
 
+@pytest.mark.parametrize(("times", "marked"), [(1.0, False), (1.05, False), (0.7, True)])
+def test_a_study_that_began_from_another_law_is_marked_on_the_page(
+    times: float, marked: bool, tmp_path: Path
+) -> None:
+    law = PRETRAINED.near(1, 10_000)
+    trials = [{"c": far * times * law} for far in (0.25, 1.0, 4.0)]
+    figures = made_up(BASE) | {"parameters": 10_000, "trials": trials}
+    line = {"cell": asdict(replace(BASE, method="default", epsilon=3.0)), "figures": figures}
+    (tmp_path / "finetune.jsonl").write_text(json.dumps(line) + "\n")
+    page = write_page(tmp_path).read_text()
+    assert (" † |" in page) is marked and ("a law of before" in page) is marked
+    assert f"{BASE.steps} steps of {BASE.batch:,} rows on {BASE.texts}" in page
+
+
 def test_the_line_goes_through_the_best_r_at_the_two_small_budgets() -> None:
     cells = cells_of(BASE, [0.1, 0.2, 0.7], ["default", "oracle", "line"], 80, 1)
     found = {cell: made_up(cell) for cell in cells}

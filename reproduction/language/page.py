@@ -36,6 +36,7 @@ _BestR = tuple[float, float, float]  # epsilon, mu, r
 AIMS: Mapping[float | None, float] = {0.7: 83.5, 3.0: 86.0, 8.0: 86.8, None: 90.0}
 # Of log c: studies whose trials lie farther from today's law began from another.
 _SAME_LAW = 0.1
+_MARK = " †"
 _OTHER_LAW = "†: the study began from a law of before ([law.md](../../docs/law.md#modules))."
 _WAYS = {"full": "all layers", "lora": "adapters, rank 8", PROBE: "linear probe"}
 
@@ -119,17 +120,16 @@ def _tuned(found: Found) -> list[str]:
         "## Fine-tuning all-MiniLM-L6-v2",
         "Test accuracy in percent; by several studies the mean and the standard deviation. 22.7 "
         "million weights; tables of words are frozen. Poisson samples, clipping norm 0.1, Adam "
-        "with a rate that falls to nothing, delta 1 / (2 rows); SST-2 in 200 steps of 4,096 "
-        "rows, other sets in 100 of 512. Training rows are cut at a public length (SST-2: 32 "
-        "words, where 5.5 % are longer), test rows are whole. Oracle: the best of five rates "
-        "over two decades, by test accuracy. Random search: one draw from them, that is their "
-        "mean; one run a rate. RERR: what part of the gap between the two the default closes. "
-        "Line: through the oracle's r at epsilon 0.1 and 0.2. Without privacy: the best of a "
-        "few rates, chosen by SST-2's own development rows (on other sets by test rows). The "
-        "paper's figures are those of Table 6: RoBERTa-base, five times as many weights and far "
-        "more pretraining, search unpaid; compare what privacy costs, not accuracies.",
-        Table(columns, rows).markdown().rstrip(),
-        _OTHER_LAW,
+        f"with a rate that falls to nothing, delta 1 / (2 rows){_samples(found)}. Training rows "
+        "are cut at a public length (SST-2: 32 words, where 5.5 % are longer), test rows are "
+        "whole. Oracle: the best of five rates over two decades, by test accuracy. Random search: "
+        "one draw from them, that is their mean; one run a rate. RERR: what part of the gap "
+        "between the two the default closes. Line: through the oracle's r at epsilon 0.1 and 0.2. "
+        "Without privacy: the best of a few rates, chosen by SST-2's own development rows (on "
+        "other sets by test rows). The paper's figures are those of Table 6: RoBERTa-base, five "
+        "times as many weights and far more pretraining, search unpaid; compare what privacy "
+        "costs, not accuracies.",
+        *_marked(Table(columns, rows).markdown().rstrip()),
         *_growth(found, sets, _OF_ADAM),
     ]
 
@@ -152,18 +152,29 @@ def _tuned_row(found: Found, cell: Cell) -> list[Any]:
 
 
 def _study(found: Found, cell: Cell, several: Sequence[Figures], name: str) -> str | None:
-    """What studies reached, and whether they began where one would begin today."""
+    """What studies reached, with a mark where they began elsewhere than one would today."""
     if not several:
         return None
-    sizes = [
+    return _spread(several, name) + (_MARK if _began_elsewhere(found, cell, several) else "")
+
+
+def _began_elsewhere(found: Found, cell: Cell, several: Sequence[Figures]) -> bool:
+    sizes = (
         figures["parameters"]
         for other, figures in found.items()
         if (other.texts, other.way) == (cell.texts, cell.way) and "parameters" in figures
-    ]
-    begins = [trials[len(trials) // 2]["c"] for one in several if (trials := one.get("trials"))]
-    law = PRETRAINED.near(1, sizes[0]) if sizes else math.inf
-    other = sizes and any(abs(math.log(c / law)) > _SAME_LAW for c in begins)
-    return _spread(several, name) + (" †" if other else "")
+    )
+    size = next(sizes, None)
+    if size is None:  # a probe, or nothing but studies of mails
+        return False
+    law = PRETRAINED.near(1, size)
+    middles = [trials[len(trials) // 2]["c"] for one in several if (trials := one.get("trials"))]
+    return any(abs(math.log(c / law)) > _SAME_LAW for c in middles)
+
+
+def _marked(table: str) -> list[str]:
+    """A table, and what its marks mean."""
+    return [table, _OTHER_LAW] if _MARK in table else [table]
 
 
 def _mails(found: Found) -> list[str]:
@@ -201,8 +212,7 @@ def _mails(found: Found) -> list[str]:
         "paper's Table 8 does, over five noises on weights around the law's, a factor of 2.5 "
         "apart. Another vocabulary (8,192 words, not 50,257) and a far smaller network than the "
         "paper's: perplexities cannot be compared, only how they and r change with epsilon.",
-        Table(columns, rows).markdown().rstrip(),
-        _OTHER_LAW,
+        *_marked(Table(columns, rows).markdown().rstrip()),
         *_growth(found, {"enron"}, _OF_SGD),
         *_boxes(found),
     ]
@@ -220,6 +230,18 @@ def _not_here(found: Found) -> list[str]:
         "search 82.53, its rule 83.02, grid 83.87) names neither task nor epsilon; ours is in "
         "[modules.md](../modules/modules.md).",
     ]
+
+
+def _samples(found: Found) -> str:
+    """How sets were trained on, but for linear probes, and runs without privacy."""
+    sizes: dict[tuple[int, int], dict[str, None]] = defaultdict(dict)
+    for cell in found:
+        if cell.way != PROBE and cell.epsilon is not None:
+            sizes[cell.steps, cell.batch][cell.texts] = None
+    return "".join(
+        f"; {steps} steps of {batch:,} rows on {', '.join(names)}"
+        for (steps, batch), names in sizes.items()
+    )
 
 
 def _lengths(found: Found) -> str:

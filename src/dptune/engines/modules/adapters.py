@@ -191,11 +191,12 @@ def _peft() -> Any:
 
 
 def _keep_in(dtype: torch.dtype, module: nn.Module) -> None:
-    """The frozen weights of large layers. Norms are small, and computed in float32 anyway."""
+    """The frozen weights of large layers, and what their adapters take. Norms are small, and
+    computed in float32 anyway."""
     layers: Iterable[Any] = module.modules()
     for layer in layers:
         if hasattr(layer, "cast_input_dtype_enabled"):
-            layer.cast_input_dtype_enabled = False  # by peft, only to be made narrow again
+            layer.cast_input_dtype_enabled = False  # peft's: it would only be made narrow again
         large = isinstance(layer, nn.Linear | nn.Embedding | _ConvNd)
         if large or type(layer).__name__ == "Conv1D":
             for parameter in layer.parameters(recurse=False):
