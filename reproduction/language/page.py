@@ -74,13 +74,13 @@ def _aims(found: Found) -> list[str]:
     rows = []
     for epsilon, aim in AIMS.items():
         ways = {
-            cell.way: _mean(several, "accuracy")
+            _trained(found, cell): _mean(several, "accuracy")
             for cell, several in _paid(found, "sst2").items()
             if cell.epsilon == epsilon
         }
         if ways:
             best = max(ways, key=ways.__getitem__)
-            rows.append([_budget(epsilon), ways[best], _WAYS[best], aim, _met(ways[best] >= aim)])
+            rows.append([_budget(epsilon), ways[best], best, aim, _met(ways[best] >= aim)])
     if not rows:
         return []
     columns = {"epsilon": "", "accuracy": ".2f", "by": "", "aim": ".1f", "": ""}
@@ -130,6 +130,7 @@ def _tuned(found: Found) -> list[str]:
         "times as many weights and far more pretraining, search unpaid; compare what privacy "
         "costs, not accuracies.",
         *_marked(Table(columns, rows).markdown().rstrip()),
+        *_together(found),
         *_growth(found, sets, _OF_ADAM),
     ]
 
@@ -142,7 +143,7 @@ def _tuned_row(found: Found, cell: Cell) -> list[Any]:
     printed = paper.GLUE.get(cell.texts, {}).get(cell.epsilon) if cell.epsilon else None
     reported = oracle["accuracy"] if oracle else None
     return [
-        _name(cell), _WAYS[cell.way], _budget(cell.epsilon),
+        _name(cell), _trained(found, cell), _budget(cell.epsilon),
         _study(found, cell, default, "accuracy"), _range(default, "r"),
         reported, _range([oracle] if oracle else [], "r"), random,
         _rerr(default, random, reported), _result(line, "accuracy"), _result(papers, "accuracy"),
@@ -308,11 +309,16 @@ def picture(tuned: Found, mails: Found) -> Picture:
     series = _over_epsilon(mails, "enron", "perplexity")
     if series:
         panels.append(Plot("Enron", "epsilon", "perplexity", series, xlog=True))
-    grids = _best_r(tuned, dict.fromkeys(cell.texts for cell in tuned)) | _best_r(mails, ["enron"])
-    lines_of_r = _means_over_sets(grids)
-    if lines_of_r:
-        title = f"best r, mean over sets: {', '.join(name for name, _ in grids)}"
-        panels.append(Plot(title, "epsilon", "r", lines_of_r, xlog=True, ylog=True))
+    grids = {
+        "the oracles' r by Adam, mean over sets": _best_r(
+            tuned, dict.fromkeys(cell.texts for cell in tuned)
+        ),
+        "the oracle's r by SGD, Enron": _best_r(mails, ["enron"]),
+    }
+    for title, best in grids.items():
+        series = _means_over_sets(best)
+        if series:
+            panels.append(Plot(title, "epsilon", "r", series, xlog=True, ylog=True))
     labels = list(dict.fromkeys(one.label for panel in panels for one in panel.series))
     coloured = [
         replace(panel, series=[replace(one, color=labels.index(one.label)) for one in panel.series])
@@ -345,7 +351,7 @@ def _over_epsilon(found: Found, name: str, figure: str) -> list[Series]:
         lambda cell: cell.texts == name and cell.method == DEFAULT and cell.unit == "row",
     ).items():
         if cell.epsilon is not None:
-            ways[_WAYS[cell.way]][cell.epsilon] = _mean(several, figure)
+            ways[_trained(found, cell)][cell.epsilon] = _mean(several, figure)
     for cell in _settings(found, name):
         best = _oracle(found, cell)
         if cell.epsilon is not None and best is not None and cell.unit == "row":
@@ -384,7 +390,7 @@ def _rivals(
     found: Found, setting: Cell
 ) -> tuple[Figures | None, float | None, list[Figures], list[Figures]]:
     """Oracle, random search, the line and the paper's search."""
-    drawn = _of(found, setting, RANDOM) or _of(found, setting, GRID)
+    drawn = _of(found, setting, GRID) or _of(found, setting, RANDOM)
     random = _mean(drawn, "accuracy") if drawn and "accuracy" in drawn[0] else None
     return (
         _oracle(found, setting), random, _line(found, setting), _of(found, setting, PAPER)
@@ -392,7 +398,12 @@ def _rivals(
 
 
 def _line(found: Found, setting: Cell) -> list[Figures]:
-    cells = [cell for cell in line_cells(found) if _setting(cell) == setting]
+    alike = {
+        cell: figures
+        for cell, figures in found.items()
+        if (cell.texts, cell.way, cell.unit) == (setting.texts, setting.way, setting.unit)
+    }
+    cells = [cell for cell in line_cells(alike) if _setting(cell) == setting]
     return [found[cell] for cell in cells if cell in found]
 
 
@@ -406,6 +417,25 @@ def _rerr(default: Sequence[Figures], random: float | None, oracle: float | None
     if not default or random is None or oracle is None or oracle <= random:
         return None
     return 100 * (_mean(default, "accuracy") - random) / (oracle - random)
+
+
+def _together(found: Found) -> list[str]:
+    """RERR of all cells of a way: a gap that is chance weighs as little as it is wide."""
+    closed: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for setting in {_setting(cell): None for cell in found if cell.epsilon is not None}:
+        default = _of(found, setting, DEFAULT)
+        oracle, random, _, _ = _rivals(found, setting)
+        if default and oracle is not None and random is not None:
+            gap = oracle["accuracy"] - random
+            closed[setting.way].append((_mean(default, "accuracy") - random, gap))
+    said = [
+        f"{_WAYS[way]} {100 * sum(found) / sum(gaps):.0f} ({len(gaps)} cells)"
+        for way, pairs in closed.items()
+        for found, gaps in [zip(*pairs, strict=True)]
+    ]
+    if not said:
+        return []
+    return [f"RERR of all cells together, what was closed by what there was: {', '.join(said)}."]
 
 
 def _groups(found: Found, wanted: Callable[[Cell], bool]) -> dict[Cell, list[Figures]]:
@@ -448,6 +478,20 @@ def _name(cell: Cell) -> str:
     return f"{cell.texts}{few}"
 
 
+def _trained(found: Found, cell: Cell) -> str:
+    """What is trained, and for how long where others of the set were trained for fewer steps."""
+    fewest = min(
+        (
+            other.steps
+            for other in found
+            if (other.texts, other.way) == (cell.texts, cell.way) and other.epsilon is not None
+        ),
+        default=cell.steps,
+    )
+    longer = cell.epsilon is not None and cell.steps > fewest
+    return _WAYS[cell.way] + (f", {cell.steps} steps" if longer else "")
+
+
 def _budget(epsilon: float | None) -> str:
     return "infinity" if epsilon is None else f"{epsilon:g}"
 
@@ -456,5 +500,6 @@ def _met(met: bool) -> str:
     return "met" if met else "missed"
 
 
-def _order(cell: Cell) -> tuple[str, str, str, float]:
-    return cell.texts, cell.unit, cell.way, math.inf if cell.epsilon is None else cell.epsilon
+def _order(cell: Cell) -> tuple[str, str, str, float, int]:
+    epsilon = math.inf if cell.epsilon is None else cell.epsilon
+    return cell.texts, cell.unit, cell.way, epsilon, cell.steps
