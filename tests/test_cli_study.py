@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -355,6 +356,20 @@ def test_a_ledger_opened_here_pays_for_a_study_and_its_reuse(run: Run) -> None:
     told = as_json(run(*QUICK, *paid, "--out", "b", "--reuse", "a"))
     assert told["guarantee"]["epsilon"] > 1.0 and len(told["trials"]) == 3
     assert not Path("a/ledger.db").exists()
+
+
+def test_the_shares_of_a_study_that_was_fixed_beforehand_are_parts_of_one_whole(run: Run) -> None:
+    Path("sampled.toml").write_text(
+        Path("quick.toml").read_text() + "\n[recipe]\nsampling_rate = 0.05\n"
+    )
+    assert run(*TUNE, "--config", "sampled.toml", "--epsilon", "3", "--out", "s")[0] == 0
+    state = dptune.Ledger.open("s/ledger.db").state()
+    mu_squared = sum(payment.price.mu_squared for payment in state.counted)
+    assert mu_squared > 1.02 * state.budget.mu_squared(state.slack), "together they are cheaper"
+    shown = run("budget", "s")[1].partition("payments")[2].partition("changes")[0]
+    shares = [float(share) for share in re.findall(r"([\d.]+) %", shown)]
+    assert len(shares) == len(state.counted)
+    assert sum(shares) == pytest.approx(100, abs=0.06 * len(shares))
 
 
 def test_a_ledger_of_the_bundled_data_or_a_folder_is_the_one_tune_uses(run: Run) -> None:

@@ -105,6 +105,7 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
 
     code, out, err = run(*CLASSES, "--test", "new.csv", "--out", "r")
     assert code == 0, err
+    assert "Trying the network on made-up rows." in err
     words = one_line(out)
     for shown in (
         "test accuracy",
@@ -124,6 +125,7 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
     assert len(tokenizer("goal " * 50, truncation=True).input_ids) == 10
     page = Path("r/hugging-face/README.md").read_text()
     assert "differential privacy" in page and "Test F1: **" in page and "on 12 rows" in page
+    assert 'read from the column "body" and cut' in page
     card = one_line(run("card", "r")[1])
     assert "texts of up to 10 tokens" in card and "tokenizer bert" in card and "Test F1" in card
     assert run("predict", "r", "--text", "new.csv", "-o", "p.csv")[0] == 0

@@ -150,7 +150,7 @@ PrivateTexts = Annotated[
     typer.Option(
         "--text",
         metavar="TEXTS",
-        help="Private texts in the place of all else: a .csv, .jsonl, .jsonl.gz or .parquet file, "
+        help="Private texts in the place of all else: a .csv, .jsonl (also .gz) or .parquet file, "
         "a folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
         rich_help_panel=TEXTS,
     ),

@@ -155,6 +155,9 @@ def budget(address: str, state: "State") -> None:
     summary.add_row("budget", Text(promised(total)))
     spent = f"epsilon {cost(state.spent_epsilon)}, {100 * used:.1f} % of mu squared"
     summary.add_row("spent", Text(spent))
+    held = sum(payment.state == "reserved" for payment in state.payments)
+    if held:
+        summary.add_row("", Text(f"of this, {held} of the payments are held for what is to come"))
     summary.add_row("", bar(used, "red" if used > 0.9 else "yellow" if used > 0.5 else "green"))
     left = f"enough for one full-batch run of epsilon {allowance(state.remaining_epsilon)}"
     summary.add_row("left", Text(left))
@@ -232,7 +235,9 @@ def _payments(state: "State") -> Table:
         "voided": "dim",
         "exchanged": "dim",
     }
-    everything = state.budget.mu_squared(state.slack)
+    # Runs that were fixed beforehand may fit together though their prices in company would not.
+    prices = sum(payment.price.mu_squared for payment in state.counted)
+    everything = max(state.budget.mu_squared(state.slack), prices)
     for payment in state.payments:
         counts = payment.counts
         table.add_row(
@@ -241,7 +246,7 @@ def _payments(state: "State") -> Table:
             Text(_purpose(payment)),
             Text(_event(payment.event)),
             cost(payment.price.mu, 5),
-            f"{min(100.0, 100 * payment.price.mu_squared / everything):.1f} %" if counts else "",
+            f"{100 * payment.price.mu_squared / everything:.1f} %" if counts else "",
             Text(payment.state, colors[payment.state]),
         )
     return table

@@ -31,6 +31,8 @@ from dptune.cli.screen import (
 )
 from dptune.cli.text_plot import points_of, text_plot
 from dptune.data.made_by import is_of_texts
+from dptune.engines.base import Engine
+from dptune.engines.linear import LinearEngine
 from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.words import readable, verdict
@@ -128,6 +130,12 @@ def live_view(
 
         yield show
     console.print()
+
+
+def say_trying(engine: Engine[Any]) -> None:
+    """Before a network is tried on made-up rows, which takes a minute or more of a large one."""
+    if not isinstance(engine, LinearEngine):
+        remark("Trying the network on made-up rows.")
 
 
 def mention_unused_test(rows: str, source: str) -> None:

@@ -318,6 +318,7 @@ def tune(
         asked = read_options(config, options | {"data": made.make()})
     for note in planning.before_paying(asked.data, asked.config):
         screen.warn(note)
+    study_screen.say_trying(asked.config.engine)
     with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
         result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)
     _show_study(result, as_json, asked.delta_chosen)
@@ -367,8 +368,9 @@ def resume(folder: Folder, as_json: AsJson = False) -> None:
     from dptune.study import planning, study
     from dptune.study.run_folder import RunFolder
 
-    search = planning.read_config(RunFolder.open(folder)).search
-    with _explain_interrupt(folder), study_screen.live_view(search) as watch:
+    config = planning.read_config(RunFolder.open(folder))
+    study_screen.say_trying(config.engine)
+    with _explain_interrupt(folder), study_screen.live_view(config.search) as watch:
         result = study.resume(folder, watch=watch)
     _show_study(result, as_json, delta_chosen=False)
 

@@ -30,13 +30,15 @@ def model_page(
 def _about(made_by: Mapping[str, Any] | None) -> str:
     if not is_of_texts(made_by):
         return "A language model, trained and tuned by dptune under one privacy budget."
-    length, columns = made_by["length"], " and ".join(made_by["columns"])
+    length = made_by["length"]
+    named = [f'"{_escaped(column)}"' for column in made_by["columns"]]
+    columns = f"the column{'s' if len(named) > 1 else ''} {' and '.join(named)}"
     cut = f"cut to {length:,} tokens"
     if are_joined(made_by):
         cut = f"those of a person joined and cut into rows of {length:,} tokens"
     return (
         f"It learned {_LEARNED[made_by['task']]}, trained and tuned by dptune under one privacy "
-        f"budget. Texts were read from {_escaped(columns)} and {cut} of the tokenizer beside it."
+        f"budget. Texts were read from {columns} and {cut} of the tokenizer beside it."
     )
 
 
