@@ -90,8 +90,8 @@ PYTHONPATH=. python benchmarks/gains.py kept DIR --before DIR_OF_THE_COMMIT_BEFO
 ```
 
 RERR is the share of the gap between random search and the oracle that the default closes. The last
-columns are differences with their standard errors. Employment at epsilon 8 is missing: its oracle
-was not measured.
+columns are differences with their standard errors. Employment at epsilon 8, which was not measured
+with the norm of before: default 64.13, `unit-noise` 64.14, random search 63.22, oracle 64.18.
 
 **The aims are missed**: RERR of 95 at every budget, and never below `unit-noise` by more than 0.1
 points. The norm and the averages of today, which gain on the sets they were chosen on, are even
