@@ -114,10 +114,11 @@ def rows_are_alone(
         alone[row] = 1.0
         one = sums(features, targets, alone)
         two = sums(features[order], targets[order], alone)
+        allowed = _ALONE[compute] * one.norm()
         mixed = [
             name
             for name, place in places.items()
-            if not (one[place] - two[place]).norm() <= _ALONE[compute] * one.norm()
+            if not (one[place] - two[place]).norm() <= allowed
         ]
         if mixed:
             raise InvalidInput(
