@@ -105,7 +105,7 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
 
     code, out, err = run(*CLASSES, "--test", "new.csv", "--out", "r")
     assert code == 0, err
-    assert "Trying the network on made-up rows." in err
+    assert "Trying the model on made-up rows." in err
     words = one_line(out)
     for shown in (
         "test accuracy",

@@ -180,26 +180,43 @@ def made_up(cell: Cell) -> dict[str, Any]:
     return found | {"accuracy": 87 - quality, "dev_accuracy": 86 - quality}
 
 
-@pytest.mark.parametrize(("verb", "figure"), [("finetune", "accuracy"), ("lm", "perplexity")])
-def test_searches_begin_within_a_step_of_what_is_best_in_the_grids_that_were_measured(
-    verb: str, figure: str
+@pytest.mark.parametrize("verb", ["finetune", "lm"])
+def test_searches_begin_within_a_step_of_the_best_of_every_grid_that_chose_where(
+    verb: str,
 ) -> None:
     found = lines.read(MEASURED / f"{verb}.jsonl", Cell)
     grids = {replace(cell, learning_rate=None) for cell in found if cell.method == GRID}
-    near, best = {}, {}
-    for like in grids:
-        rates = {c: f for c, f in found.items() if replace(c, learning_rate=None) == like}
-        law = PRETRAINED.near(1, next(iter(rates.values()))["parameters"])
-        step = SGD_STEP if like.optimizer == "sgd" else 10**0.5
-        chosen = max if verb == "finetune" else min
-        best[like] = chosen(f[figure] for f in rates.values())
-        near[like] = chosen(
-            f[figure] for f in rates.values() if law / step < f["weight_noise"] < law * step
-        )
-    assert len(grids) >= 5
+    bests = [best for like in grids if (best := best_of_grid(found, like)) is not None]
+    chose = [best for best in bests if chose_the_law(best[0])]
+    assert len(chose) >= 5
+    assert all(is_near_the_law(*best) for best in chose)
+
+
+def test_searches_begin_near_the_best_of_grids_that_chose_nothing() -> None:
+    found = lines.read(MEASURED / "finetune.jsonl", Cell)
+    others: dict[Cell, dict[Cell, dict[str, Any]]] = {}
+    for cell, figures in found.items():
+        if cell.method == GRID and not chose_the_law(cell):
+            others.setdefault(replace(cell, learning_rate=None), {})[cell] = figures
+    loses = {}
+    for like, rates in others.items():
+        near = max(f["accuracy"] for c, f in rates.items() if is_near_the_law(c, f))
+        loses[like] = max(figures["accuracy"] for figures in rates.values()) - near
+    assert len(loses) >= 30
     # Which rate of five is best where little can be learned is chance.
-    assert sum(near[like] == best[like] for like in grids) >= 0.8 * len(grids)
-    assert all(near[g] == pytest.approx(best[g], abs=1) for g in grids if (g.epsilon or 0) >= 2.7)
+    assert sum(lost == 0 for lost in loses.values()) >= 0.7 * len(loses)
+    assert all(lost <= 1 for like, lost in loses.items() if (like.epsilon or 0) >= 3)
+
+
+def chose_the_law(cell: Cell) -> bool:
+    of_adapters = cell.way == "lora" and cell.texts in ("sst2", "trec", "subj", "ag_news")
+    return of_adapters or cell.verb == "lm"
+
+
+def is_near_the_law(cell: Cell, figures: dict[str, Any]) -> bool:
+    law = PRETRAINED.near(1, figures["parameters"])
+    step = SGD_STEP if cell.optimizer == "sgd" else 10**0.5
+    return bool(law / step < figures["weight_noise"] < law * step)
 
 
 @pytest.mark.parametrize(("times", "marked"), [(1.0, False), (1.05, False), (0.7, True)])

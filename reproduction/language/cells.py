@@ -1,5 +1,6 @@
 """Which cells are measured, in the order of what they are worth."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -168,22 +169,31 @@ def _plain(base: Cell, rows: int) -> list[Cell]:
 def best_of_grid(found: Mapping[Cell, Figures], like: Cell) -> tuple[Cell, Figures] | None:
     """The best cell of the grid that `like` would be in, by what is reported, as oracles do; None
     where some of the grid is not measured."""
-    same = [
-        (cell, figures)
-        for cell, figures in found.items()
-        if cell.method == GRID and _key(cell) == _key(like)
-    ]
-    return max(same, key=lambda pair: _quality(pair[1])) if len(same) >= GRID_RATES else None
+    return _bests(found).get(_key(like))
+
+
+def _bests(found: Mapping[Cell, Figures]) -> dict[Cell, tuple[Cell, Figures]]:
+    """Of all grids that are complete."""
+    grids: dict[Cell, list[tuple[Cell, Figures]]] = defaultdict(list)
+    for cell, figures in found.items():
+        if cell.method == GRID:
+            grids[_key(cell)].append((cell, figures))
+    return {
+        key: max(rates, key=lambda pair: _quality(pair[1]))
+        for key, rates in grids.items()
+        if len(rates) >= GRID_RATES
+    }
 
 
 def line_cells(found: Mapping[Cell, Figures]) -> list[Cell]:
     """Runs at the r of the line through the best r at epsilon 0.1 and 0.2, for every larger epsilon
     that has a grid; where a run of the grid is at that r, it is the line's, too."""
     cells: dict[Cell, None] = {}
+    bests = _bests(found)
     for cell in found:
         if cell.method != GRID or cell.epsilon is None or cell.epsilon <= SECOND:
             continue
-        ends = [best_of_grid(found, replace(cell, epsilon=end)) for end in (FIRST, SECOND)]
+        ends = [bests.get(_key(replace(cell, epsilon=end))) for end in (FIRST, SECOND)]
         if ends[0] is None or ends[1] is None:
             continue
         (r_first, r_second) = (end[0].r or 0.0 for end in ends if end is not None)

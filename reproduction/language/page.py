@@ -398,12 +398,7 @@ def _rivals(
 
 
 def _line(found: Found, setting: Cell) -> list[Figures]:
-    alike = {
-        cell: figures
-        for cell, figures in found.items()
-        if (cell.texts, cell.way, cell.unit) == (setting.texts, setting.way, setting.unit)
-    }
-    cells = [cell for cell in line_cells(alike) if _setting(cell) == setting]
+    cells = [cell for cell in line_cells(found) if _setting(cell) == setting]
     return [found[cell] for cell in cells if cell in found]
 
 
@@ -421,17 +416,17 @@ def _rerr(default: Sequence[Figures], random: float | None, oracle: float | None
 
 def _together(found: Found) -> list[str]:
     """RERR of all cells of a way: a gap that is chance weighs as little as it is wide."""
-    closed: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    ways: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for setting in {_setting(cell): None for cell in found if cell.epsilon is not None}:
         default = _of(found, setting, DEFAULT)
         oracle, random, _, _ = _rivals(found, setting)
         if default and oracle is not None and random is not None:
             gap = oracle["accuracy"] - random
-            closed[setting.way].append((_mean(default, "accuracy") - random, gap))
+            ways[setting.way].append((_mean(default, "accuracy") - random, gap))
     said = [
-        f"{_WAYS[way]} {100 * sum(found) / sum(gaps):.0f} ({len(gaps)} cells)"
-        for way, pairs in closed.items()
-        for found, gaps in [zip(*pairs, strict=True)]
+        f"{_WAYS[way]} {100 * sum(closed) / sum(gaps):.0f} ({len(gaps)} cells)"
+        for way, pairs in ways.items()
+        for closed, gaps in [zip(*pairs, strict=True)]
     ]
     if not said:
         return []

@@ -133,9 +133,9 @@ def live_view(
 
 
 def say_trying(engine: Engine[Any]) -> None:
-    """Before a network is tried on made-up rows, which takes a minute or more of a large one."""
+    """Before made-up rows pass through a model, which takes a minute or more of a large one."""
     if not isinstance(engine, LinearEngine):
-        remark("Trying the network on made-up rows.")
+        remark("Trying the model on made-up rows.")
 
 
 def mention_unused_test(rows: str, source: str) -> None:
