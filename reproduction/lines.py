@@ -2,17 +2,14 @@
 Cells that are there are not measured again."""
 
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
 from dptune.bench.harness import Report
+from dptune.bench.processes import side_by_side
 from dptune.errors import FolderProblem
 
 Figures = dict[str, Any]
@@ -52,7 +49,9 @@ def measure_missing(
     there = read(file, type(cells[0])) if cells else {}
     missing = [cell for cell in cells if cell not in there]
     failed: Exception | None = None
-    for number, (cell, found) in enumerate(_each(missing, measure, root, device, workers), 1):
+    work = partial(_tried, measure, root, device)
+    measured = side_by_side(work, missing, workers, preload=measure.__module__)
+    for number, (cell, found) in enumerate(measured, 1):
         if isinstance(found, Exception):
             failed = found
             report(f"{number} of {len(missing)}: {cell} failed: {found}")
@@ -64,35 +63,8 @@ def measure_missing(
     return len(missing)
 
 
-def _each(
-    missing: Sequence[AnyCell],
-    measure: Measure[AnyCell],
-    root: str | None,
-    device: str,
-    workers: int,
-) -> Iterator[tuple[AnyCell, Figures | Exception]]:
-    """In processes of their own where there are several: small networks leave a GPU idle. Noise is
-    fresh in every run, so nothing depends on which process it was."""
-    if workers == 1 or len(missing) < 2:
-        for cell in missing:
-            yield cell, _tried(measure, cell, root, device)
-        return
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    context = get_context("forkserver")
-    context.set_forkserver_preload([measure.__module__])  # once, not in every process
-    pool = ProcessPoolExecutor(workers, context, torch.set_num_threads, (threads,))
-    with pool:
-        jobs = {pool.submit(_tried, measure, cell, root, device): cell for cell in missing}
-        try:
-            for job in as_completed(jobs):
-                yield jobs[job], job.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
 def _tried(
-    measure: Measure[AnyCell], cell: AnyCell, root: str | None, device: str
+    measure: Measure[AnyCell], root: str | None, device: str, cell: AnyCell
 ) -> Figures | Exception:
     try:
         return measure(cell, root, device)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,19 +68,14 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def warm_processes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], BaseContext]:
+def warm_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of an executor fork from one that has torch imported, which takes longer than their
     runs do. What they are given still comes in bytes, and they die as alone as others."""
     warm = multiprocessing.get_context("forkserver")
     warm.set_forkserver_preload(
         ["pytest", "dptune.engines.modules.torch_module", "dptune.study.study"]
     )
-
-    def get_context(_: str) -> BaseContext:
-        return warm
-
-    monkeypatch.setattr("dptune.engines.executors.get_context", get_context)
-    return get_context
+    monkeypatch.setattr("dptune.engines.executors.get_context", lambda _: warm)
 
 
 @pytest.fixture

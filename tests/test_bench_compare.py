@@ -1,6 +1,7 @@
 """Methods side by side, on a small file."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from dptune import Budget, accounting
 from dptune.bench import compare, harness
+from dptune.bench.processes import side_by_side
 from dptune.bench.tasks import Task, load_task
 from dptune.errors import DptuneError, InvalidInput
 from dptune.plan import TrainPlan
@@ -82,10 +84,7 @@ def test_another_file_of_the_same_name_is_measured_anew(file: Path, tmp_path: Pa
     assert len(list((tmp_path / "cells").iterdir())) == 2
 
 
-def test_options_follow_a_name_and_workers_share_the_cells(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_processes: Any
-) -> None:
-    monkeypatch.setattr(compare, "get_context", warm_processes)
+def test_options_follow_a_name_and_workers_share_the_cells(file: Path, tmp_path: Path) -> None:
     methods = ("random-search:trials=3", "private-selection:distribution=geometric", "grid-search")
     heard: list[str] = []
     table = compare.compare(
@@ -97,6 +96,17 @@ def test_options_follow_a_name_and_workers_share_the_cells(
     assert all(row["seconds"] > 0 and row["compute_seconds"] > 0 for row in table)
     assert sorted(text.split(" measured")[0] for text in heard) == ["1 of 3", "2 of 3", "3 of 3"]
     assert len(list((tmp_path / "cells").iterdir())) == 3
+
+
+def test_items_are_measured_in_processes_and_one_that_fails_ends_them() -> None:
+    words = ["4", "9", "16"]
+    found = dict(side_by_side(int, words, 2, preload=compare.__name__))
+    assert found == {"4": 4, "9": 9, "16": 16}
+    with pytest.raises(ValueError, match="invalid literal"):
+        dict(side_by_side(int, ["four", *words], 2, preload=compare.__name__))
+    here = dict(side_by_side(lambda word: os.getpid(), words, 1, preload=compare.__name__))
+    assert set(here.values()) == {os.getpid()}
+    assert not list(side_by_side(int, [], 2, preload=compare.__name__))
 
 
 def test_a_damaged_result_is_not_taken_for_a_measurement(file: Path, tmp_path: Path) -> None:

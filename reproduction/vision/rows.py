@@ -8,20 +8,17 @@ vision.md, vision.png   all of it, beside the paper's figures
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
-
-import torch
 
 from dptune import validate
 from dptune.accounting import Budget
 from dptune.bench.compare import compare
 from dptune.bench.harness import Report
 from dptune.bench.outcome import ORACLE
+from dptune.bench.processes import side_by_side
 from dptune.data.extracted import Extracted, holds_features
 from dptune.data.rows import find_device
 from dptune.errors import InvalidInput
@@ -167,26 +164,16 @@ def _extract(
 def _measured(
     missing: Sequence[tuple[Cell, Path]], wanted: Wanted
 ) -> Iterator[tuple[Cell, Measured]]:
-    """Each cell as soon as it is measured, in processes of their own where there are several. Noise
-    is fresh in every study, so nothing depends on which process ran it."""
-    if wanted.workers == 1 or len(missing) < 2:
-        for cell, folder in missing:
-            yield cell, measure(cell, folder, wanted.device)
-        return
-    workers = min(wanted.workers, len(missing))
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # NumPy's, in the new processes
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (threads,))
-    with pool:
-        # The longest first: a cell with a shift or many rows would else be waited for alone.
-        order = sorted(missing, key=lambda pair: (not pair[0].shifts, pair[0].epsilon is None))
-        jobs = {pool.submit(measure, *pair, wanted.device): pair[0] for pair in order}
-        try:
-            for job in as_completed(jobs):
-                yield jobs[job], job.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    """Each cell as soon as it is measured."""
+    # The longest first: a cell with a shift or many rows would else be waited for alone.
+    order = sorted(missing, key=lambda pair: (not pair[0].shifts, pair[0].epsilon is None))
+    work = partial(_measure, wanted.device)
+    for (cell, _), found in side_by_side(work, order, wanted.workers, preload=__name__):
+        yield cell, found
+
+
+def _measure(device: str, pair: tuple[Cell, Path]) -> Measured:
+    return measure(*pair, device)
 
 
 def _compare(wanted: Wanted, folder: Path, report: Report) -> None:

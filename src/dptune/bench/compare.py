@@ -4,19 +4,16 @@ search and the oracle each closes."""
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from dptune import validate
 from dptune.accounting import Budget
 from dptune.bench.harness import Report, outline_of, run_method, run_oracle
 from dptune.bench.outcome import ORACLE, Outcome, error_reduction
+from dptune.bench.processes import side_by_side
 from dptune.bench.store import read, write
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task, identity, load_task
@@ -159,21 +156,13 @@ def _measured(
         for cell in cells:
             yield cell, cell.measure(report)
         return
-    threads = max(1, torch.get_num_threads() // workers)
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (threads,))
-    with pool:
-        jobs = {pool.submit(cell.measure, _in_silence): cell for cell in cells}
-        try:
-            for number, job in enumerate(as_completed(jobs), start=1):
-                cell = jobs[job]
-                report(
-                    f"{number} of {len(cells)} measured: {Path(cell.source).stem}, {cell.method}, "
-                    f"epsilon {cell.budget.epsilon:g}"
-                )
-                yield cell, job.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    done = side_by_side(_measured_in_silence, cells, workers, preload=__name__)
+    for number, (cell, outcome) in enumerate(done, start=1):
+        report(
+            f"{number} of {len(cells)} measured: {Path(cell.source).stem}, {cell.method}, "
+            f"epsilon {cell.budget.epsilon:g}"
+        )
+        yield cell, outcome
 
 
 @lru_cache(maxsize=1)  # cells of one task come one after another
@@ -182,8 +171,8 @@ def _task(source: str, rows: str, device: str) -> Task:
     return load_task(source, device=device)
 
 
-def _in_silence(text: str) -> None:
-    pass
+def _measured_in_silence(cell: Cell) -> Outcome:
+    return cell.measure(lambda text: None)
 
 
 def as_table(rows: Sequence[dict[str, Any]]) -> Table:
