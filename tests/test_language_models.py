@@ -10,15 +10,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dptune.data.rows import DataFacts
-from dptune.engines import HuggingFace, LoRA, TorchModule, ZerothOrder
+from dptune.data.rows import DataFacts, MemoryRows
+from dptune.engines import HuggingFace, LoRA, Randomness, TorchModule, ZerothOrder
 from dptune.engines.language import pretrained
 from dptune.engines.language.reader import MeanClassifier, Reader
 from dptune.engines.language.word_losses import word_losses
-from dptune.engines.modules import ghost, rows_apart
+from dptune.engines.modules import checks, ghost, rows_apart, torch_module
+from dptune.engines.modules.by_length import widths
 from dptune.engines.modules.losses import row_loss
 from dptune.errors import InvalidInput
 from dptune.hub import quiet
+from dptune.plan import TrainPlan
 from support.tiny_models import (
     KINDS,
     LENGTH,
@@ -477,3 +479,33 @@ def test_mixing_behind_a_head_that_begins_at_zero_is_seen(
     monkeypatch.setattr(Reader, "read", mixed)
     with pytest.raises(InvalidInput, match="depends on the other rows"):
         engine.rehearse(facts("softmax"), CPU)
+
+
+def test_runs_of_a_study_look_at_a_pretrained_model_once_and_every_study_looks_anew(
+    folder: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, _ = made(folder("bert"), "softmax")
+    looks: list[int] = []
+    alone = checks.rows_are_alone
+
+    def counted(sums: Any, features: Tensor, *more: Any) -> None:
+        looks.append(features.shape[-1])
+        alone(sums, features, *more)
+
+    monkeypatch.setattr(checks, "rows_are_alone", counted)
+    rows = MemoryRows(torch.zeros(24, 1, WORDS, dtype=torch.int64), torch.arange(24) % 3)
+    plan = TrainPlan(rows=24, steps=1, learning_rate=0.1, noise_multiplier=1.0, clip_norm=CLIP)
+    engine.rehearse(facts("softmax"), CPU)
+    each_width = [WORDS, *widths(WORDS)]
+    assert sorted(looks) == sorted(each_width)
+    models = [
+        engine.fit(plan, Randomness(noise_seed=0), None, rows=rows).module.state_dict()
+        for _ in range(2)
+    ]
+    assert len(looks) == len(each_width), "runs went by what the rehearsal had seen"
+    engine.rehearse(facts("softmax"), CPU)
+    assert len(looks) == 2 * len(each_width)
+    torch_module._LOOKED_AT.clear()
+    models.append(engine.fit(plan, Randomness(noise_seed=0), None, rows=rows).module.state_dict())
+    assert len(looks) == 3 * len(each_width), "nothing is believed that was not seen"
+    assert all(torch.equal(models[0][name], other[name]) for other in models for name in models[0])

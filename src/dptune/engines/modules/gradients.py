@@ -6,6 +6,7 @@ the same stored numbers: what is added is what was measured, whatever the module
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -19,6 +20,15 @@ from dptune.engines.modules.layout import Layer, Layout, find_layout, widening
 from dptune.engines.modules.precision import computing
 from dptune.engines.modules.recording import Call, Recording, recorded, replaced
 from dptune.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What made-up rows showed: whether large parameters may be given a copy a row, and how each
+    layer is clipped."""
+
+    expand: bool = True
+    routes: dict[str, str] = field(default_factory=dict)
 
 
 class RowGradients:
@@ -45,11 +55,17 @@ class RowGradients:
         self._numbers = end
         self._known_indices: dict[tuple[tuple[str, ...], torch.device], Tensor] = {}
         self._layout = Layout()
-        self.routes: dict[str, str] = {}
+        self.ways = Ways()
 
-    def trace(self, features: Tensor, targets: Tensor) -> None:
+    @property
+    def routes(self) -> dict[str, str]:
+        """How each layer is clipped."""
+        return self.ways.routes
+
+    def trace(self, features: Tensor, targets: Tensor, known: Ways | None = None) -> None:
         """Find out on made-up rows, three or more, which layer is recorded how; refuse modules
-        whose gradients cannot be told apart by rows."""
+        whose gradients cannot be told apart by rows, unless `known` says that such rows and a
+        module of the same code were looked at before."""
         if len(features) < checks.FEWEST_ROWS:
             raise InvalidInput(
                 f"a module is looked at with {checks.FEWEST_ROWS} made-up rows or more; got "
@@ -58,11 +74,15 @@ class RowGradients:
         checks.no_batch_norm(self._module)
         checks.parameters_are_their_own(self._module, self._trained)
         with checks.undisturbed(self._module, features.device):
+            if known is not None:
+                self._lay_out(features, targets, known.expand)
+                self.ways = known
+                return
             wanted = self._by_autograd(features, targets)
-            wrong = self._lay_out(features, targets, wanted, expand=True)
+            wrong = self._tried(features, targets, wanted, expand=True)
             if any(name in self._layout.expanded for name in wrong):
                 # Some parameter cannot be given a copy a row: its layer is run again instead.
-                wrong = self._lay_out(features, targets, wanted, expand=False)
+                wrong = self._tried(features, targets, wanted, expand=False)
             checks.agrees(wrong)
             del wanted  # as large as the module
             checks.rows_are_alone(
@@ -200,24 +220,26 @@ class RowGradients:
             )
         return losses.sum() / copies
 
-    def _lay_out(
+    def _tried(
         self, features: Tensor, targets: Tensor, wanted: Mapping[str, Tensor], expand: bool
     ) -> list[str]:
         """Decide how layers are recorded; returns parameters for which that is not right."""
-
-        def objective(count: int) -> Tensor:
-            return self._objective(features[:count], targets[:count])
-
-        self._layout = find_layout(self._module, self._trained, objective, len(features), expand)
         try:
-            self._choose_loops(features, targets)
+            self._lay_out(features, targets, expand)
             found = self._repeated_sum(features, targets, None)
         except (RuntimeError, TypeError, ValueError):
             if not expand or not self._layout.expanded:
                 raise
             return list(self._layout.expanded)
-        self.routes = self._routes(features, targets)
+        self.ways = Ways(expand, self._routes(features, targets))
         return checks.disagreeing(found, wanted, self._places, self._compute)
+
+    def _lay_out(self, features: Tensor, targets: Tensor, expand: bool) -> None:
+        def objective(count: int) -> Tensor:
+            return self._objective(features[:count], targets[:count])
+
+        self._layout = find_layout(self._module, self._trained, objective, len(features), expand)
+        self._choose_loops(features, targets)
 
     def _choose_loops(self, features: Tensor, targets: Tensor) -> None:
         again = {key: layer for key, layer in self._layout.layers.items() if layer.rule is None}

@@ -21,7 +21,7 @@ from dptune.engines.language.reader import Reader
 from dptune.engines.modules import descent, doctor, memory, own_functions
 from dptune.engines.modules.by_length import widths
 from dptune.engines.modules.flat_weights import FlatWeights
-from dptune.engines.modules.gradients import RowGradients
+from dptune.engines.modules.gradients import RowGradients, Ways
 from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
 from dptune.engines.modules.patterns import fits, patterns_in
 from dptune.engines.modules.precision import COMPUTE, all_in_float32, computing
@@ -53,6 +53,7 @@ _SEEN_ROWS = 2
 _LAST_DIGITS, _SPARE = 1e-6, 10.0
 _FEW_LAYERS = 6  # that are named one by one
 _FOUND: dict[object, int] = {}  # rows at once, tried once a process
+_LOOKED_AT: dict[object, Ways] = {}  # pretrained models, by engine and rows: once a study
 # Times the square root of the rows: how many are expected in a sample.
 BATCH, _BATCH_OF_TEXTS = 8.0, 16.0
 _STEPS, _STEPS_OF_TEXTS = 300, 200
@@ -210,6 +211,7 @@ class TorchModule(Engine[ModuleModel]):
         self._must_fit(module, rows[:, 0], facts)
         with none_at_zero(module, self.names(module)):
             doctor.must_be_sound(module, self.names(module), rows[:, 0])
+        _LOOKED_AT.clear()
         flat, _ = self.traced(module, facts, device)
         self._traced_shorter(flat, facts)
 
@@ -436,6 +438,7 @@ class TorchModule(Engine[ModuleModel]):
 
     def _traced(self, flat: FlatWeights, rows: Tensor, targets: Tensor) -> RowGradients:
         loss = row_loss(self.loss)
+        case = (self, repr(flat.module), rows.shape, rows.device)
         gradients = RowGradients(
             flat.module,
             flat.trained,
@@ -446,7 +449,10 @@ class TorchModule(Engine[ModuleModel]):
             descent.public_numbers(Randomness(), rows.device),
             none_at_zero(flat.module, flat.trained),
         ):
-            gradients.trace(rows, targets)
+            gradients.trace(rows, targets, _LOOKED_AT.get(case))
+        # Code of one's own may be another when it is called again; that of transformers is not.
+        if self.is_pretrained and self.loss in NAMES and not self.augment:
+            _LOOKED_AT[case] = gradients.ways
         return gradients
 
     def functions_take_rows_apart(self, module: nn.Module, rows: Tensor, targets: Tensor) -> None:
