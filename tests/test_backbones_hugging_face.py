@@ -194,7 +194,7 @@ def test_what_is_not_there_is_answered_by_what_to_do(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InvalidInput, match=r"nobody/nothing could not be had.*give its folder"):
         find_backbone("hf:nobody/nothing@v1")
-    with pytest.raises(InvalidInput, match="could not be had"):
+    with pytest.raises(InvalidInput, match=r"no model that can be opened: it lacks model\.safet"):
         find_backbone(f"hf:{tmp_path}")
     with pytest.raises(InvalidInput, match="needs the name"):
         find_backbone("hf:")

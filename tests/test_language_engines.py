@@ -140,7 +140,7 @@ def opened_as_its_card_says(out: Path) -> dict[str, Any]:
     """What the card's lines of Python leave behind."""
     card = (out / "README.md").read_text()
     code = card.partition("```python\n")[2].partition("```")[0]
-    code = code.replace('"FOLDER', f'"{out}')
+    code = code.replace('folder = "."', f"folder = {str(out)!r}")
     names: dict[str, Any] = {}
     exec(code, names)
     return names
@@ -149,7 +149,11 @@ def opened_as_its_card_says(out: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("way", ["full", "lora"])
 @pytest.mark.parametrize("kind", ["roberta", "gpt2"])
 def test_lines_of_the_card_give_names_of_classes_and_logits(
-    kind: str, way: str, folder: Callable[[str], str], tmp_path: Path
+    kind: str,
+    way: str,
+    folder: Callable[[str], str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     engine, model, _ = trained(HuggingFace(folder(kind), **WAYS[way]), "softmax")
     save_pretrained(engine, model, tmp_path, tokenizer=folder(kind), card="", classes=CLASSES)
@@ -159,7 +163,8 @@ def test_lines_of_the_card_give_names_of_classes_and_logits(
     assert config.label2id == {name: number for number, name in enumerate(CLASSES)}
     words = names["tokenizer"]("a text").input_ids
     row = torch.tensor([[*words, *[-1] * (WORDS - len(words))]])
-    logits = names["found"].logits.detach()
+    logits = names["logits"].detach()
+    assert capsys.readouterr().out.strip() == CLASSES[int(logits[0].argmax())]
     torch.testing.assert_close(logits, model.logits(row), rtol=1e-4, atol=1e-5)
 
 

@@ -403,7 +403,7 @@ def test_what_is_not_there_is_answered_by_what_to_do(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InvalidInput, match=r"nobody/nothing could not be had.*give its folder"):
         made("nobody/nothing@v1", "softmax")
-    with pytest.raises(InvalidInput, match=r"its folder lacks config\.json, model\.safetensors"):
+    with pytest.raises(InvalidInput, match=r"it lacks config\.json, model\.safetensors"):
         made(str(tmp_path), "softmax")
     with pytest.raises(InvalidInput, match="needs the name"):
         made("", "softmax")

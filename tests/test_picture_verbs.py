@@ -275,10 +275,10 @@ def test_the_time_left_counts_pictures_that_are_made_now(
             time[0] = seconds
             watch(Progress("train", done, kept, 10_000))
     assert capsys.readouterr().err.splitlines() == [
-        "train: 5,000 of 10,000 pictures",
-        "train: 6,000 of 10,000 pictures",
-        "train: 7,100 of 10,000 pictures, about 29 s left",
-        "train: 10,000 of 10,000 pictures",
+        "train: 5,000 of 10,000 pictures (5,000 were there)",
+        "train: 6,000 of 10,000 pictures (6,000 were there)",
+        "train: 7,100 of 10,000 pictures (6,000 were there), about 29 s left",
+        "train: 10,000 of 10,000 pictures (6,000 were there)",
     ]
 
 

@@ -475,6 +475,10 @@ def test_scores_that_do_not_differ_are_said_to_have_decided_little(
         else "is mostly chance"
     )
     assert said([0.5 * n for n in range(count)]) == ""
+    if name == "linear-scaling":
+        torn = said([0.5, 0.0, 0.5])
+        assert torn.startswith("the scores fall and rise again, so ") and torn.endswith(law)
+        assert said([0.0, 0.5, 0.0]) == ""
 
 
 def test_screen_live_view_and_picture_say_that_scores_decided_little(

@@ -232,10 +232,10 @@ def test_what_cannot_be_encoded_is_refused(
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    lacking = "its folder lacks config.json, model.safetensors, tokenizer.json. "
+    lacking = "it lacks config.json, model.safetensors, tokenizer.json. "
     with pytest.raises(InvalidInput, match=re.escape(lacking)):
         Encoder(tokenizer=str(tmp_path)).words  # noqa: B018
     (tmp_path / "model-00001-of-00002.safetensors").touch()
     (tmp_path / "tokenizer_config.json").write_text("{}")  # a file by which it is read again
-    with pytest.raises(InvalidInput, match=r"its folder lacks config\.json, tokenizer\.json\. "):
+    with pytest.raises(InvalidInput, match=r"it lacks config\.json, tokenizer\.json\. "):
         Encoder(tokenizer=str(tmp_path)).words  # noqa: B018

@@ -16,7 +16,8 @@ from urllib.request import getproxies
 
 from dptune.errors import InvalidInput, MissingExtra
 
-_OF_LANGUAGE_MODELS = ("config.json", "model.safetensors", "tokenizer.json")
+_WEIGHTS = "model.safetensors"
+_OF_LANGUAGE_MODELS = ("config.json", _WEIGHTS, "tokenizer.json")
 
 
 def datasets_package() -> Any:
@@ -121,18 +122,26 @@ class ModelPlace:
         """What to say where it could not be had; `files` are those that a folder must hold. Where
         a folder lacks the one `needed` of a language model, transformers' words would not tell."""
         first = str(problem).strip().partition("\n")[0].rstrip(".") or type(problem).__name__
-        if self.is_folder and needed in (lacking := self._lacking()):
-            first = f"its folder lacks {', '.join(lacking)}"
+        only = "Only safetensors files are read, and models that bring their own code are not."
+        if self.is_folder:
+            lacking = self._lacking()
+            if needed in lacking:
+                first = f"it lacks {', '.join(lacking)}"
+            elif _WEIGHTS in lacking:
+                first = f"it lacks {_WEIGHTS}"
+            return InvalidInput(
+                f"The folder {self.where} holds no model that can be opened: {first}. It must hold "
+                f"{files}. {only}"
+            )
         return InvalidInput(
             f"The model {self.where} could not be had: {first}. Without a way to the hub, download "
-            f"it where there is one and give its folder instead of its name, with {files}. Only "
-            "safetensors files are read, and models that bring their own code are not."
+            f"it where there is one and give its folder instead of its name, with {files}. {only}"
         )
 
     def _lacking(self) -> list[str]:
         there = {path.name for path in Path(self.where).iterdir()}
         if any(name.endswith(".safetensors") for name in there):  # large ones are several files
-            there.add("model.safetensors")
+            there.add(_WEIGHTS)
         return [name for name in _OF_LANGUAGE_MODELS if name not in there]
 
 

@@ -107,6 +107,8 @@ class _Lines:
             return
         self._part, self._told = progress.part, now
         far = f"{progress.part}: {progress.done:,} of {progress.total:,} {progress.things}"
+        if progress.kept:
+            far += f" ({progress.kept:,} were there)"
         paragraph(Text(", ".join(filter(None, (far, left)))), self._console)
 
 

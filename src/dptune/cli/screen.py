@@ -157,7 +157,9 @@ def budget(address: str, state: "State") -> None:
     summary.add_row("spent", Text(spent))
     held = sum(payment.state == "reserved" for payment in state.payments)
     if held:
-        summary.add_row("", Text(f"payments held for what has not begun: {held}"))
+        held_for = f"{held} payments" if held > 1 else "1 payment"
+        waits = f"part of it is held for what has not begun ({held_for}): dptune resume goes on"
+        summary.add_row("", Text(waits))
     summary.add_row("", bar(used, "red" if used > 0.9 else "yellow" if used > 0.5 else "green"))
     left = f"enough for one full-batch run of epsilon {allowance(state.remaining_epsilon)}"
     summary.add_row("left", Text(left))

@@ -60,14 +60,15 @@ def load_texts(
         for which, other in beside.items()
         if other is not None
     }
-    labels, found = _labels(private, "the labels"), None
+    of_private = f"the labels in the column {label!r}"
+    labels, found = _labels(private, of_private), None
     if task == "classes":
         found = list_of_classes(classes or private.classes or None, np.asarray(labels))
     made = {
         which: _rows(encoder, texts, found, f"the {which} labels")
         for which, texts in others.items()
     }
-    features, targets = _rows(encoder, private, found, "the labels", shown=False)
+    features, targets = _rows(encoder, private, found, of_private, shown=False)
     return Data(
         features,
         targets,

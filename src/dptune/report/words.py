@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import combinations, groupby
 
-from dptune.search.picture import CurvePicture, Picture
+from dptune.search.picture import CurvePicture, Picture, Point
 from dptune.search.trial import Trial, scored_trials
 
 
@@ -23,7 +23,11 @@ def verdict(picture: Picture | None, trials: Iterable[Trial]) -> str:
         if not picture.points:
             return f"no trial was scored; {law}"
         scores = [(point.score, point.error) for point in picture.points]
-        return f"{noisy}, so they decided little; {law}" if _are_alike(scores) else ""
+        if _are_alike(scores):
+            return f"{noisy}, so they decided little; {law}"
+        if _fall_and_rise(picture.points):
+            return f"the scores fall and rise again, so the law was believed more; {law}"
+        return ""
     sweeps = groupby(scored_trials(trials), lambda trial: trial.stage)
     alike = [_are_alike([_score(trial) for trial in sweep]) for _, sweep in sweeps]
     if alike and all(alike):
@@ -36,6 +40,20 @@ def _are_alike(scores: Sequence[tuple[float, float]]) -> bool:
     return all(
         abs(one - other) <= math.hypot(error, other_error)
         for (one, error), (other, other_error) in combinations(scores, 2)
+    )
+
+
+def _fall_and_rise(points: Iterable[Point]) -> bool:
+    """Whether some score is below one on either side of it by more than one standard deviation of
+    their difference: no curve with one top is near such scores."""
+
+    def above(one: Point, other: Point) -> bool:
+        return one.score - other.score > math.hypot(one.error, other.error)
+
+    by_r = sorted(points, key=lambda point: point.r)
+    return any(
+        above(left, middle) and above(right, middle)
+        for left, middle, right in combinations(by_r, 3)
     )
 
 

@@ -80,7 +80,8 @@ class Encoder:
         if not least <= len(self.columns) <= most:
             raise InvalidInput(
                 f"task={self.task!r} takes {wanted}; got {len(self.columns)}: "
-                f"{', '.join(self.columns)}."
+                f"{', '.join(self.columns)}. Give --column once for each, in this order (a list in "
+                "Python)."
             )
         if self.unit is not None:
             validate.text(unit=self.unit)

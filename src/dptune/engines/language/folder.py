@@ -170,29 +170,34 @@ def _recipe(engine: TorchModule, reader: Reader, labels: list[str]) -> list[str]
         used.append("from peft import PeftModel")
     if labels:
         used.append(f"classes = {labels!r}  # of the logits, in this order")
+    used.append('folder = "."  # where this page lies')
     if isinstance(engine, LoRA):
         used += [
             # In whatever precision its files are, adapters and heads are in this.
             f"base = {kind}.from_pretrained({', '.join(_of_base(engine, reader, labels))}).float()",
-            'model = PeftModel.from_pretrained(base, "FOLDER").eval()',
+            "model = PeftModel.from_pretrained(base, folder).eval()",
         ]
     else:
-        used += [f'model = {kind}.from_pretrained("FOLDER").eval()']
-    used += ['tokenizer = AutoTokenizer.from_pretrained("FOLDER")']
+        used += [f"model = {kind}.from_pretrained(folder).eval()"]
+    used += ["tokenizer = AutoTokenizer.from_pretrained(folder)"]
     texts = '["a text"], truncation=True'
     if isinstance(reader, Spans):
         texts = '["a question"], ["a text"], truncation="only_second"'
     words = f'tokenizer({texts}, padding=True, return_tensors="pt")'
+    said = ["print(classes[int(logits[0].argmax())])"] if labels else []
+    if kind == "AutoModelForSequenceClassification":
+        return [*used, f"logits = model(**{words}).logits", *said]
     if not isinstance(reader, MeanClassifier):
         return [*used, f"found = model(**{words})"]
     return [
         *used,
         "from safetensors.torch import load_file",
-        f'head = load_file("FOLDER/{HEAD}")',
+        f'head = load_file(f"{{folder}}/{HEAD}")',
         f"words = {words}",
         "states, seen = model(**words).last_hidden_state, words.attention_mask[..., None]",
         "means = (states * seen).sum(1) / seen.sum(1)",
         'logits = means @ head["weight"].T + head["bias"]',
+        *said,
     ]
 
 
