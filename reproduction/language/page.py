@@ -110,12 +110,12 @@ def _tuned(found: Found) -> list[str]:
         "its r": "", "random search": ".2f", "RERR": ".0f", "line, unpaid": "",
         "the paper's search": "", "the paper (r)": "", "seconds": ".0f",
     }  # fmt: skip
-    rows = []
-    for name in dict.fromkeys(cell.texts for cell in found):
-        settings = _settings(found, name)
-        for cell in sorted(settings, key=_order):
-            rows.append(_tuned_row(found, cell))
-    sets = dict.fromkeys(cell.texts for cell in found)
+    sets = _by_set(found)
+    rows = [
+        _tuned_row(of_set, cell)
+        for of_set in sets.values()
+        for cell in sorted(_settings(of_set), key=_order)
+    ]
     return [
         "## Fine-tuning all-MiniLM-L6-v2",
         "Test accuracy in percent; by several studies the mean and the standard deviation. 22.7 "
@@ -130,8 +130,8 @@ def _tuned(found: Found) -> list[str]:
         "times as many weights and far more pretraining, search unpaid; compare what privacy "
         "costs, not accuracies.",
         *_marked(Table(columns, rows).markdown().rstrip()),
-        *_together(found),
-        *_growth(found, sets, _OF_ADAM),
+        *_together(sets.values()),
+        *_growth(sets, _OF_ADAM),
     ]
 
 
@@ -187,7 +187,7 @@ def _mails(found: Found) -> list[str]:
         "seconds": ".0f",
     }  # fmt: skip
     rows = []
-    for cell in sorted(_settings(found, "enron"), key=_order):
+    for cell in sorted(_settings(found), key=_order):
         default = _of(found, cell, DEFAULT if cell.epsilon is not None else PLAIN)
         if cell.epsilon is None and default:
             default = [min(default, key=lambda figures: float(figures["perplexity"]))]
@@ -214,7 +214,7 @@ def _mails(found: Found) -> list[str]:
         "apart. Another vocabulary (8,192 words, not 50,257) and a far smaller network than the "
         "paper's: perplexities cannot be compared, only how they and r change with epsilon.",
         *_marked(Table(columns, rows).markdown().rstrip()),
-        *_growth(found, {"enron"}, _OF_SGD),
+        *_growth(_by_set(found), _OF_SGD),
         *_boxes(found),
     ]
 
@@ -270,10 +270,10 @@ _OF_SGD = (
 )
 
 
-def _growth(found: Found, names: Iterable[str], why: str) -> list[str]:
+def _growth(sets: Mapping[str, Found], why: str) -> list[str]:
     """How the grid's best r changes with the budget."""
     said = []
-    for (name, way), points in _best_r(found, names).items():
+    for (name, way), points in _best_r(sets).items():
         if len(points) < 3:
             continue
         epsilons, mus, rs = (np.log([point[i] for point in points]) for i in range(3))
@@ -287,11 +287,11 @@ def _growth(found: Found, names: Iterable[str], why: str) -> list[str]:
     return [f"**Does r grow linearly?** {why}", "\n".join(said)] if said else []
 
 
-def _best_r(found: Found, names: Iterable[str]) -> dict[tuple[str, str], list[_BestR]]:
+def _best_r(sets: Mapping[str, Found]) -> dict[tuple[str, str], list[_BestR]]:
     """Of every budget with a grid, by set and way."""
     points: dict[tuple[str, str], list[_BestR]] = defaultdict(list)
-    for name in names:
-        for cell in sorted(_settings(found, name), key=_order):
+    for name, found in sets.items():
+        for cell in sorted(_settings(found), key=_order):
             best = _oracle(found, cell)
             if cell.epsilon is not None and best is not None and cell.unit == "row":
                 mu = mu_from_epsilon(cell.epsilon, cell.delta)
@@ -302,18 +302,17 @@ def _best_r(found: Found, names: Iterable[str]) -> dict[tuple[str, str], list[_B
 def picture(tuned: Found, mails: Found) -> Picture:
     """Accuracy and perplexity over epsilon, and the best r."""
     panels: list[Plot] = []
-    for name in dict.fromkeys(cell.texts for cell in tuned):
-        series = _over_epsilon(tuned, name, "accuracy")
+    sets = _by_set(tuned)
+    for name, of_set in sets.items():
+        series = _over_epsilon(of_set, "accuracy")
         if series:
             panels.append(Plot(name, "epsilon", "test accuracy, %", series, xlog=True))
-    series = _over_epsilon(mails, "enron", "perplexity")
+    series = _over_epsilon(mails, "perplexity")
     if series:
         panels.append(Plot("Enron", "epsilon", "perplexity", series, xlog=True))
     grids = {
-        "the oracles' r by Adam, mean over sets": _best_r(
-            tuned, dict.fromkeys(cell.texts for cell in tuned)
-        ),
-        "the oracle's r by SGD, Enron": _best_r(mails, ["enron"]),
+        "the oracles' r by Adam, mean over sets": _best_r(sets),
+        "the oracle's r by SGD, Enron": _best_r(_by_set(mails)),
     }
     for title, best in grids.items():
         series = _means_over_sets(best)
@@ -344,15 +343,15 @@ def _means_over_sets(grids: Mapping[tuple[str, str], Sequence[_BestR]]) -> list[
     ]
 
 
-def _over_epsilon(found: Found, name: str, figure: str) -> list[Series]:
+def _over_epsilon(found: Found, figure: str) -> list[Series]:
+    """Of one set."""
     ways: dict[str, dict[float, float]] = defaultdict(dict)
     for cell, several in _groups(
-        found,
-        lambda cell: cell.texts == name and cell.method == DEFAULT and cell.unit == "row",
+        found, lambda cell: cell.method == DEFAULT and cell.unit == "row"
     ).items():
         if cell.epsilon is not None:
             ways[_trained(found, cell)][cell.epsilon] = _mean(several, figure)
-    for cell in _settings(found, name):
+    for cell in _settings(found):
         best = _oracle(found, cell)
         if cell.epsilon is not None and best is not None and cell.unit == "row":
             ways[f"{_WAYS[cell.way]}, oracle"][cell.epsilon] = best[figure]
@@ -364,10 +363,17 @@ def _over_epsilon(found: Found, name: str, figure: str) -> list[Series]:
     ]
 
 
-def _settings(found: Found, name: str) -> list[Cell]:
-    """One cell for every way, unit and budget of a set."""
-    keys = {_setting(cell): None for cell in found if cell.texts == name}
-    return list(keys)
+def _by_set(found: Found) -> dict[str, Found]:
+    """What was measured on each set: no row of a page looks beyond its own."""
+    sets: dict[str, dict[Cell, Figures]] = defaultdict(dict)
+    for cell, figures in found.items():
+        sets[cell.texts][cell] = figures
+    return dict(sets)
+
+
+def _settings(found: Found) -> list[Cell]:
+    """One cell for every way, unit and budget."""
+    return list({_setting(cell): None for cell in found})
 
 
 def _setting(cell: Cell) -> Cell:
@@ -414,15 +420,16 @@ def _rerr(default: Sequence[Figures], random: float | None, oracle: float | None
     return 100 * (_mean(default, "accuracy") - random) / (oracle - random)
 
 
-def _together(found: Found) -> list[str]:
+def _together(sets: Iterable[Found]) -> list[str]:
     """RERR of all cells of a way: a gap that is chance weighs as little as it is wide."""
     ways: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for setting in {_setting(cell): None for cell in found if cell.epsilon is not None}:
-        default = _of(found, setting, DEFAULT)
-        oracle, random, _, _ = _rivals(found, setting)
-        if default and oracle is not None and random is not None:
-            gap = oracle["accuracy"] - random
-            ways[setting.way].append((_mean(default, "accuracy") - random, gap))
+    for found in sets:
+        for setting in _settings(found):
+            default = _of(found, setting, DEFAULT)
+            oracle, random, _, _ = _rivals(found, setting)
+            if default and oracle is not None and random is not None:
+                gap = oracle["accuracy"] - random
+                ways[setting.way].append((_mean(default, "accuracy") - random, gap))
     said = [
         f"{_WAYS[way]} {100 * sum(closed) / sum(gaps):.0f} ({len(gaps)} cells)"
         for way, pairs in ways.items()

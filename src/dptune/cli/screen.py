@@ -158,8 +158,8 @@ def budget(address: str, state: "State") -> None:
     held = sum(payment.state == "reserved" for payment in state.payments)
     if held:
         held_for = f"{held} payments" if held > 1 else "1 payment"
-        waits = f"part of it is held for what has not begun ({held_for}): dptune resume goes on"
-        summary.add_row("", Text(waits))
+        waits = f"part of it is held for what has not begun ({held_for}): "
+        summary.add_row("", Text(f"{waits}dptune resume goes on with a study"))
     summary.add_row("", bar(used, "red" if used > 0.9 else "yellow" if used > 0.5 else "green"))
     left = f"enough for one full-batch run of epsilon {allowance(state.remaining_epsilon)}"
     summary.add_row("left", Text(left))

@@ -438,7 +438,10 @@ class TorchModule(Engine[ModuleModel]):
 
     def _traced(self, flat: FlatWeights, rows: Tensor, targets: Tensor) -> RowGradients:
         loss = row_loss(self.loss)
-        case = (self, repr(flat.module), rows.shape, rows.device)
+        case = None
+        # Code of one's own may be another when it is called again; that of transformers is not.
+        if self.is_pretrained and self.loss in NAMES and not self.augment:
+            case = (self, repr(flat.module), rows.shape, rows.device)
         gradients = RowGradients(
             flat.module,
             flat.trained,
@@ -450,8 +453,7 @@ class TorchModule(Engine[ModuleModel]):
             none_at_zero(flat.module, flat.trained),
         ):
             gradients.trace(rows, targets, _LOOKED_AT.get(case))
-        # Code of one's own may be another when it is called again; that of transformers is not.
-        if self.is_pretrained and self.loss in NAMES and not self.augment:
+        if case is not None:
             _LOOKED_AT[case] = gradients.ways
         return gradients
 
