@@ -94,6 +94,7 @@ def _plot(axes: Axes, panel: Plot) -> None:
     for number, series in enumerate(panel.series):
         look = number if series.color is None else series.color
         aside = _DODGE ** (number - (len(panel.series) - 1) / 2)
+        line = "-" if look < len(COLORS) else "--"  # where a colour comes again
         dodged = panel.xlog and len(series.error) > 0
         axes.errorbar(
             [x * aside for x in series.x] if dodged else series.x,
@@ -101,7 +102,7 @@ def _plot(axes: Axes, panel: Plot) -> None:
             yerr=series.error if len(series.error) else None,
             color=COLORS[look % len(COLORS)],
             marker=_MARKS[look % len(_MARKS)],
-            linestyle="-" if series.line else "none",
+            linestyle=line if series.line else "none",
             markersize=5 if series.line else 4,
             alpha=0.9 if series.line else 0.6,
             linewidth=1.6,

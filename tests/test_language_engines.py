@@ -25,6 +25,7 @@ from dptune.search.random_search import RandomSearch
 from dptune.search.score import NoisyScore
 from dptune.search.space import Space
 from dptune.study.config import Preparation
+from dptune.study.planning import before_paying
 from dptune.study.recipe import settled
 from dptune.texts.tokenizer import load_tokenizer
 from reproduction.language.prepare import halve
@@ -279,6 +280,20 @@ def test_language_models_are_tuned_as_they_were_measured(folder: Callable[[str],
     other = replace(config, recipe={"optimizer": "sgd"})
     named = settled(other, facts).plan(facts.count)
     assert (named.optimizer, named.schedule) == ("sgd", "constant")
+
+
+@pytest.mark.parametrize(("count", "hopeless"), [(6, True), (200, False)])
+def test_so_few_texts_that_a_model_stays_as_it_was_are_told_of_before_paying(
+    folder: Callable[[str], str], count: int, hopeless: bool
+) -> None:
+    """Six mailboxes made a model worse at every budget up to 2.7 (docs/benchmarks.md)."""
+    config = a_config(
+        budget=Budget(2.7, 1e-5),
+        preparation=Preparation(unit_rows=False),
+        engine=HuggingFace(folder("means")),
+    )
+    notes = before_paying(Data(*some_texts(count), augmented=False), config)
+    assert any("no better than it was before" in note for note in notes) == hopeless
 
 
 @pytest.mark.usefixtures("same_noise")

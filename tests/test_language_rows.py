@@ -212,8 +212,9 @@ def test_searches_begin_near_the_best_of_grids_that_chose_nothing() -> None:
 
 
 def chose_the_law(cell: Cell) -> bool:
+    """Grids of mailboxes came later, and teach nothing at any rate."""
     of_adapters = cell.way == "lora" and cell.texts in ("sst2", "trec", "subj", "ag_news")
-    return of_adapters or cell.verb == "lm"
+    return of_adapters or (cell.verb == "lm" and cell.unit == "row")
 
 
 def is_near_the_law(cell: Cell, figures: dict[str, Any]) -> bool:
@@ -355,13 +356,18 @@ def test_the_page_stands_beside_the_paper_from_however_few_cells(tmp_path: Path)
     letters = replace(BASE, verb="lm", texts="enron")
     tuned_on_mails = cells_of(letters, [0.1, 0.2, 2.7, None], ["default", "oracle"], 80, 1)
     boxes = cells_of(replace(letters, unit="mailbox"), [2.7], ["default"], 6, 1)
-    for verb, cells in (("finetune", tuned), ("lm", [*tuned_on_mails, *boxes])):
+    sgd = replace(letters, method=DEFAULT, epsilon=2.7, optimizer="sgd", schedule="constant")
+    both = [*tuned_on_mails, *boxes, replace(sgd, learning_rate=0.01)]
+    for verb, cells in (("finetune", tuned), ("lm", both)):
         text = [json.dumps({"cell": asdict(cell), "figures": made_up(cell)}) for cell in cells]
         (tmp_path / f"{verb}.jsonl").write_text("\n".join(text) + "\n")
     page = write_page(tmp_path).read_text()
     assert "| 0.7 | 87.00 | all layers | 83.5 | met |" in page
     assert "91.06 (5.07)" in page and "10.14 (13.98)" in page and "six of them" in page
     assert "83.02" in page  # Table 9
+    (row,) = [line for line in page.splitlines() if line.startswith("| a mail | all layers | 2.7")]
+    adam, of_sgd = (row.split("|")[column].strip() for column in (4, 6))
+    assert (adam, of_sgd) == ("30.00", f"{made_up(both[-1])['perplexity']:.2f} (0.03)")
     drawn = draw_picture(tmp_path)
     assert drawn is not None and drawn.read_bytes().startswith(b"\x89PNG")
 

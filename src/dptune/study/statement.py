@@ -26,15 +26,16 @@ _RUNNING_TIME = (
 
 def noise_notes(planned: Outline) -> tuple[str, ...]:
     """A note where the noise of the final run drowns whatever all rows could add up to."""
-    # What a pretrained model has to learn lies in few directions, however many weights it has.
+    # What a pretrained model has to learn lies in few directions, however many weights it has;
+    # at 4 a small GPT-2 learned nothing from mailboxes by any rate (docs/benchmarks.md).
     pretrained = planned.engine.is_pretrained
-    weights = 0 if pretrained else planned.parameters
-    if planned.schedule.final.mu * planned.data.count >= max(3.0, 0.5 * math.sqrt(weights)):
+    least = 10.0 if pretrained else max(3.0, 0.5 * math.sqrt(planned.parameters))
+    if planned.schedule.final.mu * planned.data.count >= least:
         return ()
     return (
         f"with {planned.data.count:,} rows and epsilon {planned.config.budget.epsilon:g} the noise "
-        "outweighs everything the rows could say: nothing can be learned, and the model is as "
-        f"good as {'it was before' if pretrained else 'random'}",
+        "outweighs everything the rows could say: nothing can be learned, and the model is "
+        f"{'no better than it was before' if pretrained else 'as good as random'}",
     )
 
 
