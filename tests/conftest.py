@@ -56,6 +56,14 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def same_first_weights() -> None:
+    """Whatever tests ran before in this process, torch's own generator, which modules draw their
+    first weights from, begins anew. Noise is drawn from others."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
+
+
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Torch's threads and pytest's workers would fight for the same two cores."""

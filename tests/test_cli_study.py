@@ -103,6 +103,22 @@ def test_a_study_leaves_a_model_a_guarantee_and_a_picture(run: Run) -> None:
     assert "sweep: training 3 trials" in err and "final run: leg 1 of 5" in err
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("--epsilon", "0"), "epsilon must be"),
+        (("--delta", "2"), "delta must lie"),
+        (("--engine", "magic"), "magic"),
+        (("--method", "magic"), "'--method': 'magic' is not one of"),
+    ],
+)
+def test_what_is_wrong_whatever_the_rows_are_is_told_before_they_are_read(
+    run: Run, asked: tuple[str, str], told: str
+) -> None:
+    code, _, err = run("tune", "--data", "nowhere.csv", *asked)
+    assert code == 2 and told in one_line(err) and "nowhere" not in err
+
+
 def test_json_tells_everything(there: Run, finished: tuple[Path, Any]) -> None:
     told = finished[1]
     assert told["out"] == "r" and told["picture"] == "r/search.png"

@@ -225,6 +225,8 @@ def test_a_model_of_sentences_is_opened_as_its_card_says(
     found: Tensor = names["logits"].detach()
     torch.testing.assert_close(found, model.logits(row), rtol=1e-4, atol=1e-5)
     assert names["classes"] == list(CLASSES)
+    if way == "full":  # none is drawn, of which transformers would report
+        assert names["model"].pooler is None
 
 
 def test_untied_words_are_written_down_as_such(

@@ -254,4 +254,4 @@ def test_the_statement_never_rounds_delta_down() -> None:
 def test_no_infinity_gets_into_json() -> None:
     boundless = dataclasses.replace(GUARANTEE, replace_one_epsilon=math.inf)
     assert json.loads(boundless.to_json())["replace_one_epsilon"] is None
-    assert "not bounded" in boundless.in_words()
+    assert "we could state no finite epsilon" in boundless.in_words()

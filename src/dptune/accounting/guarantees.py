@@ -10,7 +10,11 @@ from dptune import gdp, rounding
 from dptune.accounting.bounds import Sealed, lone_search, sealed_bound
 from dptune.accounting.composition import direct_epsilon, flatten
 from dptune.accounting.pricing import default_slack, epsilon_of, needs_slack, price
-from dptune.accounting.replace_one import replace_one_epsilon, replace_one_sealed_epsilon
+from dptune.accounting.replace_one import (
+    replace_one_direct_epsilon,
+    replace_one_epsilon,
+    replace_one_sealed_epsilon,
+)
 from dptune.privacy import (
     Event,
     FullBatchRun,
@@ -97,9 +101,10 @@ class Guarantee:
 
     def sections(self) -> list[tuple[str, str]]:
         """The statement as (heading, sentence) pairs."""
-        epsilon, replaced = rounding.cost(self.epsilon), rounding.cost(self.replace_one_epsilon)
+        epsilon = rounding.cost(self.epsilon)
+        replaced = f"epsilon would be {rounding.cost(self.replace_one_epsilon)}"
         if math.isinf(self.replace_one_epsilon):
-            replaced = "not bounded by any finite number we know of"
+            replaced = "we could state no finite epsilon"
         failure = ""
         if self.slack:
             failure = f", outside a failure of probability {rounding.cost(self.slack)}"
@@ -116,7 +121,7 @@ class Guarantee:
             ("Neighbours", self.neighbours),
             (
                 "Replace-one",
-                f"were a {self._noun} exchanged for another, epsilon would be {replaced}",
+                f"were a {self._noun} exchanged for another, {replaced}",
             ),
             ("Gaussian DP", self._in_company() + f"mu {rounding.cost(self.mu, 5)}{failure}"),
             ("Rows enter by", self.sampler),
@@ -215,6 +220,7 @@ def guarantee(
     elif not adaptive and not searches:
         accountant = "one privacy loss distribution for all runs, composed directly"
         bound = direct_epsilon(parts, delta)
+        replaced = min(replaced, replace_one_direct_epsilon(parts, delta))
         notes.append(
             "direct composition is valid because steps, sampling rates and noise of every run were "
             "fixed before the first output was seen"

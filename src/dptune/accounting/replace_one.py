@@ -1,13 +1,30 @@
 """What epsilon becomes where a row is exchanged for another, not just emptied."""
 
 import math
+from collections.abc import Callable, Iterable
 
 from scipy.special import ndtr, ndtri
 
 from dptune import gdp
 from dptune.accounting.bounds import Sealed, gaussian_bound, sealed_bound, trial_steps_and_mu
-from dptune.errors import UnpricedEvent
-from dptune.privacy import Price, RandomStopping
+from dptune.accounting.composition import (
+    direct_epsilon,
+    flatten,
+    gaussian_mu_squared,
+    thresholded_price,
+)
+from dptune.errors import InvalidInput, UnpricedEvent
+from dptune.privacy import (
+    Event,
+    FullBatchRun,
+    Price,
+    RandomStopping,
+    SampledRun,
+    ThresholdedCount,
+    total,
+)
+
+_GUESSES, _LARGEST_GUESS = 4, 100.0
 
 
 def replace_one_epsilon(spent: Price, delta: float) -> float:
@@ -29,23 +46,49 @@ def replace_one_sealed_epsilon(search: Sealed, delta: float) -> float:
     """The same for a sealed search that is alone.
 
     Trials that are mu-GDP are 2 mu-GDP then, and the search is bounded from that; densities they
-    draw settings from depend on outputs alone. Else it is group privacy of the search: 2 epsilon
-    at delta1 (1 + e^epsilon), for a delta1 that keeps this below delta.
+    draw settings from depend on outputs alone. Else it is group privacy of the search.
     """
     if isinstance(search, RandomStopping):
         steps, mu = trial_steps_and_mu(search)
         if not steps:
             over = 2 * mu > gdp.LARGEST_MU
             return math.inf if over else gaussian_bound(search, 2 * mu, delta).epsilon
-    guess, least = 2 * sealed_bound(search, delta).epsilon, math.inf
-    for _ in range(2):  # an epsilon that holds is a better guess
-        if guess > 100:
+    return _in_two_steps(lambda delta1: sealed_bound(search, delta1).epsilon, delta)
+
+
+def replace_one_direct_epsilon(events: Iterable[Event], delta: float) -> float:
+    """The same for events of which none was chosen from the output of another.
+
+    Group privacy of all of them together or, where that says less, the price of rows that are in
+    every sample: samples that a row is not in say nothing about it.
+    """
+    parts = flatten(events)
+    whole = total(map(_price_without_samples, parts))
+    by_group = _in_two_steps(lambda delta1: direct_epsilon(parts, delta1), delta)
+    return min(replace_one_epsilon(whole, delta), by_group)
+
+
+def _price_without_samples(event: Event) -> Price:
+    if isinstance(event, ThresholdedCount):
+        return thresholded_price(event)
+    if isinstance(event, SampledRun):
+        event = FullBatchRun(steps=event.steps, noise_multiplier=event.noise_multiplier)
+    return Price(gaussian_mu_squared(event))
+
+
+def _in_two_steps(epsilon_at: Callable[[float], float], delta: float) -> float:
+    """Group privacy of two rows, emptied one after the other: 2 epsilon at delta1 (1 + e^epsilon),
+    for a delta1 that keeps this below `delta`."""
+    guess, least = 2 * epsilon_at(delta), math.inf
+    for _ in range(_GUESSES):
+        if guess > _LARGEST_GUESS:
             break
         try:
-            bound = sealed_bound(search, delta / (1 + math.exp(guess))).epsilon
-        except UnpricedEvent:
+            bound = epsilon_at(delta / (1 + math.exp(guess)))
+        except (UnpricedEvent, InvalidInput):  # no epsilon at so small a delta
             break
-        if bound > guess:
-            break
-        guess = least = bound
+        if bound <= guess:  # it holds, and is a better guess
+            guess = least = bound
+        else:
+            guess = 1.25 * bound
     return 2 * least

@@ -1,6 +1,7 @@
 """A language model that was trained, as a Hugging Face folder: whoever has transformers (and peft,
 for adapters) opens it with from_pretrained, without us."""
 
+import inspect
 import json
 from collections.abc import Sequence
 from copy import copy, deepcopy
@@ -178,7 +179,8 @@ def _recipe(engine: TorchModule, reader: Reader, labels: list[str]) -> list[str]
             "model = PeftModel.from_pretrained(base, folder).eval()",
         ]
     else:
-        used += [f"model = {kind}.from_pretrained(folder).eval()"]
+        given = ", ".join(["folder", *_without_pooler(reader)])
+        used += [f"model = {kind}.from_pretrained({given}).eval()"]
     used += ["tokenizer = AutoTokenizer.from_pretrained(folder)"]
     texts = '["a text"], truncation=True'
     if isinstance(reader, Spans):
@@ -199,6 +201,14 @@ def _recipe(engine: TorchModule, reader: Reader, labels: list[str]) -> list[str]
         'logits = means @ head["weight"].T + head["bias"]',
         *said,
     ]
+
+
+def _without_pooler(reader: Reader) -> list[str]:
+    """Of a model of sentences, which looks at means, it is not kept; transformers would draw one
+    and report that."""
+    known = inspect.signature(type(reader.model)).parameters
+    has_one = isinstance(reader, MeanClassifier) and "add_pooling_layer" in known
+    return ["add_pooling_layer=False"] if has_one else []
 
 
 def _of_base(engine: LoRA, reader: Reader, labels: list[str]) -> list[str]:
