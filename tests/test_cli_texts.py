@@ -308,6 +308,9 @@ def test_texts_are_predicted_by_models_of_texts_only(run: Run) -> None:
     Path("latin.csv").write_bytes("body\nthe goal für\n".encode("latin-1"))
     code, _, said = run("predict", "r", "--text", "latin.csv", "-o", "p.csv")
     assert code == 2 and "save the file as UTF-8" in one_line(said)
+    Path("named.csv").write_text("title\na text\n")
+    code, _, said = run("predict", "r", "--text", "named.csv", "-o", "p.csv")
+    assert code == 2 and "rename yours" in one_line(said) and "--column" not in said
     code, _, said = run("predict", "r", "--data", "new.csv", "-o", "p.csv")
     assert code == 2 and "--text" in said
     code, _, said = run("predict", "r", "--text", "new.csv", "--data", "new.csv", "-o", "p.csv")

@@ -1,6 +1,7 @@
 """Language models through full training, adapters and DP-ZO, and the folders they leave behind."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -316,6 +317,20 @@ def test_texts_are_classified_in_a_study(folder: Callable[[str], str], tmp_path:
     loaded = dptune.load(tmp_path / "run")
     assert (loaded.predict(features) == result.model.predict(features)).all()
     assert any("means begins with" in fact for fact in result.guarantee.public_facts)
+
+
+def test_a_mark_that_a_small_model_has_no_word_for_is_not_used(
+    folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    place = shutil.copytree(folder("gpt2"), tmp_path / "small")
+    told = json.loads((place / "config.json").read_text())
+    told |= {"eos_token_id": 50256, "pad_token_id": None}  # as GPT-2's usual configuration has it
+    (place / "config.json").write_text(json.dumps(told))
+    words, _ = some_texts(4)
+    data = Data(np.stack([words, words], 1), task="words", augmented=False)
+    module = HuggingFace(str(place)).for_data(data.facts).made()
+    assert module.traits.padding == 0
+    assert module(torch.from_numpy(np.stack([words, words], 1)).long()).isfinite().all()
 
 
 def test_words_are_learned_in_a_study(folder: Callable[[str], str], tmp_path: Path) -> None:

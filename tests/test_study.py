@@ -284,6 +284,9 @@ def test_an_earlier_search_serves_another_final_run(tmp_path: Path, spied: Spied
     assert second.guarantee.epsilon > BUDGET.epsilon
     # The first final run's legs, and its check.
     assert "6 other payments" in " ".join(second.guarantee.caveats)
+    alone = "only studies that share a ledger are counted together"
+    assert alone not in " ".join(second.guarantee.caveats)
+    assert alone in study(None).guarantee.in_words()
     assert resume(tmp_path / "second", data).guarantee == second.guarantee
 
 

@@ -40,6 +40,7 @@ from dptune.rounding import cost, probability
 from dptune.search.base import SearchMethod
 from dptune.search.picture import CurvePicture
 from dptune.search.trial import Trial, scored_trials
+from dptune.study.check import UNKNOWN
 from dptune.study.figures import figures_in_words
 from dptune.study.outline import Outline
 from dptune.study.recipe import in_words
@@ -263,7 +264,8 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     if words := verdict(record.picture, record.situation.history):
         out.print(Text(f"{words[0].upper()}{words[1:]}.", "yellow"))
     if check := result.get("check"):  # older versions had none
-        out.print(Text(f"By {check.get('by', 'a noisy count')}, {check['words']}."))
+        better = " The test rows tell more." * (check["verdict"] == UNKNOWN and bool(figures))
+        out.print(Text(f"By {check.get('by', 'a noisy count')}, {check['words']}.{better}"))
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
     out.print(Text(_objective(record.outline)))

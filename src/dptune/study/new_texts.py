@@ -28,4 +28,4 @@ def new_texts(encoder: Encoder, given: Any) -> Texts:
     elif hasattr(given, "columns"):  # a frame
         given = {name: given[name] for name in given.columns}
     answers = encoder.task == "words" and encoder.has_answers
-    return read(given, columns, answers=answers, splits=("test", "train"))
+    return read(given, columns, answers=answers, splits=("test", "train"), for_model=True)

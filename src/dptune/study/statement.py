@@ -23,6 +23,11 @@ _RUNNING_TIME = (
     "from whoever gets the model; the files in its folder are all dated when it began"
 )
 
+_ALONE = (
+    "this is about one study: whatever else is released about the same rows adds to it, and only "
+    "studies that share a ledger are counted together"
+)
+
 
 def noise_notes(planned: Outline) -> tuple[str, ...]:
     """A note where the noise of the final run drowns whatever all rows could add up to."""
@@ -86,6 +91,8 @@ def guarantee_for(
             f"delta is above one in {planned.data.count:,}, the number of rows: publishing a whole "
             "row now and then would keep this promise; take a smaller one"
         )
+    if not config.ledger:
+        caveats.append(_ALONE)
     if others:
         caveats.append(
             f"{others} other payments were made for the same data set; the ledger states what all "

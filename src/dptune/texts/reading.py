@@ -23,6 +23,7 @@ def read(
     answers: bool = False,
     splits: Sequence[str] = ("train",),
     unit_is_needed: bool = True,
+    for_model: bool = False,
 ) -> Texts:
     """The texts in `columns` of a csv, jsonl (both also .gz) or Parquet file, a folder that
     save_to_disk wrote, "hub:NAME", or a mapping of columns to lists.
@@ -30,7 +31,7 @@ def read(
     `label` is the column of labels and `unit` that of whose a row is. With `answers`, the last
     column holds answers, which may be empty, or as SQuAD has them: {"text", "answer_start"}.
     Of a data set with splits, the first of `splits` that is there. Where a `unit` is not needed,
-    texts without one are nobody's.
+    texts without one are nobody's. `for_model`: a model was trained on columns of these names.
     """
     names = names_of_columns(columns)
     # Units letter by letter, too: 007 and 7 are two people.
@@ -42,8 +43,8 @@ def read(
         if name is not None and name not in table.names:
             raise InvalidInput(
                 f"{opened.where!r} has no column {name!r} of {what}; found the columns "
-                f"{listed(table.names)}.{perhaps_a_row(Path(opened.where))} Name it with "
-                f"{_NAMED[what]}."
+                f"{listed(table.names)}.{perhaps_a_row(Path(opened.where))} "
+                + (_OF_MODEL if for_model else f"Name it with {_NAMED[what]}.")
             )
     values = {name: table.values(name) for name in names}
     counts = {len(found) for found in values.values()}
@@ -71,10 +72,11 @@ def read(
 
 _NAMED = {
     "texts": "--column (text= in Python)",
-    "labels": "--label (label= in Python)",
+    "labels": "--label (label= in Python); where nobody does, it is called label",
     "units": "--unit (unit= in Python)",
 }
 
+_OF_MODEL = "The model was trained on a column of that name; rename yours."
 
 # How files say that nothing is known: all those rows would be taken for one person's.
 _NOBODY = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none")

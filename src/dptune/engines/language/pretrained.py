@@ -199,7 +199,9 @@ def _begin_at_zero(model: Any, new: list[str]) -> None:
 def _traits(place: ModelPlace, model: Any) -> Traits:
     config = model.config
     marks = [getattr(config, name, None) for name in ("pad_token_id", "eos_token_id")]
-    known = [mark[0] if isinstance(mark, list) else mark for mark in marks if mark is not None]
+    found = [mark[0] if isinstance(mark, list) else mark for mark in marks if mark is not None]
+    # Of a small model the configuration may name words that its table does not have.
+    known = [mark for mark in found if 0 <= mark < model.get_input_embeddings().num_embeddings]
     causal, whole_masks = _is_causal(model), _takes_whole_masks(model)
     if not causal and not whole_masks:
         # Of plain masks, any other way asks whether all rows are full, and rounds otherwise then.

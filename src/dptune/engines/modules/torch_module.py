@@ -247,12 +247,12 @@ class TorchModule(Engine[ModuleModel]):
                 must_be_found_again(named, what)
 
     def in_words(self, facts: DataFacts) -> tuple[str, ...]:
-        """How each layer's gradients are clipped."""
+        """How lengths of gradients are found, for clipping."""
         ways: dict[str, list[str]] = {}
         for layer, way in _routes(self, facts).items():
             ways.setdefault(way, []).append(layer)
         listed = "; ".join(f"{way} ({_listed(layers)})" for way, layers in ways.items())
-        return (f"gradients of single rows are clipped, by layer: {listed}",)
+        return (f"a row's gradient is clipped as one; its length is found, by layer: {listed}",)
 
     @property
     def public_facts(self) -> tuple[str, ...]:
