@@ -6,6 +6,7 @@ at once, a few blocks are added in float32, and everything else in float64, pair
 is a small public constant, `margin`, by which clipping aims lower. The proof is in docs/engine.md.
 """
 
+import platform
 from collections.abc import Iterator
 
 import torch
@@ -26,6 +27,9 @@ _IN_ANY_ORDER = 2**16  # in float64, as torch likes
 _ROUNDINGS = 50_176
 _HALF_ULP = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 _IN_FLOAT64 = 2.0**-16
+# Whether small products with a transposed operand take up to ten times as long as with a copy of it
+# (measured; larger ones do not).
+_SLOW_TURNED = platform.machine() == "aarch64"
 
 
 def margin(accumulator: torch.dtype) -> float:
@@ -120,7 +124,8 @@ def _pairwise(blocks: Tensor) -> Tensor:
 def block_products(left: Tensor, right: Tensor) -> Tensor:
     """Block by block, accumulated and answered in at least float32."""
     if left.dtype != torch.bfloat16:
-        return torch.bmm(left, right)
+        copied = _SLOW_TURNED and not left.is_cuda and 8 < right.shape[-1] <= 64
+        return torch.bmm(left, right.contiguous() if copied else right)
     if left.is_cuda:
         return torch.bmm(left, right, out_dtype=torch.float32)
     return torch.bmm(left.float(), right.float())  # exact products of the same numbers
