@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from dptune.bench.tables import Table
+from dptune.engines.language.reader import Reader
 from dptune.engines.modules import descent
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.plan import TrainPlan
@@ -26,7 +27,6 @@ from reproduction.language.measure import measure
 from reproduction.language.sets import LENGTHS, private_rows
 
 STEPS, SAMPLE = 100, 512
-_HEADS = ("head", "classifier")
 
 
 def own_rate(share: float) -> type[descent.Moves]:
@@ -35,7 +35,9 @@ def own_rate(share: float) -> type[descent.Moves]:
     class Further(descent.Moves):
         def __init__(self, plan: TrainPlan, flat: FlatWeights) -> None:
             super().__init__(plan, flat)
-            new = [any(part in name for part in _HEADS) for name in flat.trained]
+            assert isinstance(flat.module, Reader)
+            heads = set(flat.module.heads)
+            new = [name in heads for name in flat.trained]
             count = sum(size for size, is_new in zip(flat.sizes, new, strict=True) if is_new)
             factor = max(1.0, share * math.sqrt((sum(flat.sizes) - count) / count))
             parts = [

@@ -207,7 +207,7 @@ def test_replace_one_of_runs_fixed_beforehand_covers_opposite_gradients(run: Sam
     assert exchanged_delta(run, emptied) > 1.1 * DELTA, "to exchange is more than to empty"
 
 
-def test_replace_one_of_runs_fixed_beforehand_is_always_finite() -> None:
+def test_replace_one_of_runs_fixed_beforehand_is_finite_with_little_noise() -> None:
     """With so little noise two emptied rows say nothing; rows that are in every sample do."""
     loud = SampledRun(steps=10, noise_multiplier=0.45, sampling_rate=0.05)
     assert math.isinf(say([loud]).replace_one_epsilon)

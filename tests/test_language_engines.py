@@ -327,10 +327,11 @@ def test_a_mark_that_a_small_model_has_no_word_for_is_not_used(
     told |= {"eos_token_id": 50256, "pad_token_id": None}  # as GPT-2's usual configuration has it
     (place / "config.json").write_text(json.dumps(told))
     words, _ = some_texts(4)
-    data = Data(np.stack([words, words], 1), task="words", augmented=False)
+    rows = np.stack([words, words], 1)
+    data = Data(rows, task="words", augmented=False)
     module = HuggingFace(str(place)).for_data(data.facts).made()
     assert module.traits.padding == 0
-    assert module(torch.from_numpy(np.stack([words, words], 1)).long()).isfinite().all()
+    assert module(torch.from_numpy(rows).long()).isfinite().all()
 
 
 def test_words_are_learned_in_a_study(folder: Callable[[str], str], tmp_path: Path) -> None:

@@ -7,22 +7,10 @@ from scipy.special import ndtr, ndtri
 
 from dptune import gdp
 from dptune.accounting.bounds import Sealed, gaussian_bound, sealed_bound, trial_steps_and_mu
-from dptune.accounting.composition import (
-    direct_epsilon,
-    flatten,
-    gaussian_mu_squared,
-    thresholded_price,
-)
+from dptune.accounting.composition import direct_epsilon, flatten
+from dptune.accounting.pricing import price
 from dptune.errors import InvalidInput, UnpricedEvent
-from dptune.privacy import (
-    Event,
-    FullBatchRun,
-    Price,
-    RandomStopping,
-    SampledRun,
-    ThresholdedCount,
-    total,
-)
+from dptune.privacy import Event, FullBatchRun, Price, RandomStopping, SampledRun, total
 
 _GUESSES, _LARGEST_GUESS = 4, 100.0
 
@@ -63,17 +51,15 @@ def replace_one_direct_epsilon(events: Iterable[Event], delta: float) -> float:
     every sample: samples that a row is not in say nothing about it.
     """
     parts = flatten(events)
-    whole = total(map(_price_without_samples, parts))
+    whole = total(price(_in_every_sample(part)) for part in parts)
     by_group = _in_two_steps(lambda delta1: direct_epsilon(parts, delta1), delta)
     return min(replace_one_epsilon(whole, delta), by_group)
 
 
-def _price_without_samples(event: Event) -> Price:
-    if isinstance(event, ThresholdedCount):
-        return thresholded_price(event)
+def _in_every_sample(event: Event) -> Event:
     if isinstance(event, SampledRun):
-        event = FullBatchRun(steps=event.steps, noise_multiplier=event.noise_multiplier)
-    return Price(gaussian_mu_squared(event))
+        return FullBatchRun(steps=event.steps, noise_multiplier=event.noise_multiplier)
+    return event
 
 
 def _in_two_steps(epsilon_at: Callable[[float], float], delta: float) -> float:

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from dptune.study.config import (
 DEFAULT_EPSILON = 1.0
 # What --engine calls engines that train a module which a function of the user's makes.
 ENGINES_OF_MODULES = {"module": "torch-module", "lora": "lora", "zeroth-order": "zeroth-order"}
-_ANY_DELTA = 1e-6
+_ANY_DELTA = 1e-6  # until rows are counted
 _OF_FEATURES = ("name", "rows", "classes")  # what a file may declare of pictures or texts
 _THINGS = {"--images": "pictures", "--text": "texts"}
 
@@ -77,18 +77,18 @@ def read_options(
     budget = {"epsilon": DEFAULT_EPSILON} | plain["budget"] | given["budget"]
     delta_chosen = "delta" not in budget
     # What is wrong whatever the rows are is told before they are read, which may take minutes.
-    build(Budget, {"delta": _ANY_DELTA} | budget, "[budget]")
+    promised = build(Budget, {"delta": _ANY_DELTA} | budget, "[budget]")
     search = search_from(_merge(plain["search"], given["search"], "method"))
     engine = engine_from(trained)
     # Messages about a table show its path as it was typed.
     data = load(**(typed if load is load_data else source), **declared)
     if delta_chosen:
-        budget["delta"] = _default_delta(run.get("ledger", ""), data)
+        promised = replace(promised, delta=_default_delta(run.get("ledger", ""), data))
     score = usual_measure(data.facts) | _merge(plain["score"], given["score"], "kind")
     usual = {"unit_rows": usual_preparation(data.facts, engine).unit_rows}
     prepared = (plain["preparation"] or usual) | given["preparation"]
     settings = {
-        "budget": build(Budget, budget, "[budget]"),
+        "budget": promised,
         "search": search,
         "score": score_from(score),
         "space": build(Space, asdict(usual_space(search, engine)) | plain["space"], "[space]"),

@@ -22,7 +22,6 @@ _RUNNING_TIME = (
     "how long the study ran, and so when it ended, depends on the secret number of trials: keep it "
     "from whoever gets the model; the files in its folder are all dated when it began"
 )
-
 _ALONE = (
     "this is about one study: whatever else is released about the same rows adds to it, and only "
     "studies that share a ledger are counted together"
