@@ -1,8 +1,15 @@
-"""The features of one column: how many, what they are called, and what they are for each code."""
+"""The features of one column: how many, what they are called, and what they are for each code.
+
+A number or a date within its range is one feature x, from -1 to 1, of which a linear model makes a
+straight line. With a degree, Chebyshev polynomials of x up to it stand beside x, all from -1 to 1,
+too: then the model draws a curve over the column. They bend most near the ends of a range, where
+the values of most columns crowd that a round range was declared for.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
 
 from dptune.columns import dates
@@ -13,22 +20,22 @@ Features = NDArray[np.float64]
 Gaps = NDArray[np.bool_]
 
 
-def width(column: Column) -> int:
+def width(column: Column, degree: int) -> int:
     """Known before anything is bought."""
     if isinstance(column, Drop):
         return 0
     if isinstance(column, Category):
         return column.slots + 1 + column.indicator
     if isinstance(column, Date):
-        return 1 + sum(len(dates.PARTS[part]) for part in column.parts) + column.indicator
-    return 1 + column.indicator
+        return degree + sum(len(dates.PARTS[part]) for part in column.parts) + column.indicator
+    return degree + column.indicator
 
 
-def names(name: str, column: Column, bought: Sequence[str]) -> list[str]:
+def names(name: str, column: Column, degree: int, bought: Sequence[str]) -> list[str]:
     """Of the features; `bought` are names of a category."""
     if isinstance(column, Drop):
         return []
-    found = [name]
+    found = [name, *(f"{name} (curve {power})" for power in range(2, degree + 1))]
     if isinstance(column, Category):
         found = [f"{name}={value}" for value in _values(column, bought)]
         found.append(f"{name}=other" if f"{name}=other" not in found else f"{name}=(other)")
@@ -38,15 +45,21 @@ def names(name: str, column: Column, bought: Sequence[str]) -> list[str]:
     return [*found, f"{name} missing"] if column.indicator else found
 
 
-def put_number(codes: Features, column: Number, bought: Pair | None, features: Features) -> None:
-    """The range, declared or bought, mapped to [-1, 1]; the number itself where there is none."""
+def put_number(
+    codes: Features, column: Number, degree: int, bought: Pair | None, features: Features
+) -> None:
+    """The range, declared or bought, mapped to [-1, 1] and bent; the number itself where there is
+    none."""
     pair = column.pair or bought
     gaps = np.isnan(codes)
     if isinstance(column.fill, float):
         codes = np.where(gaps, column.fill, codes)
     # Infinite only where a range was asked for and could not be bought.
     scaled = codes.clip(-LARGEST, LARGEST) if pair is None else _scaled(codes, pair)
-    features[:, 0] = np.where(np.isnan(scaled), 0, scaled)
+    filled = np.where(np.isnan(scaled), 0, scaled)
+    features[:, 0] = filled
+    if pair is not None:  # no curve of a number that could be anything
+        features[:, :degree] = _curve(filled, degree)
     _indicate(gaps, column.indicator, features)
 
 
@@ -58,16 +71,17 @@ def put_boolean(codes: Features, column: Boolean, features: Features) -> None:
     _indicate(gaps, column.indicator, features)
 
 
-def put_date(codes: Features, column: Date, features: Features) -> None:
-    """The range mapped to [-1, 1], and a one for each part. A gap without a fill is in the middle
-    of the range, and has no parts."""
+def put_date(codes: Features, column: Date, degree: int, features: Features) -> None:
+    """The range mapped to [-1, 1] and bent, and a one for each part. A gap without a fill is in the
+    middle of the range, and has no parts."""
     gaps = np.isnan(codes)
     if column.fill is not None:
         codes = np.where(gaps, dates.hours_of(column.fill), codes)
-    (rows,) = np.nonzero(~np.isnan(codes))
+    known = ~np.isnan(codes)
+    (rows,) = np.nonzero(known)
     hours = codes[rows].astype(np.int64)
-    features[rows, 0] = _scaled(codes[rows], column.pair)
-    start = 1
+    features[:, :degree] = _curve(np.where(known, _scaled(codes, column.pair), 0), degree)
+    start = degree
     for part in column.parts:
         features[rows, start + dates.part(part, hours)] = 1
         start += len(dates.PARTS[part])
@@ -105,6 +119,11 @@ def _scaled(codes: Features, pair: Pair) -> Features:
     """What is outside the range is clipped to it."""
     low, high = pair[0] / 2, pair[1] / 2  # halves: no difference overflows
     return ((codes / 2).clip(low, high) - low) / (high - low) * 2 - 1
+
+
+def _curve(inside: Features, degree: int) -> Features:
+    """Numbers from -1 to 1, and what bends a line through them."""
+    return np.asarray(chebvander(inside, degree)[:, 1:], np.float64)
 
 
 def _values(column: Category, bought: Sequence[str]) -> list[str]:

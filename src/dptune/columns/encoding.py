@@ -26,6 +26,8 @@ from dptune.columns.problems import Problems
 from dptune.columns.spec import Columns
 from dptune.errors import InvalidInput
 
+MOST_CURVED = 20  # the degree of a curve; more would follow single rows
+
 
 @dataclass(frozen=True)
 class Encoding:
@@ -35,12 +37,15 @@ class Encoding:
         columns: as declared, the label's not among them.
         ranges: of numbers, by name, as bought.
         categories: names of categories, by column, as bought.
+        degrees: of the curves that a linear model draws over numbers and dates, by name; straight
+            lines where there is none.
 
     """
 
     columns: Columns
     ranges: Mapping[str, Pair] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    degrees: Mapping[str, int] = field(default_factory=dict)
     # Private, so neither shown nor stored.
     _read_with: Vocabularies | None = field(default=None, repr=False, compare=False)
 
@@ -59,19 +64,20 @@ class Encoding:
             categories={
                 name: _bought_names(name, kept, names) for name, names in self.categories.items()
             },
+            degrees={name: _degree(name, kept, degree) for name, degree in self.degrees.items()},
         )
 
     @property
     def width(self) -> int:
         """How many features a row has: known before anything is bought."""
-        return sum(blocks.width(self.columns.declared[name]) for name in self.columns.kept)
+        return sum(map(self._width, self.columns.kept))
 
     @property
     def blocks(self) -> dict[str, slice]:
         """Which features each column becomes."""
         found, start = {}, 0
         for name in self.columns.kept:
-            stop = start + blocks.width(self.columns.declared[name])
+            stop = start + self._width(name)
             found[name] = slice(start, stop)
             start = stop
         return found
@@ -83,7 +89,10 @@ class Encoding:
             text
             for name in self.columns.kept
             for text in blocks.names(
-                name, self.columns.declared[name], self.categories.get(name, ())
+                name,
+                self.columns.declared[name],
+                self.degrees.get(name, 1),
+                self.categories.get(name, ()),
             )
         )
 
@@ -111,6 +120,10 @@ class Encoding:
         """With these, too."""
         more = {name: tuple(names) for name, names in categories.items()}
         return replace(self, categories={**self.categories, **more})
+
+    def with_curves(self, names: Sequence[str], degree: int) -> "Encoding":
+        """With curves of this degree over these columns, and straight lines over all others."""
+        return replace(self, degrees=dict.fromkeys(names, degree) if degree > 1 else {})
 
     def reading(self, vocabularies: Vocabularies) -> "Encoding":
         """The same for rows that were coded with these private vocabularies."""
@@ -153,15 +166,17 @@ class Encoding:
             "columns": self.columns.to_plain(),
             "ranges": {name: list(pair) for name, pair in self.ranges.items()},
             "categories": {name: list(names) for name, names in self.categories.items()},
+            "degrees": dict(self.degrees),
         }
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> "Encoding":
-        """From what `to_plain` gave."""
+        """From what `to_plain` gave, also before there were curves."""
         return Encoding(
             Columns.of(plain["columns"]),
             {name: tuple(pair) for name, pair in plain["ranges"].items()},
             {name: tuple(names) for name, names in plain["categories"].items()},
+            plain.get("degrees", {}),
         )
 
     def _paid(self) -> list[str]:
@@ -171,14 +186,18 @@ class Encoding:
             if isinstance(column := self.columns.declared[name], Category) and column.paid
         ]
 
+    def _width(self, name: str) -> int:
+        return blocks.width(self.columns.declared[name], self.degrees.get(name, 1))
+
     def _put(self, codes: Features, name: str, features: Features) -> None:
         column, bought = self.columns.declared[name], self.categories.get(name, ())
+        degree = self.degrees.get(name, 1)
         if isinstance(column, Number):
-            blocks.put_number(codes, column, self.ranges.get(name), features)
+            blocks.put_number(codes, column, degree, self.ranges.get(name), features)
         elif isinstance(column, Boolean):
             blocks.put_boolean(codes, column, features)
         elif isinstance(column, Date):
-            blocks.put_date(codes, column, features)
+            blocks.put_date(codes, column, degree, features)
         elif isinstance(column, Category):
             if column.paid:
                 codes = self._among_bought(codes, name)
@@ -212,6 +231,12 @@ def _bought_range(name: str, kept: Mapping[str, Column], pair: Pair) -> Pair:
     if not -LARGEST <= low < high <= LARGEST:
         raise InvalidInput(f"{name}: a range must be low and high, finite and in this order.")
     return low, high
+
+
+def _degree(name: str, kept: Mapping[str, Column], degree: int) -> int:
+    if not isinstance(kept.get(name), Number | Date):
+        raise InvalidInput(f"{name}: a curve is drawn over a number or a date.")
+    return validate.whole(1, at_most=MOST_CURVED, **{f"the degree of {name}": degree})
 
 
 def _bought_names(name: str, kept: Mapping[str, Column], names: Sequence[str]) -> tuple[str, ...]:

@@ -95,6 +95,8 @@ def known_of(encoding: Encoding, name: str) -> str:
             said = ["none of its names"]
     if isinstance(column, Date) and column.parts:
         said.append(f"with {', '.join(column.parts)}")
+    if name in encoding.degrees:
+        said.append(f"a curve of degree {encoding.degrees[name]}")
     if not isinstance(column, Drop) and column.fill is not None:
         said.append(f"gaps: {_end(column.fill)}")
     return "; ".join(said)

@@ -32,7 +32,8 @@ def alone(encoding: Encoding, name: str) -> Encoding:
     """The same, for tables of that column alone."""
     ranges = {each: pair for each, pair in encoding.ranges.items() if each == name}
     bought = {each: names for each, names in encoding.categories.items() if each == name}
-    return Encoding(Columns({name: encoding.columns.declared[name]}), ranges, bought)
+    degrees = {each: degree for each, degree in encoding.degrees.items() if each == name}
+    return Encoding(Columns({name: encoding.columns.declared[name]}), ranges, bought, degrees)
 
 
 def features_of_gap(encoding: Encoding, name: str) -> Numbers | None:

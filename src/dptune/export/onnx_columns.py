@@ -47,15 +47,15 @@ def _column(nodes: Nodes, encoding: Encoding, name: str) -> str:
     column = encoding.columns.declared[name]
     if isinstance(column, Category):
         return _category(nodes, encoding, name)
-    codes = nodes.doubles(name)
+    codes, degree = nodes.doubles(name), encoding.degrees.get(name, 1)
     if isinstance(column, Number):
         pair = column.pair or encoding.ranges.get(name)
-        known = [_within(nodes, codes, pair) if pair else _finite(nodes, codes)]
+        known = _curve(nodes, codes, pair, degree) if pair else _as_it_is(nodes, codes, degree)
     elif isinstance(column, Boolean):
         known = [_within(nodes, codes, (0, 1))]
     else:
         assert isinstance(column, Date)
-        known = [_within(nodes, codes, column.pair), *_parts(nodes, codes, column)]
+        known = _curve(nodes, codes, column.pair, degree) + _parts(nodes, codes, column)
     if getattr(column, "indicator", False):
         known.append(nodes.add("Mul", codes, nodes.constant(0.0)))
     features = nodes.add("Concat", *known, axis=1)
@@ -66,8 +66,21 @@ def _column(nodes: Nodes, encoding: Encoding, name: str) -> str:
     return nodes.add("Where", is_gap, nodes.constant(instead), features)
 
 
-def _finite(nodes: Nodes, codes: str) -> str:
-    return nodes.add("Clip", codes, nodes.constant(-_LARGEST), nodes.constant(_LARGEST))
+def _as_it_is(nodes: Nodes, codes: str, degree: int) -> list[str]:
+    """A number without a range, which no curve bends."""
+    finite = nodes.add("Clip", codes, nodes.constant(-_LARGEST), nodes.constant(_LARGEST))
+    return [finite] + [nodes.add("Mul", finite, nodes.constant(0.0))] * (degree - 1)
+
+
+def _curve(nodes: Nodes, codes: str, pair: tuple[float, float], degree: int) -> list[str]:
+    """Chebyshev polynomials: each from the two before it."""
+    inside = _within(nodes, codes, pair)
+    before, found = nodes.constant(1.0), [inside]
+    for _ in range(degree - 1):
+        twice = nodes.add("Mul", nodes.add("Add", inside, inside), found[-1])
+        before, last = found[-1], nodes.add("Sub", twice, before)
+        found.append(last)
+    return found
 
 
 def _within(nodes: Nodes, codes: str, pair: tuple[float, float]) -> str:

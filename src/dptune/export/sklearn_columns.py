@@ -7,6 +7,7 @@ or was bought is all it learns.
 from typing import Any
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebvander
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import TruncatedSVD
 from sklearn.frozen import FrozenEstimator
@@ -79,15 +80,15 @@ def _ends(encoding: Encoding, name: str) -> list[Any]:
 
 
 def _column(encoding: Encoding, name: str) -> Any:
-    gap = features_of_gap(encoding, name)
+    gap, degree = features_of_gap(encoding, name), encoding.degrees.get(name, 1)
     match encoding.columns.declared[name]:
         case Number() as column:
             ranged = column.pair is not None or name in encoding.ranges
-            return _number(ranged, gap, column.indicator)
+            return _number(ranged, gap, column.indicator, degree)
         case Boolean():
             return _truths(truths_of(encoding, name, empty=_NONE.lower()))
         case Date() as column:
-            return _date(column)
+            return _date(column, degree)
         case Category():
             return _category(names_of(encoding, name, empty=(_NONE,)))
     raise AssertionError  # none is dropped
@@ -107,13 +108,27 @@ def _filled(value: float | str, gap: float | str = np.nan) -> SimpleImputer:
     )
 
 
-def _number(ranged: bool, gap: Numbers | None, indicator: bool) -> Any:
+def _curve(degree: int, ranged: bool = True) -> list[FunctionTransformer]:
+    """Chebyshev polynomials from 1 to the degree: numpy's own, without the constant. Zeros beside a
+    number without a range."""
+    if degree == 1:
+        return []
+    if not ranged:
+        return [FunctionTransformer(np.pad, kw_args={"pad_width": ((0, 0), (0, degree - 1))})]
+    return [
+        FunctionTransformer(chebvander, kw_args={"deg": degree}),
+        FunctionTransformer(np.squeeze, kw_args={"axis": 1}),
+        FunctionTransformer(np.delete, kw_args={"obj": 0, "axis": 1}),
+    ]
+
+
+def _number(ranged: bool, gap: Numbers | None, indicator: bool, degree: int) -> Any:
     steps = [_as("float32"), _as("float64")]  # rounded as codes are
     if ranged:
         steps.append(MinMaxScaler((-1, 1), clip=True))
     if gap is not None:
         steps.append(_filled(gap[0]))
-    value = make_pipeline(*steps)
+    value = make_pipeline(*steps, *_curve(degree, ranged))
     if not indicator:
         return value
     missing = make_pipeline(_as("float64"), MissingIndicator(features="all"))
@@ -127,13 +142,14 @@ def _moments() -> Any:
     return make_pipeline(*_trimmed(), *upper, *gaps, _as("datetime64[s]"))
 
 
-def _date(column: Date) -> Any:
+def _date(column: Date, degree: int) -> Any:
     # Hours that stand for a gap: those of its fill, or the middle, which becomes 0; NaN is refused.
     hours = sum(column.pair) / 2 if column.indicator else np.nan
     if column.fill is not None:
         hours = hours_of(column.fill)
     value = [_as("datetime64[h]"), _as("float64"), _filled(hours, _NO_DATE)]
-    parts = [("value", make_pipeline(*value, MinMaxScaler((-1, 1), clip=True)))]
+    within = [MinMaxScaler((-1, 1), clip=True), *_curve(degree)]
+    parts = [("value", make_pipeline(*value, *within))]
     parts += [(part, _part(part, column)) for part in column.parts]
     if column.indicator:
         missing = MissingIndicator(missing_values=_NO_DATE, features="all")

@@ -20,6 +20,7 @@ import tomli_w
 
 from dptune import validate
 from dptune.accounting import Budget
+from dptune.columns.encoding import MOST_CURVED
 from dptune.columns.spec import Columns
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine
@@ -90,7 +91,9 @@ class Preparation:
     before they are whitened and at the end.
     With `shorten`, rows are not scaled to unit length: those longer than is usual, by noisy counts
     of lengths, are cut to that; "auto" is for values, to which lengths matter. None is how older
-    versions treated values: scaled, and never checked."""
+    versions treated values: scaled, and never checked.
+    With `curves`, a linear model draws curves of that degree over numbers and dates that have a
+    range; 1 is a straight line, "auto" as high a degree as the rows bear."""
 
     unit_rows: bool = True
     standardize: bool = False
@@ -101,6 +104,7 @@ class Preparation:
     rescale: bool = True
     ranges: tuple[tuple[float, float], ...] = ()
     shorten: bool | str | None = AUTO
+    curves: int | str = AUTO
 
     def __post_init__(self) -> None:
         validate.store(
@@ -116,6 +120,8 @@ class Preparation:
         )
         if self.shorten not in (AUTO, None):
             validate.store(self, shorten=validate.flag(shorten=self.shorten))
+        if self.curves != AUTO:
+            validate.store(self, curves=validate.whole(1, at_most=MOST_CURVED, curves=self.curves))
         whitened = self.whiten_share not in (AUTO, 0)
         if whitened and not (self.unit_rows and self.rescale):
             raise InvalidInput(
@@ -339,7 +345,7 @@ def preparation_from(options: Mapping[str, Any]) -> Preparation:
         options = {**as_then, "rescale": not options.get("center_share"), **options}
     if "range_share" not in options:
         options = {"range_share": 0.0, "category_share": 0.0, **options}
-    options = {"shorten": None, **options}
+    options = {"shorten": None, "curves": 1, **options}
     return build(Preparation, options, "[preparation]")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dptune import accounting
+from dptune import accounting, validate
 from dptune.data.rows import IDS, DataFacts
 from dptune.engines.base import Engine
 from dptune.errors import InvalidInput
@@ -42,6 +42,7 @@ from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study.config import Config
+from dptune.study.curves import Curves, drawn
 from dptune.study.measure import COUNTS_OF_ERRORS
 from dptune.study.paid_columns import (
     CATEGORIES,
@@ -70,8 +71,9 @@ _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss th
 class Outline:
     """The prices, plans and labels of one study.
 
-    `data` is what is public about the rows. With `reused`, an earlier study has paid for the
-    search. `set_aside` is how much of delta the ledger, if one was named, keeps for failures.
+    `data` is what is public about the rows, as a model sees them. With `reused`, an earlier study
+    has paid for the search. `set_aside` is how much of delta the ledger, if one was named, keeps
+    for failures.
     `curvature` is the largest eigenvalue of the second moment of the prepared rows, as far as it is
     known by now; for rows of unit length it is at most 1. No price depends on it.
     """
@@ -81,6 +83,14 @@ class Outline:
     reused: bool
     set_aside: float = 0.0
     curvature: float = 1.0
+
+    def __post_init__(self) -> None:
+        validate.store(self, data=self.curves.seen(self.data))
+
+    @cached_property
+    def curves(self) -> Curves:
+        """That a linear model draws over the columns of a table."""
+        return drawn(self.config, self.data)
 
     @cached_property
     def engine(self) -> Engine[Any]:

@@ -13,7 +13,7 @@ from dptune.data.rows import DataFacts
 from dptune.plan import ADAPTIVE
 from dptune.prior import signal
 from dptune.search.space import ADAPTIVE_RATES
-from dptune.study import paid_columns
+from dptune.study import curves, paid_columns
 from dptune.study.config import AUTO, Config, usual_space
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
@@ -83,9 +83,12 @@ def constant(config: Config, facts: DataFacts) -> float:
 
 def settled(config: Config, facts: DataFacts) -> Config:
     """The same with all that was left to us decided, so that a later version decides no other."""
+    bent = curves.drawn(config, facts)
+    facts = bent.seen(facts)
     bought = shares(config, facts)
     preparation = replace(
         config.preparation,
+        curves=bent.degree,
         center_share=bought.center,
         whiten_share=bought.whiten,
         range_share=bought.ranges,
@@ -122,7 +125,7 @@ def in_words(
         ("centred", MEAN, bought.center, _against_centring(config, facts)),
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
-    said = paid_columns.bought_in_words(config, facts)
+    said = [*paid_columns.bought_in_words(config, facts), *curves.in_words(config, facts)]
     if shortens(config, facts):
         share = f"{100 * LENGTH_SHARE:g} % of the budget"
         said.append(f"cut to their usual length, by noisy counts of lengths: {share}")

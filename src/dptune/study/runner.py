@@ -134,7 +134,7 @@ class Runner:
         outline, data, declared = self.outline, self.data, self.data.encoding
         if declared is None:
             return None
-        made = declared
+        made = declared.with_curves(outline.curves.columns, outline.curves.degree)
         if outline.names:
             names = self._bought(
                 CATEGORIES,
