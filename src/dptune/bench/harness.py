@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dptune.accounting import Budget
 from dptune.bench.outcome import ORACLE, Outcome
 from dptune.bench.tasks import Task, scaled_rows
+from dptune.columns import Encoding
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine
@@ -35,6 +36,7 @@ from dptune.study.config import Config
 from dptune.study.measure import compare, take_census
 from dptune.study.outline import Outline
 from dptune.study.prepare import prepare
+from dptune.study.purchases import buy_ranges
 from dptune.study.recipe import settled
 from dptune.study.sealed_run import SealedRun
 
@@ -116,7 +118,9 @@ def prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
         return task, outline
     train, test = task.given
     first_copies = train.features[:, 0].numpy()
-    plain = Preprocessing(unit_rows=task.preparation.unit_rows)
+    plain = Preprocessing(
+        unit_rows=task.preparation.unit_rows, encoding=_bent(outline, first_copies)
+    )
     made = prepare(
         outline, plain, lambda _, take, __: take(lambda made: [made.apply(first_copies)])
     )
@@ -129,6 +133,18 @@ def prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
         ),
         replace(outline, curvature=made.curvature),
     )
+
+
+def _bent(outline: Outline, rows: NDArray[Any]) -> Encoding | None:
+    """Columns with their ranges, where curves are drawn over them."""
+    named, curves = outline.data.named, outline.curves
+    if named is None or not outline.ranks:
+        return None
+    declared = Encoding(named)
+    ranges = {
+        name: (low, high) for name, (low, high) in buy_ranges(outline, declared, [rows]).items()
+    }
+    return declared.with_ranges(ranges).with_curves(curves.columns, curves.degree)
 
 
 def _open(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:
@@ -288,7 +304,9 @@ def outline_of(
 ) -> Outline:
     """What one study will do and pay for."""
     train = task.train
-    facts = DataFacts(train.count, train.shape, train.copies, task.outputs, "softmax")
+    facts = DataFacts(
+        train.count, train.shape, train.copies, task.outputs, "softmax", task.named, as_given=True
+    )
     asked = Config(
         study="bench",
         budget=budget,

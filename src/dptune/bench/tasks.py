@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dptune.columns import Columns
 from dptune.data.extracted import is_extracted
 from dptune.data.fingerprint import fingerprint_folder
 from dptune.data.preprocess import Preprocessing
@@ -42,11 +43,12 @@ class Task:
     outputs: int
     preparation: Preparation
     given: tuple[MemoryRows, MemoryRows]  # both as they were before they were scaled, on the CPU
+    named: Columns | None = None  # where the rows may be those of a table
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> "Task":
         """The same for plain gradient descent, as in the linear scaling paper."""
-        preparation = replace(self.preparation, center_share=0.0, whiten_share=0.0)
+        preparation = replace(self.preparation, center_share=0.0, whiten_share=0.0, curves=1)
         return replace(
             self, preparation=preparation, recipe={"clip_norm": 1.0, "averaging": "none"}
         )
@@ -81,6 +83,7 @@ def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> 
         data.outputs,
         preparation,
         given=(train, test),
+        named=data.facts.named,
     )
     return task.plain() if "plain" in changes else task
 

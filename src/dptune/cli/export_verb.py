@@ -57,8 +57,7 @@ def export(
             Path(out).write_bytes(pickled)
         except OSError as error:
             raise InvalidInput(f"{out!r} cannot be written: {error.strerror}.") from None
-    encoding = model.preprocessing.encoding
-    inputs = {} if encoding is None else inputs_in_words(encoding)
+    inputs = {} if model.inputs is None else inputs_in_words(model.inputs)
     told = {"out": out, "format": made, "inputs": inputs}
     screen.show(as_json, told, lambda: _show(made, out, inputs))
 

@@ -28,10 +28,9 @@ _SMALLEST, _LARGEST = 2.0**-20, 2.0**40
 _CHUNK = 65_536
 # Ends are looked for where this part of all rows lies beyond, on either side.
 _TAIL = 0.01
-# And where that is so many times the noise of a count of rows below a mark. What is found at
-# _CLEAR is never far out by noise alone; what is found at _FAINT may be, so it is taken up to
-# _BEYOND widths away from that.
-_FAINT, _CLEAR, _BEYOND = 1.0, 3.0, 1.5
+# And where that is so many times the noise of a count of rows below a mark: what is found there is
+# never far out by noise alone, which between thousands of empty marks would else be taken for rows.
+_CLEAR = 3.0
 _MOST_TAIL = 0.4  # where noise is that large, ends say little, but are still in order
 # From how many times the noise of a count of rows below a mark on ranges are of use.
 _ROWS_PER_NOISE = 10.0
@@ -74,9 +73,9 @@ def rows_needed(noise: float) -> int:
     return math.ceil(_ROWS_PER_NOISE * noise_of_ranks(noise))
 
 
-def noise_for(rows: int, tail: float) -> float:
-    """With which ends are found where this part of so many rows lies beyond."""
-    return tail * rows / (_FAINT * noise_of_ranks(1.0))
+def noise_for(rows: int, part: float) -> float:
+    """With which counts of rows below a mark are off by this part of so many rows."""
+    return part * rows / noise_of_ranks(1.0)
 
 
 def noise_of_ranks(noise: float) -> float:
@@ -153,10 +152,9 @@ def _ends(ranks: Array, noise: float, rows: int) -> tuple[float, float]:
     rising: Array = isotonic_regression(ranks).x
     everybody = min(max(float(rising[-1]), 1.0), float(rows))  # without gaps
     off = noise_of_ranks(noise) / everybody
-    clear = _between(rising, min(max(_TAIL, _CLEAR * off), _MOST_TAIL) * everybody, everybody)
-    faint = _between(rising, min(max(_TAIL, _FAINT * off), _MOST_TAIL) * everybody, everybody)
-    beyond = _BEYOND * (clear[1] - clear[0])
-    low, high = max(faint[0], clear[0] - beyond), min(faint[1], clear[1] + beyond)
+    tail = min(max(_TAIL, _CLEAR * off), _MOST_TAIL) * everybody
+    first, last = np.searchsorted(rising, [tail, everybody - tail])
+    low, high = marks_of(min(int(first), CELLS - 1))[0], marks_of(min(int(last), CELLS - 1))[1]
     # Zero has a cell of its own: where it is an end, it is that end.
     if low == -_SMALLEST < _SMALLEST < high:
         low = 0.0
@@ -164,8 +162,3 @@ def _ends(ranks: Array, noise: float, rows: int) -> tuple[float, float]:
         high = 0.0
     return low, high
 
-
-def _between(rising: Array, tail: float, everybody: float) -> tuple[float, float]:
-    first, last = np.searchsorted(rising, [tail, everybody - tail])
-    first, last = min(int(first), CELLS - 1), min(int(last), CELLS - 1)
-    return marks_of(first)[0], marks_of(last)[1]

@@ -46,7 +46,7 @@ from dptune.data.made_by import (
 from dptune.data.parquet_rows import ParquetRows
 from dptune.data.preprocess import LARGEST, Preprocessing
 from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
-from dptune.data.rows import ASKED_IN_ROWS, IDS, DataFacts, Rows
+from dptune.data.rows import ASKED_IN_ROWS, IDS, MOST_COLUMNS_OF_A_TABLE, DataFacts, Rows
 from dptune.data.shift import Shift, shifted
 from dptune.errors import InvalidInput
 from dptune.privacy import Receipt
@@ -135,10 +135,14 @@ class Data:
         if self.encoding is not None:
             self.shape = (self.encoding.width,)
         self.columns = math.prod(self.shape)
+        self.made_by = _plain(made_by)
+        self.as_given = self.declared is None and self._may_be_a_table()
+        if self.as_given:
+            numbered = (f"column {number}" for number in range(1, self.columns + 1))
+            self.encoding = Encoding(Columns.of_numbers(numbered))
         self.count = train.count if rows is None else validate.whole(1, rows=rows)
         self._numbers = _row_numbers(numbers, train.count)
         self.outputs = len(self.classes) or 1
-        self.made_by = _plain(made_by)
         self.public_facts = self._facts_in_words(
             **{"rows": _origin(rows), "classes": _origin(classes)} | dict(origins or {})
         )
@@ -250,7 +254,15 @@ class Data:
     def facts(self) -> DataFacts:
         """What an engine may know before anything is paid."""
         named = None if self.encoding is None else self.encoding.columns
-        return DataFacts(self.count, self.shape, self.copies, self.outputs, self.loss, named)
+        return DataFacts(
+            self.count, self.shape, self.copies, self.outputs, self.loss, named, self.as_given
+        )
+
+    def _may_be_a_table(self) -> bool:
+        """Whether rows that nobody declared may be columns of a table, and not what some network
+        made."""
+        plain = self.loss in ("softmax", "squared") and self.copies == 1 and self.made_by is None
+        return plain and len(self.shape) == 1 and self.columns <= MOST_COLUMNS_OF_A_TABLE
 
     @staticmethod
     def of(bunch: Any, **facts: Any) -> "Data":
@@ -346,7 +358,7 @@ class Data:
         if not isinstance(train, ArraySource) or self.facts.asks_inside:
             return ()
         found = list(remarks.of_targets(train.targets, self.classes))
-        if self.encoding is not None:
+        if self.encoding is not None and not self.as_given:
             found += remarks.of_columns(train.features, self.encoding)
         return tuple(found)
 

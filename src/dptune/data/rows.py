@@ -25,6 +25,8 @@ PRECISIONS = {
     "bfloat16": torch.bfloat16,
 }
 _AT_ONCE = 1 << 16  # rows that are looked at together, so that looking takes little memory
+# So many columns and more are features that somebody made, such as those of texts and pictures.
+MOST_COLUMNS_OF_A_TABLE = 100
 IDS = "int64"  # for rows that are no measurements but numbers of words
 # Losses of rows (2, length) of words that hold what is asked of them, and how many numbers a model
 # gives for a row beside one for every class: its loss; how many words are foretold; the first and
@@ -73,7 +75,8 @@ class DataFacts:
     `shape` is that of one row's features, `outputs` how many classes there are, or 1, and `loss`
     how what a model gives is meant: softmax for classes, squared for a value; words, spans and
     inside where the rows hold what is asked. `named` are the columns of a table whose rows are
-    encoded, the label's not among them.
+    encoded, the label's not among them; with `as_given` nobody called them columns, so that they
+    may be features that some model made, and are left as they are unless that is worth its price.
     """
 
     count: int
@@ -82,6 +85,7 @@ class DataFacts:
     outputs: int
     loss: str
     named: Columns | None = field(default=None, hash=False)
+    as_given: bool = False
 
     @property
     def columns(self) -> int:

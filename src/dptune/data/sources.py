@@ -183,7 +183,7 @@ def load_data(
     if declared is not None:
         data.declared = declared.columns  # the label among them
     elif train.plain is not None:
-        data.encoding = Encoding(train.plain)
+        data.encoding, data.as_given = Encoding(train.plain), False
     return data
 
 

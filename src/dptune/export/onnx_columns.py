@@ -1,5 +1,6 @@
 """Declared columns in ONNX: one input a column, (rows, 1), and the features they become."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,17 +38,28 @@ def inputs_in_words(encoding: Encoding) -> dict[str, str]:
     return in_words(encoding, _TAKES)
 
 
-def encoded_columns(nodes: Nodes, encoding: Encoding) -> str:
-    """The features, side by side."""
-    blocks = [_column(nodes, encoding, name) for name in encoding.columns.kept]
+def columns_of(nodes: Nodes, matrix: str, encoding: Encoding) -> dict[str, str]:
+    """The columns of one input that holds them all, by name."""
+    return {
+        name: nodes.add("Gather", matrix, nodes.constant(np.array([number])), axis=1)
+        for number, name in enumerate(encoding.columns.kept)
+    }
+
+
+def encoded_columns(
+    nodes: Nodes, encoding: Encoding, columns: Mapping[str, str] | None = None
+) -> str:
+    """The features, side by side; of the inputs unless `columns` are given."""
+    taken = columns or {name: name for name in encoding.columns.kept}
+    blocks = [_column(nodes, encoding, name, taken[name]) for name in encoding.columns.kept]
     return nodes.add("Concat", *blocks, axis=1)
 
 
-def _column(nodes: Nodes, encoding: Encoding, name: str) -> str:
+def _column(nodes: Nodes, encoding: Encoding, name: str, taken: str) -> str:
     column = encoding.columns.declared[name]
     if isinstance(column, Category):
         return _category(nodes, encoding, name)
-    codes, degree = nodes.doubles(name), encoding.degrees.get(name, 1)
+    codes, degree = nodes.doubles(taken), encoding.degrees.get(name, 1)
     if isinstance(column, Number):
         pair = column.pair or encoding.ranges.get(name)
         known = _curve(nodes, codes, pair, degree) if pair else _as_it_is(nodes, codes, degree)

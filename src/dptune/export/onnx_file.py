@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
-from dptune.export.onnx_columns import encoded_columns, inputs, inputs_in_words
+from dptune.export.onnx_columns import columns_of, encoded_columns, inputs, inputs_in_words
 from dptune.export.onnx_nodes import FLOAT, LEARNERS, Nodes, kind_of, value
 from dptune.export.steps import (
     Beside,
@@ -64,9 +64,8 @@ def _model(model: TrainedModel) -> Any:
         doc_string="A linear model with differential privacy; see guarantee in the metadata.",
     )
     told = {"guarantee": model.guarantee.in_words()}
-    encoding = model.preprocessing.encoding
-    if encoding is not None:
-        told["inputs"] = json.dumps(inputs_in_words(encoding))
+    if model.inputs is not None:
+        told["inputs"] = json.dumps(inputs_in_words(model.inputs))
     elif model.column_names:
         told["columns"] = json.dumps(model.column_names)
     helper.set_model_props(made, told)
@@ -79,9 +78,11 @@ def _graph(model: TrainedModel) -> Any:
     parts = written(model)
     nodes = Nodes()
     encoding = model.preprocessing.encoding
+    taken = [value(_MATRIX, FLOAT, model.columns)]
     if encoding is None:
-        taken = [value(_MATRIX, FLOAT, model.columns)]
         rows = nodes.doubles(_MATRIX)
+    elif model.inputs is None:
+        rows = encoded_columns(nodes, encoding, columns_of(nodes, _MATRIX, encoding))
     else:
         taken, rows = inputs(encoding), encoded_columns(nodes, encoding)
     for step in parts.steps:

@@ -46,8 +46,24 @@ def inputs_in_words(encoding: Encoding) -> dict[str, str]:
     return in_words(encoding, _TAKES)
 
 
-def encoded_columns(encoding: Encoding) -> ColumnTransformer:
-    """From a frame with the declared columns, found by name, to features."""
+def encoded_columns(encoding: Encoding, named: bool) -> ColumnTransformer:
+    """From a frame with the declared columns, found by name, or from a matrix, to features."""
+    kept = encoding.columns.kept
+    columns = ColumnTransformer(
+        [
+            # A step may not be named like a parameter, nor with two underscores.
+            (
+                f"{number}: {name.replace('__', '_')}",
+                _column(encoding, name),
+                [name if named else number],
+            )
+            for number, name in enumerate(kept)
+        ],
+        sparse_threshold=0,
+    )
+    ends = {name: _ends(encoding, name) for name in kept}
+    if not named:
+        return columns.fit(np.array(list(ends.values())).T)
     try:
         import pandas as pd
     except ImportError as problem:
@@ -55,16 +71,7 @@ def encoded_columns(encoding: Encoding) -> ColumnTransformer:
             "A scikit-learn pipeline of named columns takes frames, and is made with one: pip "
             "install pandas"
         ) from problem
-    kept = encoding.columns.kept
-    columns = ColumnTransformer(
-        [
-            # A step may not be named like a parameter, nor with two underscores.
-            (f"{number}: {name.replace('__', '_')}", _column(encoding, name), [name])
-            for number, name in enumerate(kept)
-        ],
-        sparse_threshold=0,
-    )
-    return columns.fit(pd.DataFrame({name: _ends(encoding, name) for name in kept}))
+    return columns.fit(pd.DataFrame(ends))
 
 
 def _ends(encoding: Encoding, name: str) -> list[Any]:

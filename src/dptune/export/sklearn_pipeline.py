@@ -28,6 +28,7 @@ from dptune.export.steps import (
     UnitRows,
     Written,
     class_labels,
+    features_of,
     written,
 )
 from dptune.study.trained_model import TrainedModel
@@ -44,10 +45,10 @@ def to_sklearn(model: TrainedModel) -> Pipeline:
     """
     parts = written(model)
     encoding = model.preprocessing.encoding
-    steps: list[tuple[str, Any]] = [("numbers", _numbers(model))]
+    steps: list[tuple[str, Any]] = [] if model.inputs else [("numbers", _numbers(model))]
     if encoding is not None:
-        steps = [("columns", encoded_columns(encoding))]
-    columns = model.columns
+        steps.append(("columns", encoded_columns(encoding, named=model.inputs is not None)))
+    columns = features_of(model)
     for number, step in enumerate(parts.steps):
         made = _step(step, columns)
         columns += isinstance(step, Beside)
@@ -55,8 +56,8 @@ def to_sklearn(model: TrainedModel) -> Pipeline:
     steps.append(("model", _last(parts, model)))
     pipeline = Pipeline(steps)
     pipeline.guarantee_ = model.guarantee.in_words()
-    if encoding is not None:
-        pipeline.inputs_ = inputs_in_words(encoding)
+    if model.inputs is not None:
+        pipeline.inputs_ = inputs_in_words(model.inputs)
     return pipeline
 
 

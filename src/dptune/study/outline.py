@@ -42,7 +42,7 @@ from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study.config import Config
-from dptune.study.curves import Curves, drawn
+from dptune.study.curves import Curves
 from dptune.study.measure import COUNTS_OF_ERRORS
 from dptune.study.paid_columns import (
     CATEGORIES,
@@ -58,6 +58,7 @@ from dptune.study.recipe import (
     SECOND_MOMENT,
     Shares,
     constant,
+    curves,
     shares,
     shortens,
 )
@@ -90,7 +91,7 @@ class Outline:
     @cached_property
     def curves(self) -> Curves:
         """That a linear model draws over the columns of a table."""
-        return drawn(self.config, self.data)
+        return curves(self.config, self.data)
 
     @cached_property
     def engine(self) -> Engine[Any]:

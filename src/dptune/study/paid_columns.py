@@ -4,7 +4,7 @@ cost, and why not, in one sentence each.
 Decided before anything is paid, by public numbers alone: rows, columns and the budget. A column
 that asks for it ("paid") is never left out: where it cannot be bought, the study is refused. A
 number that declares no range is bought where enough rows stand against the noise, else taken as it
-is.
+is. Of rows that nobody called a table, ranges are bought only for curves over them.
 """
 
 import math
@@ -16,9 +16,10 @@ from scipy.special import ndtri
 from dptune import accounting
 from dptune.columns.kinds import PAID, Category, Number
 from dptune.columns.private_ranges import noise_for, rows_needed
-from dptune.data.rows import DataFacts
+from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
 from dptune.study.config import AUTO, Config
+from dptune.study.curves import highest
 
 # As payments are labelled.
 RANGES, CATEGORIES = "ranges of columns", "names of categories"
@@ -26,8 +27,6 @@ ALONE = "a sealed search is priced well only where it is alone"
 # Of mu^2, where nobody names a share: as little as finds what is in this part of all rows.
 _LEAST_SHARE, _MOST_SHARE = 0.005, 0.05
 _SEEN = 0.02
-# So many columns and more are features that somebody made, such as those of texts and pictures.
-_MOST_COLUMNS = 100
 # Names that are in fewer than this part of all rows may stay hidden; were it more, buying is vain.
 _MOST_HIDDEN = 0.25
 
@@ -48,7 +47,8 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     asked = config.preparation.range_share
     paid, free = _numbers(facts, PAID), _numbers(facts, None)
     everything = tuple(name for name in _kept(facts) if name in {*paid, *free})
-    if not everything or config.preparation.ranges or config.preparation.standardize:
+    known = config.preparation.ranges or config.preparation.standardize
+    if not everything or known or (facts.as_given and highest(config, facts, everything) == 1):
         _must_be_unasked(range_share=asked)
         return Purchase()
 
@@ -60,8 +60,9 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     def against(columns: Sequence[str]) -> str:
         if config.search.sealing is not None and asked in (AUTO, 0):
             return ALONE
-        if len(free) > _MOST_COLUMNS and columns != paid:
-            return f"more than {_MOST_COLUMNS} columns are taken for features of one scale"
+        if len(free) > MOST_COLUMNS_OF_A_TABLE and columns != paid:
+            most = f"more than {MOST_COLUMNS_OF_A_TABLE} columns"
+            return f"{most} are taken for features of one scale"
         needed = rows_needed(noise_of(config, len(columns), share_of(columns)))
         return _too_many(columns, facts) if facts.count < needed else ""
 
@@ -71,6 +72,8 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     why = against(everything)
     if not why:
         return Purchase(everything, share_of(everything))
+    if facts.as_given:  # as they ever were, which is nothing to tell of
+        return Purchase()
     if asked == AUTO and paid and (why_paid := against(paid)):
         _must_be_free(paid, "range", why_paid)
     return Purchase(paid, share_of(paid) if paid else 0.0, left=free, against=why)

@@ -9,12 +9,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from dptune.columns.kinds import Date, Number
 from dptune.data.rows import DataFacts
+from dptune.errors import InvalidInput
 from dptune.plan import ADAPTIVE
 from dptune.prior import signal
 from dptune.search.space import ADAPTIVE_RATES
-from dptune.study import curves, paid_columns
+from dptune.study import paid_columns
 from dptune.study.config import AUTO, Config, usual_space
+from dptune.study.curves import Curves, against, highest
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
 LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
@@ -58,6 +61,29 @@ def shares(config: Config, facts: DataFacts) -> Shares:
     )
 
 
+def curves(config: Config, facts: DataFacts) -> Curves:
+    """That a linear model draws over all columns that have a range or get one."""
+    named, bought = facts.named, paid_columns.ranges_bought(config, facts).columns
+    columns = (
+        ()
+        if named is None
+        else tuple(
+            name
+            for name in named.kept
+            if name in bought
+            or isinstance(column := named.declared[name], Date)
+            or (isinstance(column, Number) and column.pair is not None)
+        )
+    )
+    degree = highest(config, facts, columns)
+    if degree > 1 and not columns:
+        raise InvalidInput(
+            f"curves of degree {degree} are asked for, and no number or date has a range over "
+            "which to draw them; declare columns with their ranges, or leave curves out."
+        )
+    return Curves(degree, columns)
+
+
 def shortens(config: Config, facts: DataFacts) -> bool:
     """Whether rows are cut to their usual length, and not scaled to it."""
     asked = config.preparation.shorten
@@ -83,7 +109,7 @@ def constant(config: Config, facts: DataFacts) -> float:
 
 def settled(config: Config, facts: DataFacts) -> Config:
     """The same with all that was left to us decided, so that a later version decides no other."""
-    bent = curves.drawn(config, facts)
+    bent = curves(config, facts)
     facts = bent.seen(facts)
     bought = shares(config, facts)
     preparation = replace(
@@ -125,7 +151,7 @@ def in_words(
         ("centred", MEAN, bought.center, _against_centring(config, facts)),
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
-    said = [*paid_columns.bought_in_words(config, facts), *curves.in_words(config, facts)]
+    said = [*paid_columns.bought_in_words(config, facts), *_curves_in_words(config, facts)]
     if shortens(config, facts):
         share = f"{100 * LENGTH_SHARE:g} % of the budget"
         said.append(f"cut to their usual length, by noisy counts of lengths: {share}")
@@ -135,6 +161,22 @@ def in_words(
     if plan.averaging == "swa":
         said.append("trained on to the mean of the last half of all steps: free")
     return (*said, *paid_columns.left_in_words(config, facts))
+
+
+def _curves_in_words(config: Config, facts: DataFacts) -> list[str]:
+    """Nothing where no column could be bent."""
+    drawn = curves(config, facts)
+    if not drawn.columns:
+        return []
+    where = paid_columns.columns_in_words(drawn.columns)
+    if drawn.degree > 1:
+        return [f"bent to curves of degree {drawn.degree} in {where}: free"]
+    usual = replace(config, preparation=replace(config.preparation, curves=AUTO))
+    why = ", as asked"
+    if highest(usual, facts, drawn.columns) == 1:
+        too_many = f"they are too many features for {facts.count:,} rows at this budget"
+        why = f": {against(config) or too_many}"
+    return [f"not bent to curves in {where}{why}"]
 
 
 def _said(done: str, by: str, share: float, against: str, found: str) -> str:

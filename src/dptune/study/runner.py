@@ -132,7 +132,7 @@ class Runner:
     def _encoding(self) -> Encoding | None:
         """The columns as declared, with what is bought for them; what is lost is left out."""
         outline, data, declared = self.outline, self.data, self.data.encoding
-        if declared is None:
+        if declared is None or (data.as_given and outline.curves.degree == 1):
             return None
         made = declared.with_curves(outline.curves.columns, outline.curves.degree)
         if outline.names:

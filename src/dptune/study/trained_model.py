@@ -68,6 +68,14 @@ class TrainedModel:
         encoding = self.preprocessing.encoding
         return None if encoding is None or takes_numbers(encoding) else encoding
 
+    @property
+    def inputs(self) -> Encoding | None:
+        """What files that hold the model read columns by, one by one; None where they take all
+        features as one matrix."""
+        encoding = self.preprocessing.encoding
+        by_name = encoding is not None and encoding.columns.kept == self.column_names
+        return encoding if by_name else None
+
     def facts(self, rows: int) -> DataFacts:
         """What was public about the `rows` rows it was trained on; how many copies they had is not
         known any more."""
