@@ -84,7 +84,13 @@ def cut_rows(columns: int = 4) -> Preprocessing:
     )
 
 
+NUMBERED = Encoding(
+    Columns.of_numbers(f"column {number}" for number in range(1, 5)),
+    ranges={f"column {number}": (-(5.0**number), 3.0**number) for number in range(1, 5)},
+).with_curves([f"column {number}" for number in range(1, 5)], 3)
+
 PREPARATIONS = {
+    "bent": Preprocessing(encoding=NUMBERED),
     "as given": Preprocessing(unit_rows=False),
     "unit rows": Preprocessing(),
     "scaled": Preprocessing(shift=np.arange(4.0), scale=np.full(4, 1e3), unit_rows=False),
@@ -129,6 +135,7 @@ ENCODING = Encoding(
     ),
     ranges={"income": (-5.0, 10.0)},
     categories={"city": ("Rome", "Oslo")},
+    degrees={"age": 3, "income": 2, "height": 3, "begun": 4, "ended": 2},
 )
 
 

@@ -152,13 +152,19 @@ def _ends(ranks: Array, noise: float, rows: int) -> tuple[float, float]:
     rising: Array = isotonic_regression(ranks).x
     everybody = min(max(float(rising[-1]), 1.0), float(rows))  # without gaps
     off = noise_of_ranks(noise) / everybody
-    tail = min(max(_TAIL, _CLEAR * off), _MOST_TAIL) * everybody
-    first, last = np.searchsorted(rising, [tail, everybody - tail])
+    tail = min(max(_TAIL, _CLEAR * off), _MOST_TAIL)
+    first, last = np.searchsorted(rising, [tail * everybody, (1 - tail) * everybody])
     low, high = marks_of(min(int(first), CELLS - 1))[0], marks_of(min(int(last), CELLS - 1))[1]
-    # Zero has a cell of its own: where it is an end, it is that end.
-    if low == -_SMALLEST < _SMALLEST < high:
+    # What noise hides lies as far beyond as if rows were spread evenly. But zero has a cell of its
+    # own: where it is an end, it is that end.
+    beyond = (tail - _TAIL) / (1 - 2 * tail) * (high - low)
+    if low != -_SMALLEST:
+        low -= beyond
+    elif high > _SMALLEST:
         low = 0.0
-    if low < -_SMALLEST < _SMALLEST == high:
+    if high != _SMALLEST:
+        high += beyond
+    elif low < -_SMALLEST:
         high = 0.0
     return low, high
 

@@ -87,11 +87,11 @@ def _as_it_is(nodes: Nodes, codes: str, degree: int) -> list[str]:
 def _curve(nodes: Nodes, codes: str, pair: tuple[float, float], degree: int) -> list[str]:
     """Chebyshev polynomials: each from the two before it."""
     inside = _within(nodes, codes, pair)
-    before, found = nodes.constant(1.0), [inside]
-    for _ in range(degree - 1):
+    found = [inside]
+    for power in range(2, degree + 1):
+        before = found[-2] if power > 2 else nodes.constant(1.0)
         twice = nodes.add("Mul", nodes.add("Add", inside, inside), found[-1])
-        before, last = found[-1], nodes.add("Sub", twice, before)
-        found.append(last)
+        found.append(nodes.add("Sub", twice, before))
     return found
 
 

@@ -73,8 +73,9 @@ class TrainedModel:
         """What files that hold the model read columns by, one by one; None where they take all
         features as one matrix."""
         encoding = self.preprocessing.encoding
-        by_name = encoding is not None and encoding.columns.kept == self.column_names
-        return encoding if by_name else None
+        if self.encoding is None and encoding and encoding.columns.kept != self.column_names:
+            return None  # an array, whose columns were only numbered
+        return encoding
 
     def facts(self, rows: int) -> DataFacts:
         """What was public about the `rows` rows it was trained on; how many copies they had is not
