@@ -171,6 +171,7 @@ def test_no_public_attribute_holds_rows() -> None:
     public = {name: value for name, value in vars(make()).items() if not name.startswith("_")}
     assert not any(isinstance(value, np.ndarray | torch.Tensor) for value in public.values())
     assert sorted(public) == [
+        "as_given",
         "classes",
         "column_names",
         "columns",

@@ -257,7 +257,7 @@ def with_share(**shares: Any) -> Callable[[], object]:
 def without_columns() -> object:
     table, labels = make_table()
     data = Data(table[["year", "known"]], labels)
-    return planned(data, preparation=Preparation(range_share=0.1))
+    return planned(data, preparation=Preparation(range_share=0.1, curves=1))
 
 
 REFUSED = {

@@ -170,7 +170,7 @@ def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> N
     config = read_config(RunFolder.open(tmp_path / "run"))
     nothing_for_columns = {"range_share": 0, "category_share": 0}
     decided = Preparation(
-        center_share=0.01, whiten_share=0.02, shorten=False, **nothing_for_columns
+        center_share=0.01, whiten_share=0.02, shorten=False, curves=1, **nothing_for_columns
     )
     assert config.preparation == decided
     assert config.recipe == {"clip_norm": 0.5, "averaging": "swa"}
@@ -672,7 +672,7 @@ def test_what_an_older_version_did_not_know_it_did_not_do() -> None:
     for share, rescale in (("0.0", True), ("0.1", False)):
         found = preparation_from(parse(text.format(share), "run.toml")["preparation"])
         expected = Preparation(
-            center_share=float(share), whiten_share=0, rescale=rescale, shorten=None
+            center_share=float(share), whiten_share=0, rescale=rescale, shorten=None, curves=1
         )
         assert found == replace(expected, range_share=0, category_share=0)
 

@@ -168,7 +168,7 @@ def test_values_are_shortened_centred_and_whitened_where_that_is_worth_its_price
     found = settled(asked(), values(50_000, 20))
     nothing_for_columns = {"range_share": 0, "category_share": 0}
     assert found.preparation == Preparation(
-        center_share=0.01, whiten_share=0.02, shorten=True, **nothing_for_columns
+        center_share=0.01, whiten_share=0.02, shorten=True, curves=1, **nothing_for_columns
     )
     assert found.recipe == {"clip_norm": 0.2, "averaging": "swa"}
     first, *_ = in_words(asked(), values(50_000, 20))

@@ -167,4 +167,3 @@ def _ends(ranks: Array, noise: float, rows: int) -> tuple[float, float]:
     elif low < -_SMALLEST:
         high = 0.0
     return low, high
-

@@ -64,6 +64,8 @@ def shares(config: Config, facts: DataFacts) -> Shares:
 def curves(config: Config, facts: DataFacts) -> Curves:
     """That a linear model draws over all columns that have a range or get one."""
     named, bought = facts.named, paid_columns.ranges_bought(config, facts).columns
+    if named is not None and facts.as_given and config.preparation.ranges:
+        bought = named.kept  # or rather declared, by position
     columns = (
         ()
         if named is None

@@ -135,6 +135,8 @@ class Runner:
         if declared is None or (data.as_given and outline.curves.degree == 1):
             return None
         made = declared.with_curves(outline.curves.columns, outline.curves.degree)
+        if by_position := outline.config.preparation.ranges:  # of an array
+            made = made.with_ranges(dict(zip(declared.columns.kept, by_position, strict=True)))
         if outline.names:
             names = self._bought(
                 CATEGORIES,

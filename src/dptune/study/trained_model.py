@@ -82,7 +82,9 @@ class TrainedModel:
         known any more."""
         encoding = self.preprocessing.encoding
         named = None if encoding is None else encoding.columns
-        return DataFacts(rows, self.shape, 1, len(self.classes) or 1, self.loss, named)
+        as_given = encoding is not None and self.inputs is None
+        outputs = len(self.classes) or 1
+        return DataFacts(rows, self.shape, 1, outputs, self.loss, named, as_given)
 
     def predict(self, features: Any) -> NDArray[Any]:
         """A label, or a value, for every row. A model of texts takes texts: a list of them, of
