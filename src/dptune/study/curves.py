@@ -17,6 +17,7 @@ from dptune.study.config import Config
 # every weight of the model then. Columns that nobody declared may be features that some network
 # made, which tell alike: they gain less.
 _HIGHEST, _LEAST_ROWS, _LEAST_SIGNAL, _LEAST_SIGNAL_AS_GIVEN = 6, 40, 2.0, 5.0
+_MOST_NUMBERS = 1 << 28  # in all rows together: a gibibyte
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,11 @@ def highest(config: Config, facts: DataFacts, columns: Sequence[str]) -> int:
     if columns and not against(config):
         wanted = _LEAST_SIGNAL_AS_GIVEN if facts.as_given else _LEAST_SIGNAL
         for degree in range(_HIGHEST, 1, -1):
-            weights = _width(facts, columns, degree) * facts.outputs
-            told = signal(config.budget.mu, facts.count, weights, 1)
-            if told >= wanted and facts.count >= _LEAST_ROWS * weights:
+            width = _width(facts, columns, degree)
+            told = signal(config.budget.mu, facts.count, width, facts.outputs)
+            per_weight = facts.count / (width * facts.outputs)
+            small = facts.count * width <= _MOST_NUMBERS
+            if told >= wanted and per_weight >= _LEAST_ROWS and small:
                 return degree
     return 1
 

@@ -1,0 +1,321 @@
+"""Curves over numbers and dates: what they make of a row, when they are drawn, and that everything
+that keeps, resumes, predicts or exports a model knows them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from torch import nn
+
+from dptune import Budget, Data, Preparation, load, resume
+from dptune.bench.harness import outline_of, prepared
+from dptune.bench.tasks import load_task
+from dptune.columns import Columns, Encoding
+from dptune.data.preprocess import Preprocessing
+from dptune.data.rows import DataFacts
+from dptune.engines import TorchModule
+from dptune.errors import InvalidInput
+from dptune.export import to_sklearn
+from dptune.report import model_card
+from dptune.report.record import Record
+from dptune.search.linear_scaling import LinearScaling
+from dptune.search.unit_noise import UnitNoise
+from dptune.study.config import preparation_from
+from dptune.study.outline import Outline
+from dptune.study.paid_columns import RANGES
+from dptune.study.planning import read_config
+from dptune.study.recipe import curves, in_words, settled
+from dptune.study.run_folder import RunFolder
+from dptune.study.study import tune
+from support.studies import a_config, contents, stop_after
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+AGE = {"kind": "number", "range": [0.0, 100.0]}
+BUDGET = Budget(1.0, 1e-5)
+
+
+def columns(numbers: int, others: int = 0) -> Columns:
+    declared: dict[str, Any] = {f"n{place}": AGE for place in range(numbers)}
+    return Columns.of(declared | {f"b{place}": "boolean" for place in range(others)})
+
+
+def facts(rows: int, named: Columns | None, outputs: int = 2, **more: Any) -> DataFacts:
+    width = 5 if named is None else Encoding(named).width
+    return DataFacts(rows, (width,), 1, outputs, "softmax", named, **more)
+
+
+def asked(epsilon: float = 1.0, **changed: Any) -> Any:
+    return a_config(budget=Budget(epsilon, 1e-5), **changed)
+
+
+def waves(rows: int, seed: int) -> tuple[pd.DataFrame, Any]:
+    """Every other quarter of ages is ill, which no straight line tells."""
+    draws = np.random.default_rng(seed)
+    age, weight = draws.uniform(0, 100, rows), draws.normal(70, 10, rows)
+    ill = (age // 25 % 2 == 0) ^ (draws.random(rows) < 0.05)
+    return pd.DataFrame({"age": age, "weight": weight}), np.where(ill, "ill", "well")
+
+
+def network() -> nn.Module:
+    return nn.Linear(5, 2)
+
+
+DECLARED = {"age": AGE, "weight": {"kind": "number", "range": [30, 150]}}
+
+
+# What they make of a row
+
+
+@given(st.lists(st.floats(-50, 150), min_size=1, max_size=5), st.integers(1, 9))
+def test_features_are_chebyshev_polynomials_of_the_place_in_the_range(
+    ages: list[float], degree: int
+) -> None:
+    encoding = Encoding(Columns.of({"age": AGE})).with_curves(["age"], degree)
+    found = encoding.apply(np.array(ages)[:, None])
+    place = np.clip(np.array(ages) / 50 - 1, -1, 1)
+    # Another way to say the same: cosines of multiples of an angle.
+    expected = np.cos(np.outer(np.arccos(place), np.arange(1, degree + 1)))
+    assert_allclose(found, expected, atol=1e-6)
+    assert np.abs(found).max() <= 1 and found.shape[1] == encoding.width == len(encoding.names)
+
+
+def test_the_first_feature_is_the_straight_line_and_names_say_which_is_which() -> None:
+    bent = Encoding(Columns.of({"age": AGE, "on": "boolean"})).with_curves(["age"], 3)
+    rows = np.array([[10.0, 1.0], [99.0, 0.0]])
+    straight = Encoding(bent.columns).apply(rows)
+    assert_array_equal(bent.apply(rows)[:, [0, 3]], straight)
+    assert bent.names == ("age", "age (curve 2)", "age (curve 3)", "on")
+    assert bent.blocks == {"age": slice(0, 3), "on": slice(3, 4)}
+
+
+def test_gaps_lie_in_the_middle_of_the_curve_and_are_indicated_after_it() -> None:
+    entry = AGE | {"fill": "middle", "indicator": True}
+    encoding = Encoding(Columns.of({"age": entry})).with_curves(["age"], 4)
+    assert_array_equal(encoding.apply(np.array([[np.nan]])), [[0, -1, 0, 1, 1]])
+
+
+def test_dates_bend_too_and_their_parts_stand_after_the_curve() -> None:
+    span = ["2020-01-01", "2020-01-11"]
+    entry = {"kind": "date", "range": span, "parts": ["weekday"], "indicator": True}
+    encoding = Encoding(Columns.of({"day": entry})).with_curves(["day"], 2)
+    table = pa.table({"day": pa.array(["2020-01-06", None])})
+    known, gap = encoding.apply(encoding.code(table, where="it"))
+    assert_allclose(known, [0, -1, 1, 0, 0, 0, 0, 0, 0, 0], atol=1e-12)  # a Monday
+    assert_allclose(gap, [0, -1, 0, 0, 0, 0, 0, 0, 0, 1])
+
+
+def test_a_number_whose_range_was_lost_has_no_curve_but_as_many_features() -> None:
+    encoding = Encoding(Columns.of({"dose": "number"})).with_curves(["dose"], 3)
+    assert_array_equal(encoding.apply(np.array([[1e9], [-2.0]])), [[1e9, 0, 0], [-2, 0, 0]])
+
+
+def test_curves_are_stored_and_what_older_models_stored_has_none() -> None:
+    encoding = Encoding(columns(2, 1)).with_curves(["n1"], 5)
+    plain = encoding.to_plain()
+    assert Encoding.of(plain) == encoding
+    del plain["degrees"]
+    assert Encoding.of(plain) == encoding.with_curves((), 1) == Encoding(columns(2, 1))
+
+
+@pytest.mark.parametrize(("name", "degree"), [("b0", 2), ("x", 2), ("n0", 0), ("n0", 21)])
+def test_curves_are_over_numbers_and_dates_and_of_a_sensible_degree(name: str, degree: int) -> None:
+    with pytest.raises(InvalidInput, match=r"curve|degree"):
+        Encoding(columns(1, 1), degrees={name: degree})
+
+
+# When they are drawn
+
+
+@pytest.mark.parametrize(
+    ("rows", "numbers", "others", "classes", "epsilon", "degree"),
+    [
+        (43_152, 7, 15, 5, 1.0, 6),  # diamonds
+        (43_152, 7, 15, 5, 0.03, 4),
+        (43_152, 7, 15, 5, 0.01, 1),
+        (7_886, 14, 5, 7, 8.0, 1),  # 60 rows for every weight, and 32 with squares
+        (5_000, 10, 0, 2, 8.0, 6),
+        (4_000, 10, 0, 2, 8.0, 5),
+        (1_700, 10, 0, 2, 8.0, 2),
+        (1_500, 10, 0, 2, 8.0, 1),
+        (50_000, 10, 0, 2, 0.01, 5),
+    ],
+)
+def test_the_degree_is_as_high_as_rows_and_budget_bear(
+    rows: int, numbers: int, others: int, classes: int, epsilon: float, degree: int
+) -> None:
+    drawn = curves(asked(epsilon), facts(rows, columns(numbers, others), classes))
+    assert drawn.degree == degree
+    width = drawn.seen(facts(rows, columns(numbers, others), classes)).columns
+    assert width == others + numbers * degree
+
+
+def test_more_rows_or_budget_never_lower_the_degree() -> None:
+    found = [
+        [curves(asked(epsilon), facts(rows, columns(8, 3))).degree for epsilon in (0.1, 1, 8)]
+        for rows in (100, 1000, 3000, 10_000, 100_000)
+    ]
+    assert (np.diff(found, axis=0) >= 0).all() and (np.diff(found, axis=1) >= 0).all()
+    assert found[0] == [1, 1, 1] and found[-1] == [6, 6, 6]
+
+
+def test_so_many_rows_that_curves_would_fill_the_memory_stay_straight() -> None:
+    assert curves(asked(), facts(2_000_000, columns(20))).degree == 6
+    assert curves(asked(), facts(5_000_000, columns(20))).degree == 2
+    assert curves(asked(), facts(50_000_000, columns(20))).degree == 1
+
+
+def array(rows: int) -> DataFacts:
+    return facts(rows, Columns.of_numbers(f"column {n}" for n in range(10)), as_given=True)
+
+
+def test_arrays_need_more_signal_than_tables() -> None:
+    ranges = {"preparation": Preparation(ranges=((0.0, 100.0),) * 10)}
+    for epsilon, degrees in ((0.05, (3, 6)), (1.0, (6, 6))):
+        of_array = curves(asked(epsilon, **ranges), array(20_000)).degree
+        assert (of_array, curves(asked(epsilon), facts(20_000, columns(10))).degree) == degrees
+
+
+@pytest.mark.parametrize(("rows", "bought"), [(1_500, False), (20_000, True)])
+def test_ranges_of_arrays_are_bought_for_curves_alone(rows: int, bought: bool) -> None:
+    planned = Outline(config=settled(asked(), array(rows)), data=array(rows), reused=False)
+    assert (RANGES in planned.preparing) == bought == (planned.curves.degree > 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"preparation": Preparation(curves=1)}, "not bent to curves in 3 columns, as asked"),
+        (
+            {"preparation": Preparation(unit_rows=False)},
+            "not bent to curves in 3 columns: rows are not scaled to unit length",
+        ),
+        (
+            {"engine": TorchModule(network)},
+            "not bent to curves in 3 columns: nothing is known of what they do for a",
+        ),
+        ({}, "bent to curves of degree 6 in 3 columns: free"),
+        ({"preparation": Preparation(curves=2)}, "bent to curves of degree 2 in 3 columns: free"),
+    ],
+)
+def test_it_is_said_what_is_drawn_and_why_not(changed: Any, why: str) -> None:
+    config, known = asked(**changed), facts(50_000, columns(3, 2))
+    assert any(said.startswith(why) for said in in_words(config, known))
+    if "engine" not in changed:  # a later version decides no other, and says the same
+        decided = settled(config, known)
+        assert isinstance(decided.preparation.curves, int)
+        assert any(said.startswith(why) for said in in_words(decided, known))
+
+
+def test_too_few_rows_are_named() -> None:
+    said = in_words(asked(), facts(300, columns(3)))
+    assert any("they are too many features for 300 rows at this budget" in line for line in said)
+    assert not any("curves" in line for line in in_words(asked(), facts(50_000, None)))
+
+
+@pytest.mark.parametrize("curves", [0, 21, 2.5, True, "many"])
+def test_bad_degrees_are_refused(curves: Any) -> None:
+    with pytest.raises(InvalidInput, match="curves must be a whole number from 1 to 20"):
+        Preparation(curves=curves)
+
+
+def test_curves_over_nothing_are_refused_before_anything_is_paid() -> None:
+    declared = {"on": "boolean", "of": "boolean"}
+    with pytest.raises(InvalidInput, match="no number or date has a range"):
+        settled(asked(preparation=Preparation(curves=3)), facts(5000, Columns.of(declared)))
+
+
+def test_what_was_begun_before_there_were_curves_goes_on_without() -> None:
+    assert preparation_from({"whiten_share": 0.02, "range_share": 0.0}).curves == 1
+
+
+# Whole studies
+
+
+@pytest.fixture(scope="module", params=["table", "array", "ranges"])
+def study(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, one_thread: None
+) -> Any:
+    """A finished run, its rows, and new rows: of declared columns, of an array, of an array with
+    ranges by position."""
+    made, labels = waves(4000, 0)
+    new, right = waves(1000, 1)
+    options: dict[str, Any] = {"columns": DECLARED}
+    more: dict[str, Any] = {}
+    if request.param != "table":
+        made, new, options = made.to_numpy(), new.to_numpy(), {}
+    if request.param == "ranges":
+        more["preparation"] = Preparation(ranges=((0.0, 100.0), (30.0, 150.0)))
+    data = Data(made, labels, test=(new, right), **options)
+    folder = tmp_path_factory.mktemp("bent") / "run"
+    result = tune(data, budget=BUDGET, search=UnitNoise(), out=folder, **more)
+    return folder, data, result, new
+
+
+def test_a_curve_tells_what_no_line_does(study: Any) -> None:
+    _, data, result, _ = study
+    straight = tune(data, budget=BUDGET, search=UnitNoise(), preparation=Preparation(curves=1))
+    # Means of 0.58 and 0.92, and a deviation of 0.01 each.
+    assert straight.test_accuracy < 0.7 < 0.85 < result.test_accuracy
+
+
+def test_the_model_is_found_again_with_its_curves(study: Any) -> None:
+    folder, data, result, new = study
+    again = load(folder)
+    assert again.preprocessing.encoding == result.model.preprocessing.encoding
+    assert_array_equal(again.predict_proba(new), result.model.predict_proba(new))
+    assert read_config(RunFolder.open(folder)).preparation.curves == 6
+    assert resume(folder, data).test_accuracy == result.test_accuracy
+    assert "differentially private linear model" in model_card(folder)
+    assert Record.read(folder).outline.data.columns == again.preprocessing.encoding.width
+
+
+def test_what_is_exported_draws_the_same_curves(study: Any) -> None:
+    _, _, result, new = study
+    pipeline = to_sklearn(result.model)
+    assert_allclose(pipeline.predict_proba(new), result.model.predict_proba(new), atol=1e-5)
+
+
+def test_prepared_rows_are_no_longer_than_promised(study: Any) -> None:
+    _, _, result, _ = study
+    far = np.array([[-1e30, 1e30], [0, 0], [50, 70], [1e30, 30]], dtype=np.float32)
+    rows = result.model.preprocessing.apply(far)
+    assert np.linalg.norm(rows.astype(np.float64), axis=1).max() <= 1 + 1e-6
+
+
+def test_a_study_of_an_array_that_is_killed_buys_its_ranges_once(tmp_path: Path) -> None:
+    made, labels = waves(4000, 0)
+    data = Data(made.to_numpy(), labels)
+    options = {"budget": BUDGET, "preparation": Preparation()}
+    assert stop_after(tmp_path / "run", data, "sweep", **options)
+    before = contents(tmp_path / "run" / "ranges.json")
+    result = resume(tmp_path / "run", data)
+    assert contents(tmp_path / "run" / "ranges.json") == before
+    assert result.model.guarantee.epsilon <= 1.0
+    (column, _) = result.model.preprocessing.encoding.ranges.values()
+    assert -20 < column[0] < 20 and 80 < column[1] < 120
+
+
+def test_benchmarks_draw_the_curves_that_studies_draw(tmp_path: Path) -> None:
+    made, labels = waves(4000, 0)
+    new, right = waves(500, 1)
+    arrays = {"X_train": made, "y_train": labels == "ill", "X_test": new, "y_test": right == "ill"}
+    np.savez(tmp_path / "waves.npz", **{name: np.asarray(a, float) for name, a in arrays.items()})
+    task = load_task(str(tmp_path / "waves.npz"))
+    planned = outline_of(task, LinearScaling(), BUDGET, seed=0)
+    rows, _ = prepared(task, planned)
+    assert planned.curves.degree == 6 and rows.train.shape == (2 * 6 + 1 + 1,)
+    plain = outline_of(task.plain(), LinearScaling(), BUDGET, seed=0)
+    assert plain.curves.degree == 1 and not plain.preparing
+
+
+def test_what_prepares_rows_says_so_in_words() -> None:
+    bent = Encoding(columns(1)).with_curves(["n0"], 2)
+    assert "columns coded one row at a time" in Preprocessing(encoding=bent).in_words()
