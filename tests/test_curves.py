@@ -1,7 +1,6 @@
 """Curves over numbers and dates: what they make of a row, when they are drawn, and that everything
 that keeps, resumes, predicts or exports a model knows them."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
