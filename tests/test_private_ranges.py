@@ -131,13 +131,13 @@ def test_a_row_is_counted_once_in_every_column_and_a_gap_is_not(
 ) -> None:
     def counted(table: list[tuple[float, float]]) -> list[Array]:
         seen: list[Array] = []
-        kept = ranges._ends
-        ranges._ends = lambda ranks, noise, rows: (seen.append(ranks), (0.0, 1.0))[1]  # type: ignore[func-returns-value]
+        kept = ranges._found
+        ranges._found = lambda ranks, noise, rows: seen.append(ranks)  # type: ignore[assignment]
         try:
             codes = np.array(table, dtype=np.float32).reshape(-1, 2)
             private_ranges([codes[:1], codes[1:]], 2, 1.0, 9, no_noise)
         finally:
-            ranges._ends = kept
+            ranges._found = kept
         return [np.diff(ranks, prepend=0.0) for ranks in seen]
 
     before, after, gap = counted(rows), counted([*rows, row]), counted([*rows, (math.nan, 1.0)])
@@ -147,12 +147,17 @@ def test_a_row_is_counted_once_in_every_column_and_a_gap_is_not(
     np.testing.assert_array_equal(before[0], gap[0])
 
 
-def found(values: Array, noise: float, seed: int) -> tuple[float, float]:
+def look(values: Array, noise: float, seed: int) -> ranges.Range:
     drawn = np.random.default_rng(seed).normal
-    ((low, high),) = private_ranges(
+    (found,) = private_ranges(
         [values[:, None]], 1, noise, len(values), lambda shape: drawn(size=shape)
     )
-    return float(low), float(high)
+    return found
+
+
+def found(values: Array, noise: float, seed: int) -> tuple[float, float]:
+    low, high, _ = look(values, noise, seed)
+    return low, high
 
 
 ROWS = 4000
@@ -195,6 +200,22 @@ def test_ranges_of_a_few_thousand_rows_at_epsilon_1_are_of_use(
         ends = found(np.asarray(values, dtype=np.float64), NOISE, seed)
         assert low[0] <= ends[0] <= low[1] and high[0] <= ends[1] <= high[1]
         assert ends[0] < ends[1]
+
+
+@pytest.mark.parametrize(
+    ("values", "between"),
+    [
+        (MADE.integers(0, 2, ROWS), False),
+        (MADE.random(ROWS) < 0.01, False),
+        (np.full(ROWS, 5.0), False),
+        (MADE.integers(0, 3, ROWS), True),
+        (MADE.normal(size=ROWS), True),
+    ],
+    ids=["two-values", "rare", "constant", "three-values", "numbers"],
+)
+def test_it_is_seen_whether_rows_lie_between_the_ends(values: Array, between: bool) -> None:
+    for seed in range(10):
+        assert look(np.asarray(values, dtype=np.float64), NOISE / 2, seed).between == between
 
 
 def test_with_next_to_no_noise_the_ends_are_quantiles() -> None:

@@ -36,7 +36,7 @@ from dptune.study.config import Config
 from dptune.study.measure import compare, take_census
 from dptune.study.outline import Outline
 from dptune.study.prepare import prepare
-from dptune.study.purchases import buy_ranges
+from dptune.study.purchases import buy_ranges, use_ranges
 from dptune.study.recipe import settled
 from dptune.study.sealed_run import SealedRun
 
@@ -140,11 +140,8 @@ def _bent(outline: Outline, rows: NDArray[Any]) -> Encoding | None:
     named, curves = outline.data.named, outline.curves
     if named is None or not outline.ranks:
         return None
-    declared = Encoding(named)
-    ranges = {
-        name: (low, high) for name, (low, high) in buy_ranges(outline, declared, [rows]).items()
-    }
-    return declared.with_ranges(ranges).with_curves(curves.columns, curves.degree)
+    encoding = Encoding(named).with_curves(curves.columns, curves.degree)
+    return use_ranges(encoding, buy_ranges(outline, encoding, [rows]))
 
 
 def _open(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:

@@ -1,6 +1,6 @@
 """From codes to features: a function of one row, of what is declared, and of what was bought."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -124,6 +124,11 @@ class Encoding:
     def with_curves(self, names: Sequence[str], degree: int) -> "Encoding":
         """With curves of this degree over these columns, and straight lines over all others."""
         return replace(self, degrees=dict.fromkeys(names, degree) if degree > 1 else {})
+
+    def without_curves(self, names: Collection[str]) -> "Encoding":
+        """With straight lines over these columns, too."""
+        left = {name: degree for name, degree in self.degrees.items() if name not in names}
+        return replace(self, degrees=left)
 
     def reading(self, vocabularies: Vocabularies) -> "Encoding":
         """The same for rows that were coded with these private vocabularies."""

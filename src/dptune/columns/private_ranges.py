@@ -11,7 +11,7 @@ noise of the same size all along, some 4 times that of one count.
 import math
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +36,23 @@ _MOST_TAIL = 0.4  # where noise is that large, ends say little, but are still in
 _ROWS_PER_NOISE = 10.0
 
 
+class Range(NamedTuple):
+    """`between`: whether rows lie between the ends, as far as noise lets it be seen; not so where a
+    column has two values."""
+
+    low: float
+    high: float
+    between: bool
+
+
 def private_ranges(
     tables: Iterable[NDArray[Any]],
     columns: int,
     noise: float,
     rows: int,
     stream_normal: validate.Normal,
-) -> Array:
-    """A (low, high) for each of the columns, from all `tables`: what
+) -> list[Range]:
+    """One for each of the columns, from all `tables`: what
     `NoisyRanks(columns=columns, noise=noise)` pays for.
 
     A gap (NaN) is in no count. One row moves what is released of a column by at most 1; `rows` is
@@ -61,11 +70,10 @@ def private_ranges(
             for column, values in enumerate(table[start : start + _CHUNK].T):
                 known = values[~np.isnan(values)]
                 counts[column] += np.bincount(cells_of(known), minlength=CELLS)
-    pairs = [
-        _ends(noisy_ranks(counted, noise, validate.drawn(stream_normal, CELLS)), noise, rows)
+    return [
+        _found(noisy_ranks(counted, noise, validate.drawn(stream_normal, CELLS)), noise, rows)
         for counted in counts
     ]
-    return np.array(pairs).reshape(columns, 2)
 
 
 def rows_needed(noise: float) -> int:
@@ -145,16 +153,18 @@ def _times_root(vector: Array) -> Array:
     return product[:CELLS]
 
 
-def _ends(ranks: Array, noise: float, rows: int) -> tuple[float, float]:
-    """Both ends, from noisy ranks alone."""
+def _found(ranks: Array, noise: float, rows: int) -> Range:
+    """From noisy ranks alone."""
     from scipy.optimize import isotonic_regression  # slow to import
 
     rising: Array = isotonic_regression(ranks).x
     everybody = min(max(float(rising[-1]), 1.0), float(rows))  # without gaps
     off = noise_of_ranks(noise) / everybody
     tail = min(max(_TAIL, _CLEAR * off), _MOST_TAIL)
-    first, last = np.searchsorted(rising, [tail * everybody, (1 - tail) * everybody])
-    low, high = marks_of(min(int(first), CELLS - 1))[0], marks_of(min(int(last), CELLS - 1))[1]
+    places = np.searchsorted(rising, [tail * everybody, (1 - tail) * everybody])
+    first, last = (min(int(place), CELLS - 1) for place in places)
+    low, high = marks_of(first)[0], marks_of(last)[1]
+    between = float(rising[max(last - 1, first)] - rising[first])
     # What noise hides lies as far beyond as if rows were spread evenly. But zero has a cell of its
     # own: where it is an end, it is that end.
     beyond = (tail - _TAIL) / (1 - 2 * tail) * (high - low)
@@ -166,4 +176,4 @@ def _ends(ranks: Array, noise: float, rows: int) -> tuple[float, float]:
         high += beyond
     elif low < -_SMALLEST:
         high = 0.0
-    return low, high
+    return Range(low, high, between > _CLEAR * noise_of_ranks(noise))

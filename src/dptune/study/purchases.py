@@ -1,6 +1,6 @@
 """What is bought for columns, taken from private rows. Whoever calls must have paid for it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from dptune.columns.encoding import Encoding
 from dptune.columns.kinds import Category
 from dptune.columns.private_categories import private_categories
-from dptune.columns.private_ranges import private_ranges
+from dptune.columns.private_ranges import Range, private_ranges
 from dptune.study.measure import fresh_normal
 from dptune.study.outline import Outline
 
 Codes = Iterable[NDArray[Any]]
 
 
-def buy_ranges(outline: Outline, encoding: Encoding, codes: Codes) -> dict[str, list[float]]:
-    """Low and high, by column."""
+def buy_ranges(outline: Outline, encoding: Encoding, codes: Codes) -> dict[str, Range]:
+    """By column."""
     assert outline.ranks is not None
     found = private_ranges(
         _only(outline.ranged, encoding, codes),
@@ -25,7 +25,15 @@ def buy_ranges(outline: Outline, encoding: Encoding, codes: Codes) -> dict[str, 
         outline.data.count,
         fresh_normal,
     )
-    return dict(zip(outline.ranged, found.tolist(), strict=True))
+    return dict(zip(outline.ranged, found, strict=True))
+
+
+def use_ranges(encoding: Encoding, bought: Mapping[str, Sequence[Any]]) -> Encoding:
+    """With these, where a curve over two values would be but one line drawn again. Older versions
+    did not look what lies between ends."""
+    pairs = {name: (low, high) for name, (low, high, *_) in bought.items()}
+    two = {name for name, (_, _, *between) in bought.items() if between == [False]}
+    return encoding.with_ranges(pairs).without_curves(two)
 
 
 def buy_categories(

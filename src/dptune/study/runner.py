@@ -44,7 +44,7 @@ from dptune.study.outline import (
 from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
 from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
-from dptune.study.purchases import buy_categories, buy_ranges
+from dptune.study.purchases import buy_categories, buy_ranges, use_ranges
 from dptune.study.recipe import LENGTHS, MEAN, SECOND_MOMENT, in_words
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
@@ -153,7 +153,7 @@ class Runner:
             )
             with self.folder.undamaged(_PURCHASES[RANGES]):
                 if ranges is not None:
-                    made = made.with_ranges({name: tuple(ranges[name]) for name in outline.ranged})
+                    made = use_ranges(made, {name: ranges[name] for name in outline.ranged})
         return made
 
     def _bought(
