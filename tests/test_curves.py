@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
-from dptune import Budget, Data, Preparation, load, resume
+from dptune import Budget, Data, DPLinearClassifier, Preparation, load, resume
 from dptune.bench.harness import outline_of, prepared
 from dptune.bench.tasks import load_task
 from dptune.columns import Columns, Encoding
@@ -111,11 +111,6 @@ def test_dates_bend_too_and_their_parts_stand_after_the_curve() -> None:
     assert_allclose(gap, [0, -1, 0, 0, 0, 0, 0, 0, 0, 1])
 
 
-def test_a_number_whose_range_was_lost_has_no_curve_but_as_many_features() -> None:
-    encoding = Encoding(Columns.of({"dose": "number"})).with_curves(["dose"], 3)
-    assert_array_equal(encoding.apply(np.array([[1e9], [-2.0]])), [[1e9, 0, 0], [-2, 0, 0]])
-
-
 def test_curves_are_stored_and_what_older_models_stored_has_none() -> None:
     encoding = Encoding(columns(2, 1)).with_curves(["n1"], 5)
     plain = encoding.to_plain()
@@ -124,10 +119,10 @@ def test_curves_are_stored_and_what_older_models_stored_has_none() -> None:
     assert Encoding.of(plain) == encoding.with_curves((), 1) == Encoding(columns(2, 1))
 
 
-@pytest.mark.parametrize(("name", "degree"), [("b0", 2), ("x", 2), ("n0", 0), ("n0", 21)])
+@pytest.mark.parametrize(("name", "degree"), [("b0", 2), ("x", 2), ("u", 2), ("n0", 0), ("n0", 21)])
 def test_curves_are_over_numbers_and_dates_and_of_a_sensible_degree(name: str, degree: int) -> None:
     with pytest.raises(InvalidInput, match=r"curve|degree"):
-        Encoding(columns(1, 1), degrees={name: degree})
+        Encoding(Columns.of({"n0": AGE, "b0": "boolean", "u": "number"}), degrees={name: degree})
 
 
 # When they are drawn
@@ -215,13 +210,15 @@ def test_it_is_said_what_is_drawn_and_why_not(changed: Any, why: str) -> None:
 
 def test_too_few_rows_are_named() -> None:
     said = in_words(asked(), facts(300, columns(3)))
-    assert any("they are too many features for 300 rows at this budget" in line for line in said)
+    assert any("curves are too many features for 300 rows at this budget" in line for line in said)
     assert not any("curves" in line for line in in_words(asked(), facts(50_000, None)))
 
 
 @pytest.mark.parametrize("curves", [0, 21, 2.5, True, "many"])
 def test_bad_degrees_are_refused(curves: Any) -> None:
-    with pytest.raises(InvalidInput, match="curves must be a whole number from 1 to 20"):
+    with pytest.raises(
+        InvalidInput, match=r'curves, if not "auto", must be a whole number from 1 to 20'
+    ):
         Preparation(curves=curves)
 
 
@@ -229,6 +226,12 @@ def test_curves_over_nothing_are_refused_before_anything_is_paid() -> None:
     declared = {"on": "boolean", "of": "boolean"}
     with pytest.raises(InvalidInput, match="no number or date has a range"):
         settled(asked(preparation=Preparation(curves=3)), facts(5000, Columns.of(declared)))
+
+
+def test_networks_take_no_curves() -> None:
+    config = asked(preparation=Preparation(curves=3), engine=TorchModule(network))
+    with pytest.raises(InvalidInput, match=r"for linear models, not for a .*; leave curves out"):
+        settled(config, facts(5000, columns(5)))
 
 
 def test_what_was_begun_before_there_were_curves_goes_on_without() -> None:
@@ -300,6 +303,32 @@ def test_a_study_of_an_array_that_is_killed_buys_its_ranges_once(tmp_path: Path)
     assert result.model.guarantee.epsilon <= 1.0
     (column, _) = result.model.preprocessing.encoding.ranges.values()
     assert -20 < column[0] < 20 and 80 < column[1] < 120
+
+
+def test_where_ranges_are_lost_lines_are_straight_and_that_is_said(tmp_path: Path) -> None:
+    made, labels = waves(4000, 0)
+    data = Data(made.to_numpy(), labels)
+    options = {"budget": BUDGET, "preparation": Preparation()}
+    assert stop_after(tmp_path / "run", data, RANGES, **options)  # before they are on disk
+    result = resume(tmp_path / "run", data)
+    assert any("lines over them are straight" in note for note in result.notes)
+    encoding = result.model.preprocessing.encoding
+    assert not encoding.ranges and not encoding.degrees and encoding.width == 2
+
+
+def test_columns_of_two_values_stay_straight_where_ranges_are_bought() -> None:
+    made, labels = waves(8000, 0)
+    rows = np.column_stack([made, made["weight"] > 70])
+    result = tune(Data(rows, labels), budget=BUDGET, search=UnitNoise())
+    assert result.model.preprocessing.encoding.degrees == {"column 1": 6, "column 2": 6}
+
+
+def test_estimators_draw_them_unless_told() -> None:
+    made, labels = waves(4000, 0)
+    for asked_for, width in (("auto", 2 * 6 + 1), (1, 2 + 1)):
+        ranges = [(0, 100), (30, 150)]
+        model = DPLinearClassifier(ranges=ranges, curves=asked_for).fit(made.to_numpy(), labels)
+        assert model.coef_.shape == (1, width)
 
 
 def test_benchmarks_draw_the_curves_that_studies_draw(tmp_path: Path) -> None:

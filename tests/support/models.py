@@ -135,7 +135,7 @@ ENCODING = Encoding(
     ),
     ranges={"income": (-5.0, 10.0)},
     categories={"city": ("Rome", "Oslo")},
-    degrees={"age": 3, "income": 2, "height": 3, "begun": 4, "ended": 2},
+    degrees={"age": 3, "income": 2, "begun": 4, "ended": 2},
 )
 
 

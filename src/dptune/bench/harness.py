@@ -36,7 +36,7 @@ from dptune.study.config import Config
 from dptune.study.measure import compare, take_census
 from dptune.study.outline import Outline
 from dptune.study.prepare import prepare
-from dptune.study.purchases import buy_ranges, use_ranges
+from dptune.study.purchases import bent, buy_ranges
 from dptune.study.recipe import settled
 from dptune.study.sealed_run import SealedRun
 
@@ -137,11 +137,11 @@ def prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
 
 def _bent(outline: Outline, rows: NDArray[Any]) -> Encoding | None:
     """Columns with their ranges, where curves are drawn over them."""
-    named, curves = outline.data.named, outline.curves
+    named = outline.data.named
     if named is None or not outline.ranks:
         return None
-    encoding = Encoding(named).with_curves(curves.columns, curves.degree)
-    return use_ranges(encoding, buy_ranges(outline, encoding, [rows]))
+    encoding = Encoding(named)
+    return bent(encoding, outline.curves, buy_ranges(outline, encoding, [rows]))
 
 
 def _open(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:

@@ -56,10 +56,7 @@ def put_number(
         codes = np.where(gaps, column.fill, codes)
     # Infinite only where a range was asked for and could not be bought.
     scaled = codes.clip(-LARGEST, LARGEST) if pair is None else _scaled(codes, pair)
-    filled = np.where(np.isnan(scaled), 0, scaled)
-    features[:, 0] = filled
-    if pair is not None:  # no curve of a number that could be anything
-        features[:, :degree] = _curve(filled, degree)
+    features[:, :degree] = _curve(np.where(np.isnan(scaled), 0, scaled), degree)
     _indicate(gaps, column.indicator, features)
 
 
@@ -122,7 +119,7 @@ def _scaled(codes: Features, pair: Pair) -> Features:
 
 
 def _curve(inside: Features, degree: int) -> Features:
-    """Numbers from -1 to 1, and what bends a line through them."""
+    """Numbers, and what bends a line through them where they are from -1 to 1."""
     return np.asarray(chebvander(inside, degree)[:, 1:], np.float64)
 
 

@@ -1,6 +1,6 @@
 """From codes to features: a function of one row, of what is declared, and of what was bought."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -64,7 +64,10 @@ class Encoding:
             categories={
                 name: _bought_names(name, kept, names) for name, names in self.categories.items()
             },
-            degrees={name: _degree(name, kept, degree) for name, degree in self.degrees.items()},
+            degrees={
+                name: _degree(name, kept, self.ranges, degree)
+                for name, degree in self.degrees.items()
+            },
         )
 
     @property
@@ -121,14 +124,9 @@ class Encoding:
         more = {name: tuple(names) for name, names in categories.items()}
         return replace(self, categories={**self.categories, **more})
 
-    def with_curves(self, names: Sequence[str], degree: int) -> "Encoding":
+    def with_curves(self, names: Iterable[str], degree: int) -> "Encoding":
         """With curves of this degree over these columns, and straight lines over all others."""
         return replace(self, degrees=dict.fromkeys(names, degree) if degree > 1 else {})
-
-    def without_curves(self, names: Collection[str]) -> "Encoding":
-        """With straight lines over these columns, too."""
-        left = {name: degree for name, degree in self.degrees.items() if name not in names}
-        return replace(self, degrees=left)
 
     def reading(self, vocabularies: Vocabularies) -> "Encoding":
         """The same for rows that were coded with these private vocabularies."""
@@ -238,9 +236,11 @@ def _bought_range(name: str, kept: Mapping[str, Column], pair: Pair) -> Pair:
     return low, high
 
 
-def _degree(name: str, kept: Mapping[str, Column], degree: int) -> int:
-    if not isinstance(kept.get(name), Number | Date):
-        raise InvalidInput(f"{name}: a curve is drawn over a number or a date.")
+def _degree(name: str, kept: Mapping[str, Column], bought: Mapping[str, Pair], degree: int) -> int:
+    column = kept.get(name)
+    ranged = isinstance(column, Number) and (column.pair is not None or name in bought)
+    if not ranged and not isinstance(column, Date):
+        raise InvalidInput(f"{name}: a curve is drawn over a number or a date with a range.")
     return validate.whole(1, at_most=MOST_CURVED, **{f"the degree of {name}": degree})
 
 

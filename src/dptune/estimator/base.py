@@ -48,6 +48,7 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
     delta: float | None
     columns: Mapping[str, Any] | Columns | None
     ranges: Sequence[tuple[float, float]] | str | None
+    curves: int | str
     bias: bool
     space: Space | None
     recipe: Mapping[str, Any] | None
@@ -173,10 +174,10 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(f"space must be a dptune.Space; got {self.space!r}.")
         return self.space
 
-    def _preparation(self) -> Preparation | None:
+    def _preparation(self) -> Preparation:
         if self.ranges is None or isinstance(self.ranges, str):
-            return None
-        return Preparation(ranges=self.ranges)  # type: ignore[arg-type]  # it makes tuples
+            return Preparation(curves=self.curves)
+        return Preparation(ranges=self.ranges, curves=self.curves)  # type: ignore[arg-type]  # it makes tuples
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):

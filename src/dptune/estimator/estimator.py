@@ -47,6 +47,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
             dates, gaps. Without it, all are numbers.
         ranges: (low, high) of every column, from knowledge, where all are numbers; "paid" to buy
             them from the same budget.
+        curves: of which degree the model draws curves over columns that have a range; 1 for
+            straight lines, "auto" for as high a one as the rows bear.
         bias: whether there is a weight that every row sees as 1.
         balance: "classes" to make every class count alike, however rare; "none" for every row.
         class_weight: "balanced" is the same as that; or weights by class, from knowledge, of which
@@ -88,6 +90,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         classes: Sequence[Any] | None = None,
         columns: Mapping[str, Any] | Columns | None = None,
         ranges: Sequence[tuple[float, float]] | str | None = None,
+        curves: int | str = "auto",
         bias: bool = False,
         balance: str = "none",
         class_weight: Mapping[Any, float] | str | None = None,
@@ -103,6 +106,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         self.classes = classes
         self.columns = columns
         self.ranges = ranges
+        self.curves = curves
         self.bias = bias
         self.balance = balance
         self.class_weight = class_weight

@@ -41,6 +41,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         columns: what the columns of a frame hold, by name; without it, all are numbers.
         ranges: (low, high) of every column, from knowledge, where all are numbers; "paid" to buy
             them from the same budget.
+        curves: of which degree the model draws curves over columns that have a range; 1 for
+            straight lines, "auto" for as high a one as the rows bear.
         bias: whether there is a weight that every row sees as 1.
         space: a `Space`: where to look for learning rate and steps.
         recipe: fields of every `TrainPlan` that are not searched.
@@ -75,6 +77,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         *,
         columns: Mapping[str, Any] | Columns | None = None,
         ranges: Sequence[tuple[float, float]] | str | None = None,
+        curves: int | str = "auto",
         bias: bool = False,
         space: Space | None = None,
         recipe: Mapping[str, Any] | None = None,
@@ -88,6 +91,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         self.delta = delta
         self.columns = columns
         self.ranges = ranges
+        self.curves = curves
         self.bias = bias
         self.space = space
         self.recipe = recipe

@@ -62,7 +62,7 @@ def _column(nodes: Nodes, encoding: Encoding, name: str, taken: str) -> str:
     codes, degree = nodes.doubles(taken), encoding.degrees.get(name, 1)
     if isinstance(column, Number):
         pair = column.pair or encoding.ranges.get(name)
-        known = _curve(nodes, codes, pair, degree) if pair else _as_it_is(nodes, codes, degree)
+        known = _curve(nodes, codes, pair, degree) if pair else [_finite(nodes, codes)]
     elif isinstance(column, Boolean):
         known = [_within(nodes, codes, (0, 1))]
     else:
@@ -78,10 +78,8 @@ def _column(nodes: Nodes, encoding: Encoding, name: str, taken: str) -> str:
     return nodes.add("Where", is_gap, nodes.constant(instead), features)
 
 
-def _as_it_is(nodes: Nodes, codes: str, degree: int) -> list[str]:
-    """A number without a range, which no curve bends."""
-    finite = nodes.add("Clip", codes, nodes.constant(-_LARGEST), nodes.constant(_LARGEST))
-    return [finite] + [nodes.add("Mul", finite, nodes.constant(0.0))] * (degree - 1)
+def _finite(nodes: Nodes, codes: str) -> str:
+    return nodes.add("Clip", codes, nodes.constant(-_LARGEST), nodes.constant(_LARGEST))
 
 
 def _curve(nodes: Nodes, codes: str, pair: tuple[float, float], degree: int) -> list[str]:

@@ -115,13 +115,10 @@ def _filled(value: float | str, gap: float | str = np.nan) -> SimpleImputer:
     )
 
 
-def _curve(degree: int, ranged: bool = True) -> list[FunctionTransformer]:
-    """Chebyshev polynomials from 1 to the degree: numpy's own, without the constant. Zeros beside a
-    number without a range."""
+def _curve(degree: int) -> list[FunctionTransformer]:
+    """Chebyshev polynomials from 1 to the degree: numpy's own, without the constant."""
     if degree == 1:
         return []
-    if not ranged:
-        return [FunctionTransformer(np.pad, kw_args={"pad_width": ((0, 0), (0, degree - 1))})]
     return [
         FunctionTransformer(chebvander, kw_args={"deg": degree}),
         FunctionTransformer(np.squeeze, kw_args={"axis": 1}),
@@ -135,7 +132,7 @@ def _number(ranged: bool, gap: Numbers | None, indicator: bool, degree: int) -> 
         steps.append(MinMaxScaler((-1, 1), clip=True))
     if gap is not None:
         steps.append(_filled(gap[0]))
-    value = make_pipeline(*steps, *_curve(degree, ranged))
+    value = make_pipeline(*steps, *_curve(degree))
     if not indicator:
         return value
     missing = make_pipeline(_as("float64"), MissingIndicator(features="all"))

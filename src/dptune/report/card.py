@@ -70,7 +70,10 @@ def _what(model: TrainedModel) -> str:
     """What it takes."""
     if is_of_texts(model.made_by):
         return f"texts of up to {model.made_by['length']:,} tokens"
-    return f"{model.columns:,} features"
+    encoding = model.preprocessing.encoding
+    if encoding is None:
+        return f"{model.columns:,} features"
+    return f"{len(encoding.columns.kept):,} columns, in {encoding.width:,} features"
 
 
 def _classes(record: Record) -> list[str]:

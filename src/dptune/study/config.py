@@ -121,7 +121,8 @@ class Preparation:
         if self.shorten not in (AUTO, None):
             validate.store(self, shorten=validate.flag(shorten=self.shorten))
         if self.curves != AUTO:
-            validate.store(self, curves=validate.whole(1, at_most=MOST_CURVED, curves=self.curves))
+            named = {f'curves, if not "{AUTO}",': self.curves}
+            validate.store(self, curves=validate.whole(1, at_most=MOST_CURVED, **named))
         whitened = self.whiten_share not in (AUTO, 0)
         if whitened and not (self.unit_rows and self.rescale):
             raise InvalidInput(

@@ -61,4 +61,4 @@ def against(config: Config) -> str:
 
 def _width(facts: DataFacts, columns: Sequence[str], degree: int) -> int:
     assert facts.named is not None
-    return Encoding(facts.named).with_curves(columns, degree).width
+    return Encoding(facts.named).width + (degree - 1) * len(columns)

@@ -9,6 +9,7 @@ from dptune.columns.encoding import Encoding
 from dptune.columns.kinds import Category
 from dptune.columns.private_categories import private_categories
 from dptune.columns.private_ranges import Range, private_ranges
+from dptune.study.curves import Curves
 from dptune.study.measure import fresh_normal
 from dptune.study.outline import Outline
 
@@ -28,12 +29,13 @@ def buy_ranges(outline: Outline, encoding: Encoding, codes: Codes) -> dict[str, 
     return dict(zip(outline.ranged, found, strict=True))
 
 
-def use_ranges(encoding: Encoding, bought: Mapping[str, Sequence[Any]]) -> Encoding:
-    """With these, where a curve over two values would be but one line drawn again. Older versions
-    did not look what lies between ends."""
-    pairs = {name: (low, high) for name, (low, high, *_) in bought.items()}
+def bent(encoding: Encoding, curves: Curves, bought: Mapping[str, Sequence[Any]]) -> Encoding:
+    """With the ranges that were bought, and curves over all columns that have a range then; but
+    over two values a curve is only the same line again."""
+    ranged = encoding.with_ranges({name: (low, high) for name, (low, high, *_) in bought.items()})
     two = {name for name, (_, _, *between) in bought.items() if between == [False]}
-    return encoding.with_ranges(pairs).without_curves(two)
+    straight = two.union(ranged.undecided)
+    return ranged.with_curves([n for n in curves.columns if n not in straight], curves.degree)
 
 
 def buy_categories(

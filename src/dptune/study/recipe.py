@@ -78,10 +78,16 @@ def curves(config: Config, facts: DataFacts) -> Curves:
         )
     )
     degree = highest(config, facts, columns)
+    if degree > 1 and not config.engine.linear_in_rows:
+        raise InvalidInput(
+            f"curves of degree {degree} are asked for, and they are for linear models, not for a "
+            f"{config.engine.trains}; leave curves out."
+        )
     if degree > 1 and not columns:
         raise InvalidInput(
             f"curves of degree {degree} are asked for, and no number or date has a range over "
-            "which to draw them; declare columns with their ranges, or leave curves out."
+            "which to draw them, declared or bought; declare ranges ([columns], of an array ranges "
+            'under [preparation]), ask for them with range = "paid", or leave curves out.'
         )
     return Curves(degree, columns)
 
@@ -176,7 +182,7 @@ def _curves_in_words(config: Config, facts: DataFacts) -> list[str]:
     usual = replace(config, preparation=replace(config.preparation, curves=AUTO))
     why = ", as asked"
     if highest(usual, facts, drawn.columns) == 1:
-        too_many = f"they are too many features for {facts.count:,} rows at this budget"
+        too_many = f"curves are too many features for {facts.count:,} rows at this budget"
         why = f": {against(config) or too_many}"
     return [f"not bent to curves in {where}{why}"]
 
@@ -221,5 +227,6 @@ def _impossible(config: Config) -> str:
 
 
 def _too_many(facts: DataFacts, is_so: bool) -> str:
-    columns, rows = f"{facts.columns:,} columns", f"{facts.count:,} rows"
+    what = "columns" if facts.named is None or facts.as_given else "features"
+    columns, rows = f"{facts.columns:,} {what}", f"{facts.count:,} rows"
     return f"{columns} are too many for {rows} at this budget" if is_so else ""

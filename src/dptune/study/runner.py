@@ -44,7 +44,7 @@ from dptune.study.outline import (
 from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
 from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
-from dptune.study.purchases import buy_categories, buy_ranges, use_ranges
+from dptune.study.purchases import bent, buy_categories, buy_ranges
 from dptune.study.recipe import LENGTHS, MEAN, SECOND_MOMENT, in_words
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
@@ -134,7 +134,7 @@ class Runner:
         outline, data, declared = self.outline, self.data, self.data.encoding
         if declared is None or (data.as_given and outline.curves.degree == 1):
             return None
-        made = declared.with_curves(outline.curves.columns, outline.curves.degree)
+        made = declared
         if by_position := outline.config.preparation.ranges:  # of an array
             made = made.with_ranges(dict(zip(declared.columns.kept, by_position, strict=True)))
         if outline.names:
@@ -147,14 +147,15 @@ class Runner:
             with self.folder.undamaged(_PURCHASES[CATEGORIES]):
                 if names is not None:
                     made = made.with_categories({name: names[name] for name in outline.categorized})
-        if outline.ranks:
-            ranges = self._bought(
-                RANGES, lambda paid: buy_ranges(outline, declared, data.tables_for(paid))
-            )
-            with self.folder.undamaged(_PURCHASES[RANGES]):
-                if ranges is not None:
-                    made = use_ranges(made, {name: ranges[name] for name in outline.ranged})
-        return made
+        if not outline.ranks:
+            return bent(made, outline.curves, {})
+        ranges = self._bought(
+            RANGES, lambda paid: buy_ranges(outline, declared, data.tables_for(paid))
+        )
+        if ranges is None:  # lost
+            return bent(made, outline.curves, {})
+        with self.folder.undamaged(_PURCHASES[RANGES]):
+            return bent(made, outline.curves, {name: ranges[name] for name in outline.ranged})
 
     def _bought(
         self, label: str, buy: Callable[[Receipt], Mapping[str, Any]]

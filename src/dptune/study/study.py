@@ -439,7 +439,8 @@ def _losses(
     if planned.names and encoding and set(planned.categorized) & set(encoding.unbought):
         notes.append("names of categories were cut off: paid for, and every name counts as other")
     if planned.ranks and encoding and set(planned.ranged) & set(encoding.undecided):
-        notes.append("ranges of columns were cut off: paid for, and columns are taken as they are")
+        instead = "columns are taken as they are, and lines over them are straight"
+        notes.append(f"ranges of columns were cut off: paid for; {instead}")
     if planned.lengths and not (preprocessing.anchor or preprocessing.reach):
         notes.append("row lengths were cut off, or hidden by their noise: rows lose their length")
     if planned.mean and preprocessing.center is None:
