@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
-from dptune import Budget, Data, DPLinearClassifier, Preparation, load, resume
+from dptune import Budget, Data, DPLinearClassifier, Ledger, Preparation, load, resume
 from dptune.bench.harness import outline_of, prepared
 from dptune.bench.tasks import load_task
 from dptune.columns import Columns, Encoding
@@ -33,7 +33,7 @@ from dptune.study.planning import read_config
 from dptune.study.recipe import curves, in_words, settled
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import tune
-from support.studies import a_config, contents, stop_after
+from support.studies import SPACE, a_config, contents, stop_after
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -329,6 +329,19 @@ def test_estimators_draw_them_unless_told() -> None:
         ranges = [(0, 100), (30, 150)]
         model = DPLinearClassifier(ranges=ranges, curves=asked_for).fit(made.to_numpy(), labels)
         assert model.coef_.shape == (1, width)
+
+
+def test_a_search_is_reused_at_another_budget_with_the_curves_it_had(tmp_path: Path) -> None:
+    made, labels = waves(600, 0)
+    data = Data(made, labels, columns=DECLARED)
+    address, small, large = str(tmp_path / "ledger.db"), Budget(0.1, 1e-5), Budget(1.0, 1e-5)
+    Ledger.create(address, Budget(3.0, 1e-5), dataset="d", fingerprint=data.fingerprint)
+    degrees = [curves(asked(each.epsilon), data.facts).degree for each in (large, small)]
+    assert degrees == [3, 2]
+    options: dict[str, Any] = {"ledger": address, "space": SPACE}
+    tune(data, budget=large, out=tmp_path / "first", **options)
+    reused = tune(data, budget=small, reuse=tmp_path / "first", **options)
+    assert set(reused.model.preprocessing.encoding.degrees.values()) == {3}
 
 
 def test_benchmarks_draw_the_curves_that_studies_draw(tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ Nothing here spends anything or reads a private row.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from dptune.accounting import Budget, Guarantee
 from dptune.columns.spec import Columns
 from dptune.data import Data
 from dptune.data.made_by import is_of_words
-from dptune.data.rows import find_device, find_precision
+from dptune.data.rows import DataFacts, find_device, find_precision
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.ledger.store import are_one
@@ -20,6 +20,7 @@ from dptune.search.base import Census
 from dptune.search.space import Space
 from dptune.search.trial import Trial
 from dptune.study.config import (
+    AUTO,
     Config,
     build,
     digest,
@@ -71,6 +72,17 @@ def read_config(folder: RunFolder) -> Config:
     if not as_it_was:
         raise FolderProblem(f"{name} was changed after the study began. {_AS_IT_WAS}")
     return config
+
+
+def decided(config: Config, facts: DataFacts) -> Config:
+    """The same with all that was left to us decided: how rows are prepared by the study whose
+    search is reused, where there is one, and else by public numbers."""
+    if config.reuse:
+        asked, theirs = config.preparation, read_config(RunFolder.open(config.reuse)).preparation
+        names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]
+        as_then = {name: getattr(theirs, name) for name in names}
+        config = replace(config, preparation=replace(asked, **as_then))
+    return settled(config, facts)
 
 
 def outline(data: Data, config: Config) -> Outline:
@@ -172,7 +184,7 @@ def _must_be_a_table(data: Data, config: Config) -> None:
 
 def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     """What a study would pay for and promise. Spends nothing and writes nothing."""
-    config = settled(config, data.facts)
+    config = decided(config, data.facts)
     planned = outline(data, config)
     events = [event for _, event in planned.payments]
     searched = None
@@ -205,7 +217,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
 def before_paying(data: Data, config: Config) -> tuple[str, ...]:
     """What to say to whoever holds the rows while nothing is spent yet; refuses what its ledger
     cannot pay for."""
-    planned = outline(data, settled(config, data.facts))
+    planned = outline(data, decided(config, data.facts))
     if config.ledger:
         must_fit(planned, data)
     return (*data.remarks(), *noise_notes(planned))

@@ -48,8 +48,8 @@ from dptune.study.figures import ACCURACY, lines_of_figures, on_test_rows
 from dptune.study.loop import Counted
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
-from dptune.study.planning import Earlier, must_fit, outline, read_config
-from dptune.study.recipe import in_words, settled
+from dptune.study.planning import Earlier, decided, must_fit, outline, read_config
+from dptune.study.recipe import in_words
 from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.result import StudyResult
 from dptune.study.run_folder import EXPORTED, RunFolder
@@ -157,7 +157,7 @@ def tune(
         source=source,
         columns=data.declared,
     )
-    config = settled(asked, data.facts).named()
+    config = decided(asked, data.facts).named()
     if out is not None:
         return _begin(data, config, Path(out), executor, watch, kept=True)
     with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:

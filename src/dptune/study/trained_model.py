@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,9 +46,9 @@ class TrainedModel:
     """
 
     engine: Engine[Any]
-    model: Model
+    model: Model = field(repr=False)
     shape: tuple[int, ...]  # of one row's features
-    preprocessing: Preprocessing
+    preprocessing: Preprocessing = field(repr=False)
     loss: str  # how what the model gives is meant, as in DataFacts
     classes: tuple[Any, ...]
     target_range: tuple[float, float] | None
