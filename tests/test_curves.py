@@ -19,6 +19,7 @@ from dptune.bench.tasks import load_task
 from dptune.columns import Columns, Encoding
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
+from dptune.data.sources import load_data
 from dptune.engines import TorchModule
 from dptune.errors import InvalidInput
 from dptune.export import to_sklearn
@@ -277,6 +278,20 @@ def test_the_model_is_found_again_with_its_curves(study: Any) -> None:
     assert resume(folder, data).test_accuracy == result.test_accuracy
     assert "differentially private linear model" in model_card(folder)
     assert Record.read(folder).outline.data.columns == again.preprocessing.encoding.width
+
+
+@pytest.mark.parametrize("rows", [100, 4000])
+def test_ranges_by_position_scale_or_bend_a_file_of_numbers(rows: int, tmp_path: Path) -> None:
+    made, labels = waves(rows, 0)
+    made.assign(state=labels).to_csv(tmp_path / "a.csv", index=False)
+    data = load_data(tmp_path / "a.csv", label="state")
+    asked_for = Preparation(ranges=((0.0, 100.0), (30.0, 150.0)))
+    done = tune(data, budget=BUDGET, search=UnitNoise(), preparation=asked_for).model.preprocessing
+    if rows == 100:  # nothing is clipped, as ever
+        assert done.encoding is not None and not done.encoding.ranges and done.scale is not None
+        assert_array_equal([done.shift, done.scale], [[50, 90], [50, 60]])
+    else:
+        assert set(done.encoding.degrees.values()) == {6} and done.scale is None
 
 
 def test_what_is_exported_draws_the_same_curves(study: Any) -> None:

@@ -53,7 +53,7 @@ def public_steps(
     plain = Preprocessing()
     if asked.standardize:
         plain = standardization(public_features())
-    elif asked.ranges and encoding is None:  # which else has them
+    elif asked.ranges and not (encoding and encoding.ranges):
         plain = from_ranges(asked.ranges)
     return replace(plain, unit_rows=asked.unit_rows, encoding=encoding)
 

@@ -63,20 +63,7 @@ def shares(config: Config, facts: DataFacts) -> Shares:
 
 def curves(config: Config, facts: DataFacts) -> Curves:
     """That a linear model draws over all columns that have a range or get one."""
-    named, bought = facts.named, paid_columns.ranges_bought(config, facts).columns
-    if named is not None and facts.as_given and config.preparation.ranges:
-        bought = named.kept  # or rather declared, by position
-    columns = (
-        ()
-        if named is None
-        else tuple(
-            name
-            for name in named.kept
-            if name in bought
-            or isinstance(column := named.declared[name], Date)
-            or (isinstance(column, Number) and column.pair is not None)
-        )
-    )
+    columns = _bendable(config, facts)
     degree = highest(config, facts, columns)
     if degree > 1 and not config.engine.linear_in_rows:
         raise InvalidInput(
@@ -90,6 +77,23 @@ def curves(config: Config, facts: DataFacts) -> Curves:
             'under [preparation]), ask for them with range = "paid", or leave curves out.'
         )
     return Curves(degree, columns)
+
+
+def _bendable(config: Config, facts: DataFacts) -> tuple[str, ...]:
+    """The columns that have a range or get one."""
+    named = facts.named
+    if named is None:
+        return ()
+    if config.preparation.ranges:  # of all columns, by position
+        return named.kept
+    bought = paid_columns.ranges_bought(config, facts).columns
+    return tuple(
+        name
+        for name in named.kept
+        if name in bought
+        or isinstance(column := named.declared[name], Date)
+        or (isinstance(column, Number) and column.pair is not None)
+    )
 
 
 def shortens(config: Config, facts: DataFacts) -> bool:

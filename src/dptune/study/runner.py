@@ -134,8 +134,8 @@ class Runner:
         outline, data, declared = self.outline, self.data, self.data.encoding
         if declared is None or (data.as_given and outline.curves.degree == 1):
             return None
-        made = declared
-        if by_position := outline.config.preparation.ranges:  # of an array
+        made, by_position = declared, outline.config.preparation.ranges
+        if by_position and outline.curves.degree > 1:  # else numbers are only shifted and scaled
             made = made.with_ranges(dict(zip(declared.columns.kept, by_position, strict=True)))
         if outline.names:
             names = self._bought(
