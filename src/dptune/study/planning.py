@@ -78,6 +78,7 @@ def decided(config: Config, facts: DataFacts) -> Config:
     """The same with all that was left to us decided: how rows are prepared by the study whose
     search is reused, where there is one, and else by public numbers."""
     if config.reuse:
+        _must_have_a_search(config)
         asked, theirs = config.preparation, read_config(RunFolder.open(config.reuse)).preparation
         names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]
         as_then = {name: getattr(theirs, name) for name in names}
@@ -114,11 +115,8 @@ def outline(data: Data, config: Config) -> Outline:
         if not data.facts.has_classes:
             why = "not every row is of one class" if data.classes else "values have no classes"
         raise InvalidInput(f"balance='classes' was asked for, and {why}; leave balance out.")
-    if config.reuse and (config.search.sealing or config.search.finalists > 1):
-        raise InvalidInput(
-            f"{config.search.name} releases one of its own runs, so there is no search that "
-            "another study could reuse; leave reuse out."
-        )
+    if config.reuse:
+        _must_have_a_search(config)
     planned = Outline(
         config=config,
         data=data.facts,
@@ -143,6 +141,14 @@ def outline(data: Data, config: Config) -> Outline:
         )
     planned.payments  # noqa: B018  # an over-dear search is refused here
     return planned
+
+
+def _must_have_a_search(config: Config) -> None:
+    if config.search.sealing or config.search.finalists > 1:
+        raise InvalidInput(
+            f"{config.search.name} releases one of its own runs, so there is no search that "
+            "another study could reuse; leave reuse out."
+        )
 
 
 def _missing_from(some: Sequence[str], facts: Sequence[str]) -> str:
