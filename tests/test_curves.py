@@ -372,6 +372,13 @@ def test_benchmarks_draw_the_curves_that_studies_draw(tmp_path: Path) -> None:
     assert plain.curves.degree == 1 and not plain.preparing
 
 
+def test_arrays_are_standardised_as_they_are_given() -> None:
+    huge = np.array([[1e300, 1.0], [-1e300, 2.0]])  # beyond what codes of columns hold
+    data = Data(np.zeros((4, 2)), [0, 1, 0, 1], public=(huge, [0, 1]))
+    assert data.as_given
+    assert_array_equal(data.public_features(), huge)
+
+
 def test_what_prepares_rows_says_so_in_words() -> None:
     bent = Encoding(columns(1)).with_curves(["n0"], 2)
     assert "columns coded one row at a time" in Preprocessing(encoding=bent).in_words()

@@ -427,7 +427,9 @@ class Data:
                 "--public (public= in Python)."
             )
         features = np.concatenate(list(self._parts["public"].tables()))
-        return features if self.encoding is None else self.encoding.apply(features)
+        if self.encoding is None or self.as_given:
+            return features
+        return self.encoding.apply(features)
 
     def _must_be_paid(self, receipt: object) -> None:
         if not isinstance(receipt, Receipt):

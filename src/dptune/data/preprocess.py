@@ -177,11 +177,14 @@ class Preprocessing:
         """What whitened rows, of length 1 on average, are divided by."""
         return _WHITENED_REACH if self.reach else 1.0
 
+    def encoded(self, given: int) -> int:
+        """How many features so many columns are before anything else is done to them."""
+        return given if self.encoding is None else self.encoding.width
+
     def columns(self, given: int) -> int:
         """How many come out where so many go in; columns that are encoded come out as many as were
         declared."""
-        given = given if self.encoding is None else self.encoding.width
-        return given + bool(self.anchor) + bool(self.constant)
+        return self.encoded(given) + bool(self.anchor) + bool(self.constant)
 
     def _columns_taken(self) -> dict[str, int]:
         """By array, of the features it is for."""

@@ -28,7 +28,6 @@ from dptune.export.steps import (
     UnitRows,
     Written,
     class_labels,
-    features_of,
     written,
 )
 from dptune.study.trained_model import TrainedModel
@@ -48,7 +47,7 @@ def to_sklearn(model: TrainedModel) -> Pipeline:
     steps: list[tuple[str, Any]] = [] if model.inputs else [("numbers", _numbers(model))]
     if encoding is not None:
         steps.append(("columns", encoded_columns(encoding, named=model.inputs is not None)))
-    columns = features_of(model)
+    columns = model.preprocessing.encoded(model.columns)
     for number, step in enumerate(parts.steps):
         made = _step(step, columns)
         columns += isinstance(step, Beside)

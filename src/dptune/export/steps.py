@@ -80,13 +80,8 @@ def written(model: TrainedModel) -> Written:
         low, high = model.target_range
         half = (high - low) / 2
         weights, added = weights * half, low + (added + 1) * half
-    return Written(_steps(model.preprocessing, features_of(model)), weights, added)
-
-
-def features_of(model: TrainedModel) -> int:
-    """How many a row has once its columns are encoded."""
-    encoding = model.preprocessing.encoding
-    return model.columns if encoding is None else encoding.width
+    done = model.preprocessing
+    return Written(_steps(done, done.encoded(model.columns)), weights, added)
 
 
 def _steps(done: Preprocessing, columns: int) -> tuple[Step, ...]:

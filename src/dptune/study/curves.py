@@ -31,7 +31,8 @@ class Curves:
         """What a model sees of the rows; the same for facts that were told of them already."""
         if facts.named is None:
             return facts
-        return replace(facts, shape=(_width(facts, self.columns, self.degree),))
+        width = Encoding(facts.named).width + (self.degree - 1) * len(self.columns)
+        return replace(facts, shape=(width,))
 
 
 def highest(config: Config, facts: DataFacts, columns: Sequence[str]) -> int:
@@ -42,8 +43,9 @@ def highest(config: Config, facts: DataFacts, columns: Sequence[str]) -> int:
         return asked
     if columns and not against(config):
         wanted = _LEAST_SIGNAL_AS_GIVEN if facts.as_given else _LEAST_SIGNAL
+        straight = Curves(1, ()).seen(facts).columns
         for degree in range(_HIGHEST, 1, -1):
-            width = _width(facts, columns, degree)
+            width = straight + (degree - 1) * len(columns)
             told = signal(config.budget.mu, facts.count, width, facts.outputs)
             per_weight = facts.count / (width * facts.outputs)
             small = facts.count * width <= _MOST_NUMBERS
@@ -57,8 +59,3 @@ def against(config: Config) -> str:
     if not config.engine.linear_in_rows:
         return f"nothing is known of what they do for a {config.engine.trains}"
     return "" if config.preparation.unit_rows else "rows are not scaled to unit length"
-
-
-def _width(facts: DataFacts, columns: Sequence[str], degree: int) -> int:
-    assert facts.named is not None
-    return Encoding(facts.named).width + (degree - 1) * len(columns)
