@@ -16,7 +16,9 @@ noise no longer adds up, and the mean has little of it. How near to it a run com
 and averages are taken from `averaged_from` of it on. c is then larger by up to `averaged` times,
 half of which is reached at `averaged_half`, and with more than two classes near is longer by
 
-    sqrt(1 + (1 - 2 / classes) * converged / averaged_from).
+    sqrt(1 + (1 - 2 / classes) * converged / averaged_from),
+
+but with two, which are told apart early, c is `averaged_of_two` times as large.
 
 Another engine states its own numbers, with an error as large as its ignorance.
 """
@@ -44,6 +46,7 @@ class Prior:
     averaged: float = 1.0
     averaged_from: float = math.inf
     averaged_half: float = 0.0
+    averaged_of_two: float = 1.0
     unclipped: float = 1.0
     error: float = 2.3
     error_off_unit_rows: float = 2.3
@@ -69,6 +72,7 @@ LINEAR = Prior(
     averaged=1.8,
     averaged_from=10.0,
     averaged_half=50.0,
+    averaged_of_two=0.5,
     unclipped=2 / 3,
     error=0.6,
     error_off_unit_rows=0.8,

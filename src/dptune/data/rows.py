@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dptune import validate
+from dptune.columns.encoding import Encoding
 from dptune.columns.spec import Columns
 from dptune.errors import InvalidInput
 
@@ -91,6 +92,11 @@ class DataFacts:
     def columns(self) -> int:
         """How many numbers a row has."""
         return math.prod(self.shape)
+
+    @property
+    def straight_columns(self) -> int:
+        """The same before any column is bent to a curve."""
+        return self.columns if self.named is None else Encoding(self.named).width
 
     @property
     def is_table(self) -> bool:

@@ -135,7 +135,7 @@ class LinearEngine(Engine[LinearModel]):
             return {"clip_norm": 0.2, "averaging": "swa"}
         told = signal(mu, facts.count, facts.columns, facts.outputs)
         if LINEAR.near(facts.columns) * told >= LINEAR.averaged_from:
-            fewer = round(_NORM_OF_ONE_COLUMN / math.sqrt(facts.columns), 2)
+            fewer = round(_NORM_OF_ONE_COLUMN / math.sqrt(facts.straight_columns), 2)
             return {"clip_norm": min(max(fewer, _LEAST_NORM), _MOST_NORM), "averaging": "swa"}
         return {"clip_norm": _LEAST_NORM, "averaging": "none"}
 

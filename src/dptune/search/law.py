@@ -53,9 +53,10 @@ def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None
     times = 1.0
     if recipe.averaging == "swa":
         converged = near * signal(mu, recipe.rows, facts.columns, facts.outputs)
-        beyond_two = max(1 - 2 / facts.outputs, 0.0)  # two classes are told apart early
-        near *= math.sqrt(1 + beyond_two * converged / prior.averaged_from)
+        near *= math.sqrt(1 + max(1 - 2 / facts.outputs, 0.0) * converged / prior.averaged_from)
         times += (prior.averaged - 1) * converged / (converged + prior.averaged_half)
+        if facts.outputs <= 2:
+            times *= prior.averaged_of_two
     noise = times / math.hypot(1 / near, 1 / far)
     if facts.unit_rows and (recipe.clip_norm is None or recipe.clip_norm > _SELDOM_CLIPPED):
         noise *= prior.unclipped

@@ -8,7 +8,6 @@ column, and every feature has weights that carry noise. Measurements: docs/law.m
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dptune.columns.encoding import Encoding
 from dptune.data.rows import DataFacts
 from dptune.prior import signal
 from dptune.study.config import Config
@@ -31,7 +30,7 @@ class Curves:
         """What a model sees of the rows; the same for facts that were told of them already."""
         if facts.named is None:
             return facts
-        width = Encoding(facts.named).width + (self.degree - 1) * len(self.columns)
+        width = facts.straight_columns + (self.degree - 1) * len(self.columns)
         return replace(facts, shape=(width,))
 
 
@@ -43,9 +42,8 @@ def highest(config: Config, facts: DataFacts, columns: Sequence[str]) -> int:
         return asked
     if columns and not against(config):
         wanted = _LEAST_SIGNAL_AS_GIVEN if facts.as_given else _LEAST_SIGNAL
-        straight = Curves(1, ()).seen(facts).columns
         for degree in range(_HIGHEST, 1, -1):
-            width = straight + (degree - 1) * len(columns)
+            width = facts.straight_columns + (degree - 1) * len(columns)
             told = signal(config.budget.mu, facts.count, width, facts.outputs)
             per_weight = facts.count / (width * facts.outputs)
             small = facts.count * width <= _MOST_NUMBERS
