@@ -1,6 +1,7 @@
 """Curves over numbers and dates: what they make of a row, when they are drawn, and that everything
 that keeps, resumes, predicts or exports a model knows them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from dptune.report.record import Record
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.unit_noise import UnitNoise
 from dptune.study.config import preparation_from
+from dptune.study.curves import Curves
 from dptune.study.outline import Outline
 from dptune.study.paid_columns import RANGES
 from dptune.study.planning import read_config
@@ -133,14 +135,14 @@ def test_curves_are_over_numbers_and_dates_and_of_a_sensible_degree(name: str, d
     ("rows", "numbers", "others", "classes", "epsilon", "degree"),
     [
         (43_152, 7, 15, 5, 1.0, 6),  # diamonds
-        (43_152, 7, 15, 5, 0.03, 4),
+        (43_152, 7, 15, 5, 0.03, 2),  # with more, iterates would not be averaged
         (43_152, 7, 15, 5, 0.01, 1),
         (7_886, 14, 5, 7, 8.0, 1),  # 60 rows for every weight, and 32 with squares
         (5_000, 10, 0, 2, 8.0, 6),
         (4_000, 10, 0, 2, 8.0, 5),
         (1_700, 10, 0, 2, 8.0, 2),
         (1_500, 10, 0, 2, 8.0, 1),
-        (50_000, 10, 0, 2, 0.01, 5),
+        (50_000, 10, 0, 2, 0.01, 3),
     ],
 )
 def test_the_degree_is_as_high_as_rows_and_budget_bear(
@@ -173,7 +175,7 @@ def array(rows: int) -> DataFacts:
 
 def test_arrays_need_more_signal_than_tables() -> None:
     ranges = {"preparation": Preparation(ranges=((0.0, 100.0),) * 10)}
-    for epsilon, degrees in ((0.05, (3, 6)), (1.0, (6, 6))):
+    for epsilon, degrees in ((0.05, (3, 4)), (1.0, (6, 6))):
         of_array = curves(asked(epsilon, **ranges), array(20_000)).degree
         assert (of_array, curves(asked(epsilon), facts(20_000, columns(10))).degree) == degrees
 
@@ -336,6 +338,64 @@ def test_columns_of_two_values_stay_straight_where_ranges_are_bought() -> None:
     rows = np.column_stack([made, made["weight"] > 70])
     result = tune(Data(rows, labels), budget=BUDGET, search=UnitNoise())
     assert result.model.preprocessing.encoding.degrees == {"column 1": 6, "column 2": 6}
+
+
+@given(st.integers(2, 20), st.integers(1, 40), st.integers(0, 40), st.integers(1, 20))
+def test_what_stays_straight_leaves_room_for_higher_degrees_and_no_more_features(
+    degree: int, planned: int, bent: int, up_to: int
+) -> None:
+    drawn = Curves(degree, tuple(f"n{place}" for place in range(planned)), up_to)
+    bent = min(bent, planned)
+    over = drawn.degree_over(bent)
+    assert over >= degree and over <= max(degree, up_to)
+    assert (over - 1) * bent <= (degree - 1) * planned
+    if bent and over < up_to:  # as high as can be
+        assert over * bent > (degree - 1) * planned
+
+
+def mostly_two(rows: int, seed: int) -> tuple[Any, Any]:
+    """The waves beside nine columns of zeros and ones, as an array."""
+    made, labels = waves(rows, seed)
+    coins = np.random.default_rng(100 + seed).integers(0, 2, (rows, 9))
+    return np.column_stack([made, coins]), labels
+
+
+def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
+    data = Data(*mostly_two(4000, 0), test=mostly_two(1000, 1))
+    planned = Outline(config=settled(asked(), data.facts), data=data.facts, reused=False)
+    assert planned.curves == Curves(4, data.facts.named.kept, 6)
+    result = tune(data, budget=BUDGET, search=LinearScaling(), out=tmp_path / "run")
+    encoding = result.model.preprocessing.encoding
+    assert encoding.degrees == {"column 1": 6, "column 2": 6}
+    assert encoding.width == 11 + 2 * 5 <= planned.data.columns == 44
+    assert result.test_accuracy > 0.8  # a line tells nothing of waves
+    assert any("in fact of degree 6 in 2" in said for said in result.preparation)
+    # The law is told what a model sees, prices are what was said before.
+    record = Record.read(tmp_path / "run")
+    assert record.situation.facts.columns == record.outline.features == 21
+    assert record.outline.facts.columns == 44
+    assert replace(planned, features=21, curvature=0.1).payments == planned.payments
+    kept = read_config(RunFolder.open(tmp_path / "run")).preparation
+    assert (kept.curves, kept.curves_up_to) == (4, 6)
+
+
+def test_a_degree_that_was_asked_for_is_not_raised() -> None:
+    data, narrow = Data(*mostly_two(4000, 0)), Preparation(curves=2)
+    result = tune(data, budget=BUDGET, search=UnitNoise(), preparation=narrow)
+    assert set(result.model.preprocessing.encoding.degrees.values()) == {2}
+
+
+def test_what_was_begun_before_there_was_room_goes_on_without() -> None:
+    before = preparation_from({"whiten_share": 0.02, "range_share": 0.05, "curves": 4})
+    assert before.curves_up_to is None
+    known = Data(*mostly_two(4000, 0)).facts
+    assert curves(asked(preparation=before), known).up_to == 4
+
+
+@pytest.mark.parametrize("most", [0, 21, 2.5, "auto"])
+def test_bad_ends_are_refused(most: Any) -> None:
+    with pytest.raises(InvalidInput, match="curves_up_to must be a whole number from 1 to 20"):
+        Preparation(curves_up_to=most)
 
 
 def test_estimators_draw_them_unless_told() -> None:

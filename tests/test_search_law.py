@@ -77,6 +77,7 @@ def test_the_guess_is_what_its_docstring_says(
     if averaging == "swa":  # from 1 to 9 / 5, half of the way at 50
         told = 18 * mu * rows / (columns**1.5 * outputs)
         wanted += math.log((50 + 9 / 5 * told) / (50 + told))
+        wanted -= math.log(2) if outputs < 3 else 0
     if clip_norm is None or clip_norm > 0.5:
         wanted += math.log(2 / 3)
     plan = recipe(

@@ -131,7 +131,7 @@ def prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
             train=scaled_rows(made.preprocessing, train, device, precision),
             test=scaled_rows(made.preprocessing, test, device, precision),
         ),
-        replace(outline, curvature=made.curvature),
+        made.known_to(outline),
     )
 
 

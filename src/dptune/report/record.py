@@ -1,6 +1,6 @@
 """A finished run, read from its folder. No private row is needed: all of a folder may be shown."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from dptune.search.picture import Picture
 from dptune.search.trial import Trial
 from dptune.study.outline import Outline
 from dptune.study.planning import read_config
-from dptune.study.prepare import prepare
+from dptune.study.prepare import Prepared, prepare
 from dptune.study.run_folder import RunFolder
 from dptune.study.runner import read_census, read_figure
 from dptune.study.trained_model import TrainedModel, load
@@ -43,7 +43,7 @@ class Record:
                 reused=bool(config.reuse),
                 set_aside=result.get("set_aside", 0.0),  # which earlier versions did not do
             )
-            outline = replace(outline, curvature=_curvature(outline, folder, model))
+            outline = _prepared(outline, folder, model).known_to(outline)
             final = Trial.from_dict(result["final"])
         except (KeyError, TypeError, DptuneError) as error:
             raise FolderProblem(
@@ -66,10 +66,8 @@ class Record:
         return open_store(named).shown if named else str(self.folder.path / "ledger.db")
 
 
-def _curvature(outline: Outline, folder: RunFolder, model: TrainedModel) -> float:
+def _prepared(outline: Outline, folder: RunFolder, model: TrainedModel) -> Prepared:
     """As the search knew it, from what was paid for."""
     unit_rows, encoding = outline.config.preparation.unit_rows, model.preprocessing.encoding
     plain = Preprocessing(unit_rows=unit_rows, encoding=encoding)
-    return prepare(
-        outline, plain, lambda label, _, shape: read_figure(folder, label, shape)
-    ).curvature
+    return prepare(outline, plain, lambda label, _, shape: read_figure(folder, label, shape))

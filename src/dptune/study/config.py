@@ -93,7 +93,10 @@ class Preparation:
     of lengths, are cut to that; "auto" is for values, to which lengths matter. None is how older
     versions treated values: scaled, and never checked.
     With `curves`, a linear model draws curves of that degree over numbers and dates that have a
-    range; 1 is a straight line, "auto" as high a degree as the rows bear."""
+    range; 1 is a straight line, "auto" as high a degree as the rows bear. Where columns turn out to
+    have two values, over which there are no curves, it is raised over the others up to
+    `curves_up_to`, to no more features than were planned; None is how high "auto" goes, and not
+    above a degree that was asked for."""
 
     unit_rows: bool = True
     standardize: bool = False
@@ -105,6 +108,7 @@ class Preparation:
     ranges: tuple[tuple[float, float], ...] = ()
     shorten: bool | str | None = AUTO
     curves: int | str = AUTO
+    curves_up_to: int | None = None
 
     def __post_init__(self) -> None:
         validate.store(
@@ -123,6 +127,9 @@ class Preparation:
         if self.curves != AUTO:
             named = {f'curves, if not "{AUTO}",': self.curves}
             validate.store(self, curves=validate.whole(1, at_most=MOST_CURVED, **named))
+        if self.curves_up_to is not None:
+            most = validate.whole(1, at_most=MOST_CURVED, curves_up_to=self.curves_up_to)
+            validate.store(self, curves_up_to=most)
         whitened = self.whiten_share not in (AUTO, 0)
         if whitened and not (self.unit_rows and self.rescale):
             raise InvalidInput(

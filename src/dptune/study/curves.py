@@ -21,10 +21,17 @@ _MOST_NUMBERS = 1 << 28  # in all rows together: a gibibyte
 
 @dataclass(frozen=True)
 class Curves:
-    """Of one degree, 1 for straight lines, over the columns of these names."""
+    """Of one degree, 1 for straight lines, over the columns of these names, as far as is known
+    before anything is paid; `up_to` is how far it may rise where some of them cannot be bent."""
 
     degree: int
     columns: tuple[str, ...]
+    up_to: int = 1
+
+    def degree_over(self, columns: int) -> int:
+        """Over so many of them: as high as makes no more features than were planned."""
+        room = (self.degree - 1) * len(self.columns)
+        return max(self.degree, min(self.up_to, 1 + room // max(columns, 1)))
 
     def seen(self, facts: DataFacts) -> DataFacts:
         """What a model sees of the rows; the same for facts that were told of them already."""
@@ -41,15 +48,33 @@ def highest(config: Config, facts: DataFacts, columns: Sequence[str]) -> int:
     if isinstance(asked, int):
         return asked
     if columns and not against(config):
-        wanted = _LEAST_SIGNAL_AS_GIVEN if facts.as_given else _LEAST_SIGNAL
         for degree in range(_HIGHEST, 1, -1):
-            width = facts.straight_columns + (degree - 1) * len(columns)
-            told = signal(config.budget.mu, facts.count, width, facts.outputs)
-            per_weight = facts.count / (width * facts.outputs)
-            small = facts.count * width <= _MOST_NUMBERS
-            if told >= wanted and per_weight >= _LEAST_ROWS and small:
+            if _borne(config, Curves(degree, tuple(columns)).seen(facts)):
                 return degree
     return 1
+
+
+def risen(config: Config) -> int:
+    """Up to which degree curves may rise over few columns."""
+    asked, most = config.preparation.curves, config.preparation.curves_up_to
+    if isinstance(asked, int):
+        return max(asked, most or 1)
+    return most or _HIGHEST
+
+
+def _borne(config: Config, bent: DataFacts) -> bool:
+    """Whether rows and budget bear the features of these curves, so that a run comes near its
+    optimum."""
+    mu, width = config.budget.mu, bent.columns
+    told = signal(mu, bent.count, width, bent.outputs)
+    enough = _LEAST_SIGNAL_AS_GIVEN if bent.as_given else _LEAST_SIGNAL
+    usual = config.engine.usual_recipe(bent, unit_rows=True, mu=mu)
+    return (
+        told >= enough
+        and bent.count >= _LEAST_ROWS * width * bent.outputs
+        and bent.count * width <= _MOST_NUMBERS
+        and usual.get("averaging") == "swa"
+    )
 
 
 def against(config: Config) -> str:

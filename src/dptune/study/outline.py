@@ -76,7 +76,9 @@ class Outline:
     has paid for the search. `set_aside` is how much of delta the ledger, if one was named, keeps
     for failures.
     `curvature` is the largest eigenvalue of the second moment of the prepared rows, as far as it is
-    known by now; for rows of unit length it is at most 1. No price depends on it.
+    known by now; for rows of unit length it is at most 1. `features` are how many a model sees of a
+    row, once that is known: fewer than planned where columns turned out to have two values, over
+    which no curves are drawn. No price depends on either.
     """
 
     config: Config
@@ -84,6 +86,7 @@ class Outline:
     reused: bool
     set_aside: float = 0.0
     curvature: float = 1.0
+    features: int | None = None
 
     def __post_init__(self) -> None:
         validate.store(self, data=self.curves.seen(self.data))
@@ -514,7 +517,7 @@ class Outline:
         key = int.from_bytes(hashlib.sha256(words).digest(), "big")
         weighing = self.weighing(census)
         return Situation(
-            facts=self.facts,
+            facts=replace(self.facts, columns=self.features or self.facts.columns),
             recipe=self._weighted(self.recipe, census),
             space=self.space,
             history=history,

@@ -24,7 +24,7 @@ from dptune.study.measure import (
     typical_length,
 )
 from dptune.study.outline import Outline
-from dptune.study.recipe import LENGTHS, MEAN, SECOND_MOMENT
+from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT
 
 Figure = NDArray[np.float64]
 # All private rows, prepared so far, in one table or several.
@@ -42,6 +42,14 @@ class Prepared:
     preprocessing: Preprocessing
     curvature: float
     found: Mapping[str, str]
+
+    def known_to(self, outline: Outline) -> Outline:
+        """What a search may use of it."""
+        encoding = self.preprocessing.encoding
+        features = None if encoding is None else encoding.width
+        if (self.curvature, features) == (outline.curvature, outline.features):
+            return outline  # which may know dear facts by now
+        return replace(outline, curvature=self.curvature, features=features)
 
 
 def public_steps(
@@ -62,8 +70,11 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     """The public steps and those that are paid for. What is lost is left out."""
     rows, asked = outline.data.count, outline.config.preparation
     made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.measuring else plain
-    curvature, found = 1.0, {}
+    curvature = 1.0
+    found: dict[str, str] = {}
     values = outline.data.loss == "squared"
+    if plain.encoding is not None and outline.curves.degree > 1:
+        found |= _bent(plain.encoding, len(outline.curves.columns))
 
     def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
         before = replace(made, unit_rows=False) if label == LENGTHS else made
@@ -105,6 +116,15 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     if values and not outline.engine.wants_constant:
         curvature += 1.0  # of a bias, whose column all rows share
     return Prepared(made, curvature, found)
+
+
+def _bent(encoding: Encoding, planned: int) -> dict[str, str]:
+    """What became of curves over so many columns; nothing where it is what was planned."""
+    bent = encoding.degrees
+    if len(bent) == planned:
+        return {}
+    some = f"in fact of degree {max(bent.values())} in {len(bent)}" if bent else "in fact in none"
+    return {CURVES: f"{some}: no more are known to have more than two values"}
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

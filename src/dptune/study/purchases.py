@@ -31,11 +31,12 @@ def buy_ranges(outline: Outline, encoding: Encoding, codes: Codes) -> dict[str, 
 
 def bent(encoding: Encoding, curves: Curves, bought: Mapping[str, Sequence[Any]]) -> Encoding:
     """With the ranges that were bought, and curves over all columns that have a range then; but
-    over two values a curve is only the same line again."""
+    over two values a curve is only the same line again, which leaves room over the others."""
     ranged = encoding.with_ranges({name: (low, high) for name, (low, high, *_) in bought.items()})
     two = {name for name, (_, _, *between) in bought.items() if between == [False]}
     straight = two.union(ranged.undecided)
-    return ranged.with_curves([n for n in curves.columns if n not in straight], curves.degree)
+    names = [name for name in curves.columns if name not in straight]
+    return ranged.with_curves(names, curves.degree_over(len(names)))
 
 
 def buy_categories(

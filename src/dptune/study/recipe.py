@@ -17,10 +17,11 @@ from dptune.prior import signal
 from dptune.search.space import ADAPTIVE_RATES
 from dptune.study import paid_columns
 from dptune.study.config import AUTO, Config, usual_space
-from dptune.study.curves import Curves, against, highest
+from dptune.study.curves import Curves, against, highest, risen
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
 LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
+CURVES = "curves"  # which are free
 _PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
 # Of mu^2, where nobody names a share.
 CENTER_SHARE, WHITEN_SHARE, LENGTH_SHARE = 0.01, 0.02, 0.001
@@ -76,7 +77,8 @@ def curves(config: Config, facts: DataFacts) -> Curves:
             "which to draw them, declared or bought; declare ranges ([columns], of an array ranges "
             'under [preparation]), ask for them with range = "paid", or leave curves out.'
         )
-    return Curves(degree, columns)
+    some_may_stay_straight = degree > 1 and paid_columns.ranges_bought(config, facts).columns
+    return Curves(degree, columns, risen(config) if some_may_stay_straight else degree)
 
 
 def _bendable(config: Config, facts: DataFacts) -> tuple[str, ...]:
@@ -127,6 +129,7 @@ def settled(config: Config, facts: DataFacts) -> Config:
     preparation = replace(
         config.preparation,
         curves=bent.degree,
+        curves_up_to=bent.up_to if bent.up_to > bent.degree else None,
         center_share=bought.center,
         whiten_share=bought.whiten,
         range_share=bought.ranges,
@@ -163,11 +166,13 @@ def in_words(
         ("centred", MEAN, bought.center, _against_centring(config, facts)),
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
-    said = [*paid_columns.bought_in_words(config, facts), *_curves_in_words(config, facts)]
+    found = found or {}
+    said = paid_columns.bought_in_words(config, facts)
+    said += _curves_in_words(config, facts, found.get(CURVES, ""))
     if shortens(config, facts):
         share = f"{100 * LENGTH_SHARE:g} % of the budget"
         said.append(f"cut to their usual length, by noisy counts of lengths: {share}")
-    said += [_said(*part, (found or {}).get(part[1], "")) for part in parts]
+    said += [_said(*part, found.get(part[1], "")) for part in parts]
     if plan.clip_norm is not None and plan.clip_norm < 1:
         said.append(f"clipped at norm {plan.clip_norm:g}, so that rows push more alike: free")
     if plan.averaging == "swa":
@@ -175,14 +180,17 @@ def in_words(
     return (*said, *paid_columns.left_in_words(config, facts))
 
 
-def _curves_in_words(config: Config, facts: DataFacts) -> list[str]:
+def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:
     """Nothing where no column could be bent."""
     drawn = curves(config, facts)
     if not drawn.columns:
         return []
     where = paid_columns.columns_in_words(drawn.columns)
     if drawn.degree > 1:
-        return [f"bent to curves of degree {drawn.degree} in {where}: free"]
+        if drawn.degree < drawn.up_to:
+            found = found or "more where others turn out to have two values"
+        effect = f" ({found})" if found else ""
+        return [f"bent to curves of degree {drawn.degree} in {where}{effect}: free"]
     usual = replace(config, preparation=replace(config.preparation, curves=AUTO))
     why = ", as asked"
     if highest(usual, facts, drawn.columns) == 1:

@@ -293,9 +293,8 @@ def _run(
     prepared = runner.prepare()
     preprocessing = prepared.preprocessing
     encoding = preprocessing.encoding
-    if prepared.curvature != planned.curvature:
-        planned = replace(planned, curvature=prepared.curvature)
-        runner = replace(runner, outline=planned)
+    planned = prepared.known_to(planned)
+    runner = replace(runner, outline=planned)
     earlier = Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
     trials: tuple[Trial, ...] = ()
