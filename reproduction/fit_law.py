@@ -57,6 +57,7 @@ class Cells:
         near = near + np.log1p(converged / np.exp(averaged_from) * self.beyond_two) / 2
         far = reach + reach_power * np.log(self.rows / self.columns) - np.log(self.mu)
         times = 1 + np.expm1(averaged) * converged / (converged + LINEAR.averaged_half)
+        times *= np.where(self.averaged & (self.beyond_two == 0), LINEAR.averaged_of_two, 1)
         log_noise: Numbers = np.log(times) - np.logaddexp(-2 * near, -2 * far) / 2
         return log_noise
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -180,6 +181,19 @@ def test_arrays_need_more_signal_than_tables() -> None:
         assert (of_array, curves(asked(epsilon), facts(20_000, columns(10))).degree) == degrees
 
 
+def test_arrays_stay_so_narrow_that_they_are_whitened() -> None:
+    named = Columns.of_numbers(f"column {n}" for n in range(40))
+    wide = facts(40_000, named, as_given=True)
+    planned = Outline(config=settled(asked(0.3), wide), data=wide, reused=False)
+    assert planned.second_moment and planned.curves == Curves(3, named.kept, 6)
+    # A table that was declared gains more by curves than it loses.
+    declared = facts(40_000, columns(40))
+    assert curves(asked(0.3), declared).degree > 3
+    assert not Outline(
+        config=settled(asked(0.3), declared), data=declared, reused=False
+    ).second_moment
+
+
 @pytest.mark.parametrize(("rows", "bought"), [(1_500, False), (20_000, True)])
 def test_ranges_of_arrays_are_bought_for_curves_alone(rows: int, bought: bool) -> None:
     planned = Outline(config=settled(asked(), array(rows)), data=array(rows), reused=False)
@@ -315,7 +329,9 @@ def test_a_study_of_an_array_that_is_killed_buys_its_ranges_once(tmp_path: Path)
     options = {"budget": BUDGET, "preparation": Preparation()}
     assert stop_after(tmp_path / "run", data, "sweep", **options)
     before = contents(tmp_path / "run" / "ranges.json")
-    result = resume(tmp_path / "run", data)
+    told: list[str] = []
+    result = resume(tmp_path / "run", data, watch=lambda progress: told.append(progress.doing))
+    assert told[0] == "going on after census"  # all that is there already
     assert contents(tmp_path / "run" / "ranges.json") == before
     assert result.model.guarantee.epsilon <= 1.0
     (column, _) = result.model.preprocessing.encoding.ranges.values()
@@ -430,6 +446,26 @@ def test_benchmarks_draw_the_curves_that_studies_draw(tmp_path: Path) -> None:
     assert planned.curves.degree == 6 and rows.train.shape == (2 * 6 + 1 + 1,)
     plain = outline_of(task.plain(), LinearScaling(), BUDGET, seed=0)
     assert plain.curves.degree == 1 and not plain.preparing
+
+
+def test_benchmarks_take_for_a_table_what_studies_take_for_one(tmp_path: Path) -> None:
+    parts = {"train": waves(1500, 0), "test": waves(50, 1)}
+    tables = {
+        part: datasets.Dataset.from_pandas(made.assign(label=labels))
+        for part, (made, labels) in parts.items()
+    }
+    datasets.DatasetDict(tables).save_to_disk(tmp_path / "saved")
+    arrays = {f"X_{part}": made for part, (made, _) in parts.items()}
+    arrays |= {f"y_{part}": labels for part, (_, labels) in parts.items()}
+    np.savez(tmp_path / "waves.npz", **arrays)
+    tasks = [load_task(str(tmp_path / name)) for name in ("saved", "waves.npz")]
+    assert [task.as_given for task in tasks] == [False, True]
+    for task in tasks:  # ranges of tables are of use to straight lines, too
+        straight = replace(task, preparation=Preparation(curves=1))
+        planned = outline_of(straight, UnitNoise(), BUDGET, seed=0)
+        rows, known = prepared(straight, planned)
+        assert (RANGES in planned.preparing) != task.as_given
+        assert (known.features == 2) != task.as_given and rows.train.count == 1500
 
 
 def test_arrays_are_standardised_as_they_are_given() -> None:

@@ -302,7 +302,13 @@ def outline_of(
     """What one study will do and pay for."""
     train = task.train
     facts = DataFacts(
-        train.count, train.shape, train.copies, task.outputs, "softmax", task.named, as_given=True
+        train.count,
+        train.shape,
+        train.copies,
+        task.outputs,
+        "softmax",
+        task.named,
+        task.as_given,
     )
     asked = Config(
         study="bench",

@@ -44,6 +44,7 @@ class Task:
     preparation: Preparation
     given: tuple[MemoryRows, MemoryRows]  # both as they were before they were scaled, on the CPU
     named: Columns | None = None  # where the rows may be those of a table
+    as_given: bool = True  # and nobody said that they are
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> "Task":
@@ -84,6 +85,7 @@ def load_task(text: str, *, device: str = "cpu", precision: str = "float32") -> 
         preparation,
         given=(train, test),
         named=data.facts.named,
+        as_given=data.facts.as_given,
     )
     return task.plain() if "plain" in changes else task
 

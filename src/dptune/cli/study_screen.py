@@ -247,8 +247,12 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     result, plan = record.result, record.final.plan
     table = facts_table(f"{result['data']['name']}: {record.outline.config.search.name}")
     accuracy, figures = result["test_accuracy"], figures_in_words(result)
+    where = f"on {result['test_rows']:,} rows"
+    if record.model.target_range:  # in which predictions lie, too
+        low, high = record.model.target_range
+        where += f", their values clipped to {low:g} to {high:g}"
     for name, figure in figures:
-        table.add_row(f"test {name}", f"[bold]{figure}[/]", f"on {result['test_rows']:,} rows")
+        table.add_row(f"test {name}", f"[bold]{figure}[/]", where)
     if not figures:
         why = "test rows have no classes" if result["test_rows"] else "none were asked for (--test)"
         figure = "error" if record.model.loss == "squared" else "accuracy"

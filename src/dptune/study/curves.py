@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from dptune.data.rows import DataFacts
 from dptune.prior import signal
 from dptune.study.config import Config
+from dptune.study.gates import noisy_moment
 
 # The highest degree that nobody asked for; how many rows, and how much signal, there must be for
 # every weight of the model then. Columns that nobody declared may be features that some network
@@ -69,6 +70,9 @@ def _borne(config: Config, bent: DataFacts) -> bool:
     told = signal(mu, bent.count, width, bent.outputs)
     enough = _LEAST_SIGNAL_AS_GIVEN if bent.as_given else _LEAST_SIGNAL
     usual = config.engine.usual_recipe(bent, unit_rows=True, mu=mu)
+    straight = Curves(1, ()).seen(bent)
+    if bent.as_given and noisy_moment(config, bent) and not noisy_moment(config, straight):
+        return False  # a lower degree is whitened, and may rise
     return (
         told >= enough
         and bent.count >= _LEAST_ROWS * width * bent.outputs

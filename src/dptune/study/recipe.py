@@ -18,21 +18,17 @@ from dptune.search.space import ADAPTIVE_RATES
 from dptune.study import paid_columns
 from dptune.study.config import AUTO, Config, usual_space
 from dptune.study.curves import Curves, against, highest, risen
+from dptune.study.gates import CENTER_SHARE, WHITEN_SHARE, noisy_mean, noisy_moment
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
 LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
 CURVES = "curves"  # which are free
 _PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
-# Of mu^2, where nobody names a share.
-CENTER_SHARE, WHITEN_SHARE, LENGTH_SHARE = 0.01, 0.02, 0.001
+LENGTH_SHARE = 0.001  # of mu^2
 # How long a column is, at most, that centred rows of unit length get beside them, and how many
 # times as long as their own; from how much signal on (mu times rows, for every weight) it is worth
 # its noise.
 _LONGEST_CONSTANT, _CONSTANT, _SIGNAL_FOR_CONSTANT = 0.25, 2.0, 0.1
-# A noisy mean may be off by this part of a row's length.
-_MEAN_ERROR = 0.25
-# The noise on a second moment may be so many times its mean eigenvalue.
-_NOISE_LEVEL = 5.0
 
 
 @dataclass(frozen=True)
@@ -208,16 +204,12 @@ def _said(done: str, by: str, share: float, against: str, found: str) -> str:
 
 def _against_centring(config: Config, facts: DataFacts) -> str:
     """Why not; empty where it is worth its price."""
-    mu = math.sqrt(CENTER_SHARE) * config.budget.mu
-    error = math.sqrt(facts.columns) / (mu * facts.count)
-    return _never(config, facts) or _too_many(facts, error > _MEAN_ERROR)
+    return _never(config, facts) or _too_many(facts, noisy_mean(config, facts))
 
 
 def _against_whitening(config: Config, facts: DataFacts) -> str:
-    mu = math.sqrt(WHITEN_SHARE) * config.budget.mu
-    level = 1.4 * facts.columns**1.5 / (mu * facts.count)
     unscaled = "" if config.preparation.rescale else "rows are not scaled to unit length again"
-    return _never(config, facts) or unscaled or _too_many(facts, level > _NOISE_LEVEL)
+    return _never(config, facts) or unscaled or _too_many(facts, noisy_moment(config, facts))
 
 
 def _never(config: Config, facts: DataFacts) -> str:

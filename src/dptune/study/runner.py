@@ -107,10 +107,12 @@ class Runner:
                 found.append(scores_label(stage))
         _, legs = self._final_so_far()
         found += map(leg_label, legs)
-        found += self._with_steps()
         if self.outline.schedule.sealed and (self.folder.path / _WINNER).exists():
             found.append(self.outline.schedule.sealed.name)
-        self.payments.must_be_begun(found)
+        self.payments.must_be_begun([*found, *self._with_steps()])
+        ended = [label for label, _ in self.outline.payments if label in found]
+        if ended and not self.folder.is_finished():
+            self._tell(f"going on after {ended[-1]}", trials)
 
     def _with_steps(self) -> list[str]:
         """The labels of runs of which steps are kept; the mark of one about to begin has none."""
