@@ -115,20 +115,20 @@ def measure(
 
 
 def _scan(task: Task, budget: Budget, repeats: int) -> Scan:
-    planned, runs = run_plans(task, budget, repeats, _plans)
-    mu = planned.schedule.final.mu
+    known, runs = run_plans(task, budget, repeats, _plans)
+    mu, facts = known.schedule.final.mu, known.facts_by_now
     counts = task.test.targets.bincount()
     return Scan(
         task=task.name,
         rows=task.train.count,
-        columns=task.train.columns,
+        columns=facts.columns,
         classes=task.outputs,
         majority=100 * float(counts.max() / counts.sum()),
         epsilon=budget.epsilon,
         mu=mu,
-        prepared=tuple(planned.preparing),
-        averaged=planned.recipe.averaging == "swa",
-        law=best_noise(mu, planned.recipe, planned.facts, None),
+        prepared=tuple(known.preparing),
+        averaged=known.recipe.averaging == "swa",
+        law=best_noise(mu, known.recipe, facts, None),
         noises=NOISES,
         accuracies=tuple(runs.mean(0).tolist()),
     )
@@ -137,11 +137,13 @@ def _scan(task: Task, budget: Budget, repeats: int) -> Scan:
 def run_plans(
     task: Task, budget: Budget, repeats: int, plans: Callable[[Outline], list[TrainPlan]]
 ) -> tuple[Outline, NDArray[np.float64]]:
-    """What was planned, and test accuracies (repeats, plans), each time on rows that are prepared
-    anew and with `plans` of what is known then."""
-    planned = outline_of(task, UnitNoise(), budget, 0, _SPACE)
-    anew = (prepared(task, planned) for _ in range(repeats))
-    return planned, np.array([accuracies(known.engine, rows, plans(known)) for rows, known in anew])
+    """What was known in the end, and test accuracies (repeats, plans), each time on rows that are
+    prepared anew and with `plans` of what is known then."""
+    known, runs = outline_of(task, UnitNoise(), budget, 0, _SPACE), []
+    for _ in range(repeats):
+        rows, known = prepared(task, known)
+        runs.append(accuracies(known.engine, rows, plans(known)))
+    return known, np.array(runs)
 
 
 def plan_at(noise: float, known: Outline, clip_norm: float | None) -> TrainPlan:

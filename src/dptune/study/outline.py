@@ -112,7 +112,7 @@ class Outline:
 
     @cached_property
     def facts(self) -> Facts:
-        """What the search may know."""
+        """What the search may know, and prices go by."""
         preparation, prior = self.config.preparation, self.engine.prior_for(self.data)
         unit_rows = preparation.unit_rows and (preparation.rescale or not self.shares.center)
         return Facts(
@@ -125,6 +125,11 @@ class Outline:
             self.parameters,
             self.engine.linear_in_rows,
         )
+
+    @property
+    def facts_by_now(self) -> Facts:
+        """The same once it is known how many features there are."""
+        return replace(self.facts, columns=self.features or self.facts.columns)
 
     @property
     def weighs_rows(self) -> bool:
@@ -517,7 +522,7 @@ class Outline:
         key = int.from_bytes(hashlib.sha256(words).digest(), "big")
         weighing = self.weighing(census)
         return Situation(
-            facts=replace(self.facts, columns=self.features or self.facts.columns),
+            facts=self.facts_by_now,
             recipe=self._weighted(self.recipe, census),
             space=self.space,
             history=history,
