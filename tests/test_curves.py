@@ -1,6 +1,7 @@
 """Curves over numbers and dates: what they make of a row, when they are drawn, and that everything
 that keeps, resumes, predicts or exports a model knows them."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -343,8 +344,14 @@ def test_where_ranges_are_lost_lines_are_straight_and_that_is_said(tmp_path: Pat
     data = Data(made.to_numpy(), labels)
     options = {"budget": BUDGET, "preparation": Preparation()}
     assert stop_after(tmp_path / "run", data, RANGES, **options)  # before they are on disk
-    result = resume(tmp_path / "run", data)
+    told: list[str] = []
+    result = resume(tmp_path / "run", data, watch=lambda progress: told.append(progress.doing))
+    told = [doing for doing in told if not doing.startswith("rows are")]
     assert any("lines over them are straight" in note for note in result.notes)
+    assert told[0] == "ranges of columns cut off before: paid for, and lost; going on without"
+    assert any(said.startswith("not scaled by private ranges") for said in result.preparation)
+    lost = "bent to curves in 0 of 2 columns (ranges of the others were cut off): free"
+    assert lost in result.preparation
     encoding = result.model.preprocessing.encoding
     assert not encoding.ranges and not encoding.degrees and encoding.width == 2
 
@@ -385,7 +392,11 @@ def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     assert encoding.degrees == {"column 1": 6, "column 2": 6}
     assert encoding.width == 11 + 2 * 5 <= planned.data.columns == 44
     assert result.test_accuracy > 0.8  # a line tells nothing of waves
-    assert any("in fact of degree 6 in 2" in said for said in result.preparation)
+    said = (
+        "bent to curves of degree 6 in 2 of 11 columns (the others seem to have two values): free"
+    )
+    assert said in result.preparation
+    assert result.check.by_heart == pytest.approx(math.sqrt(2 * 21 / 4000) / 2)
     # The law is told what a model sees, prices are what was said before.
     record = Record.read(tmp_path / "run")
     assert record.situation.facts.columns == record.outline.features == 21
@@ -393,6 +404,44 @@ def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     assert replace(planned, features=21, curvature=0.1).payments == planned.payments
     kept = read_config(RunFolder.open(tmp_path / "run")).preparation
     assert (kept.curves, kept.curves_up_to) == (4, 6)
+
+
+def test_ranges_of_an_array_are_bought_for_lines_where_a_share_is_named() -> None:
+    data = Data(*mostly_two(4000, 0), test=mostly_two(1000, 1))
+    straight = {"budget": BUDGET, "search": UnitNoise()}
+    for share, ranged in ((0.05, 11), ("auto", 0)):
+        preparation = Preparation(curves=1, range_share=share)
+        result = tune(data, preparation=preparation, **straight)
+        encoding = result.model.preprocessing.encoding
+        assert (len(encoding.ranges) if encoding else 0) == ranged
+        assert "not bent to curves in 11 columns, as asked" in result.preparation
+
+
+@pytest.mark.parametrize(
+    ("rows", "epsilon", "why"),
+    [
+        (300, 1.0, ": curves are too many features for 300 rows at this budget"),
+        (
+            4000,
+            0.3,
+            ", whose ranges are not bought: 11 columns are too many for 4,000 rows at this",
+        ),
+    ],
+)
+def test_arrays_say_why_their_lines_are_straight(rows: int, epsilon: float, why: str) -> None:
+    known = Data(*mostly_two(rows, 0)).facts
+    for config in (asked(epsilon), settled(asked(epsilon), known)):
+        assert in_words(config, known)[-1].startswith(f"not bent to curves in 11 columns{why}")
+
+
+def test_up_to_is_how_high_auto_goes() -> None:
+    known = facts(50_000, columns(3))
+    for most, degree in ((None, 6), (3, 3), (1, 1), (8, 8)):
+        assert curves(asked(preparation=Preparation(curves_up_to=most)), known).degree == degree
+    with pytest.raises(
+        InvalidInput, match="curves of degree 3 are asked for, and curves_up_to is 2"
+    ):
+        Preparation(curves=3, curves_up_to=2)
 
 
 def test_a_degree_that_was_asked_for_is_not_raised() -> None:

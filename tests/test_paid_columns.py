@@ -255,15 +255,20 @@ def with_share(**shares: Any) -> Callable[[], object]:
 
 
 def without_columns() -> object:
-    table, labels = make_table()
-    data = Data(table[["year", "known"]], labels)
-    return planned(data, preparation=Preparation(range_share=0.1, curves=1))
+    data = Data(np.ones((600, 101)), make_table()[1])  # features of one scale
+    return planned(data, preparation=Preparation(range_share=0.1))
+
+
+def too_few_for_an_array() -> object:
+    data = Data(np.ones((40, 5)), make_table(40)[1])
+    return planned(data, preparation=Preparation(range_share=0.1))
 
 
 REFUSED = {
     "few rows": (few(), "income: a range is asked to be paid for.*40 rows are too few at"),
     "no share for ranges": (with_share(range_share=0), "income: a range .*range_share is 0"),
     "no share for names": (with_share(category_share=0), "city: .*category_share is 0"),
+    "too few for an array": (too_few_for_an_array, "range_share is 0.1, and ranges are not bought"),
     "nothing to buy": (without_columns, "no column is declared that something could be bought"),
 }
 

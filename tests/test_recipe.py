@@ -516,7 +516,7 @@ def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spi
     assert "a noisy second moment of the rows" in result.guarantee.releases
     assert "noisy counts of rows by length" in result.guarantee.releases
     assert list(result.preparation) == result.to_dict()["preparation"]
-    assert len(result.preparation) == 4
+    assert len(result.preparation) == 5
     for _, rows in spied.runs:
         trained = rows.features[:, 0].double().numpy()
         assert np.linalg.norm(trained, axis=1) == pytest.approx(1, abs=1e-6)

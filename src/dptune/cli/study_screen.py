@@ -41,7 +41,7 @@ from dptune.search.base import SearchMethod
 from dptune.search.picture import CurvePicture
 from dptune.search.trial import Trial, scored_trials
 from dptune.study.check import UNKNOWN
-from dptune.study.figures import figures_in_words
+from dptune.study.figures import figures_in_words, rows_in_words
 from dptune.study.outline import Outline
 from dptune.study.recipe import in_words
 from dptune.study.run_folder import EXPORTED
@@ -247,10 +247,7 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     result, plan = record.result, record.final.plan
     table = facts_table(f"{result['data']['name']}: {record.outline.config.search.name}")
     accuracy, figures = result["test_accuracy"], figures_in_words(result)
-    where = f"on {result['test_rows']:,} rows"
-    if record.model.target_range:  # in which predictions lie, too
-        low, high = record.model.target_range
-        where += f", their values clipped to {low:g} to {high:g}"
+    where = rows_in_words(result, record.model.target_range)
     for name, figure in figures:
         table.add_row(f"test {name}", f"[bold]{figure}[/]", where)
     if not figures:

@@ -31,6 +31,9 @@ _TAIL = 0.01
 # And where that is so many times the noise of a count of rows below a mark: what is found there is
 # never far out by noise alone, which between thousands of empty marks would else be taken for rows.
 _CLEAR = 3.0
+# Rows lie between two ends where they are so many times that noise: of a column of two values fewer
+# than one in two hundred would be said to have others.
+_CLEAR_BETWEEN = 4.0
 _MOST_TAIL = 0.4  # where noise is that large, ends say little, but are still in order
 # From how many times the noise of a count of rows below a mark on ranges are of use.
 _ROWS_PER_NOISE = 10.0
@@ -176,4 +179,4 @@ def _found(ranks: Array, noise: float, rows: int) -> Range:
         high += beyond
     elif low < -_SMALLEST:
         high = 0.0
-    return Range(low, high, between > _CLEAR * noise_of_ranks(noise))
+    return Range(low, high, between > _CLEAR_BETWEEN * noise_of_ranks(noise))

@@ -46,7 +46,7 @@ def _model(record: Record) -> list[str]:
         trains = trains.replace("PyTorch module", "language model")
     environment = record.folder.read_json("environment.json") or {}
     version = environment.get("packages", {}).get("dptune", "of unknown version")
-    figures = lines_of_figures(record.result)
+    figures = lines_of_figures(record.result, model.target_range)
     check = record.result.get("check")  # older versions had none
     return [
         f"# {_escape(data['name'])}: a differentially private {trains}",

@@ -95,8 +95,8 @@ class Preparation:
     With `curves`, a linear model draws curves of that degree over numbers and dates that have a
     range; 1 is a straight line, "auto" as high a degree as the rows bear. Where columns turn out to
     have two values, over which there are no curves, it is raised over the others up to
-    `curves_up_to`, to no more features than were planned; None is how high "auto" goes, and not
-    above a degree that was asked for."""
+    `curves_up_to`, to no more features than were planned. That is also how high "auto" goes; None
+    is 6, or a degree that was asked for."""
 
     unit_rows: bool = True
     standardize: bool = False
@@ -130,6 +130,11 @@ class Preparation:
         if self.curves_up_to is not None:
             most = validate.whole(1, at_most=MOST_CURVED, curves_up_to=self.curves_up_to)
             validate.store(self, curves_up_to=most)
+            if isinstance(self.curves, int) and most < self.curves:
+                raise InvalidInput(
+                    f"curves of degree {self.curves} are asked for, and curves_up_to is {most}; "
+                    "make it larger, or leave it out."
+                )
         whitened = self.whiten_share not in (AUTO, 0)
         if whitened and not (self.unit_rows and self.rescale):
             raise InvalidInput(

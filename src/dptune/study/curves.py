@@ -49,18 +49,16 @@ def highest(config: Config, facts: DataFacts, columns: Sequence[str]) -> int:
     if isinstance(asked, int):
         return asked
     if columns and not against(config):
-        for degree in range(_HIGHEST, 1, -1):
+        for degree in range(risen(config), 1, -1):
             if _borne(config, Curves(degree, tuple(columns)).seen(facts)):
                 return degree
     return 1
 
 
 def risen(config: Config) -> int:
-    """Up to which degree curves may rise over few columns."""
+    """Up to which degree curves may go where that is left to us, or rise over few columns."""
     asked, most = config.preparation.curves, config.preparation.curves_up_to
-    if isinstance(asked, int):
-        return max(asked, most or 1)
-    return most or _HIGHEST
+    return most or (asked if isinstance(asked, int) else _HIGHEST)
 
 
 def _borne(config: Config, bent: DataFacts) -> bool:

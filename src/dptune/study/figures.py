@@ -43,12 +43,23 @@ def figures_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, _written(name, value)) for name, value in shares.items()]
 
 
-def lines_of_figures(result: Mapping[str, Any]) -> list[str]:
+def rows_in_words(result: Mapping[str, Any], target_range: tuple[float, float] | None) -> str:
+    """On which rows; predictions are not clipped."""
+    where = f"on {result['test_rows']:,} rows"
+    if target_range is None:
+        return where
+    low, high = target_range
+    return f"{where}, whose values are clipped to {low:g} to {high:g}"
+
+
+def lines_of_figures(
+    result: Mapping[str, Any], target_range: tuple[float, float] | None
+) -> list[str]:
     """The same for a model's card, in Markdown."""
-    return [
-        f"Test {name}: **{figure}** on {result['test_rows']:,} rows."
-        for name, figure in figures_in_words(result)
-    ] or ["Not measured: no test rows were given."]
+    where = rows_in_words(result, target_range)
+    return [f"Test {name}: **{figure}** {where}." for name, figure in figures_in_words(result)] or [
+        "Not measured: no test rows were given."
+    ]
 
 
 def _written(name: str, value: float) -> str:

@@ -108,7 +108,8 @@ class Outline:
     @cached_property
     def parameters(self) -> int:
         """How many numbers are trained; asked once: an engine may have to make a model to know."""
-        return self.engine.parameters(self.data)
+        seen = self.data if self.features is None else replace(self.data, shape=(self.features,))
+        return self.engine.parameters(seen)
 
     @cached_property
     def facts(self) -> Facts:

@@ -4,11 +4,12 @@ cost, and why not, in one sentence each.
 Decided before anything is paid, by public numbers alone: rows, columns and the budget. A column
 that asks for it ("paid") is never left out: where it cannot be bought, the study is refused. A
 number that declares no range is bought where enough rows stand against the noise, else taken as it
-is. Of rows that nobody called a table, ranges are bought only for curves over them.
+is. Of rows that nobody called a table, ranges are bought for curves over them, or where a share of
+the budget was named for them.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from scipy.special import ndtri
@@ -48,7 +49,8 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     paid, free = _numbers(facts, PAID), _numbers(facts, None)
     everything = tuple(name for name in _kept(facts) if name in {*paid, *free})
     known = config.preparation.ranges or config.preparation.standardize
-    if not everything or known or (facts.as_given and highest(config, facts, everything) == 1):
+    unasked = facts.as_given and asked in (AUTO, 0)
+    if not everything or known or (unasked and highest(config, facts, everything) == 1):
         _must_be_unasked(range_share=asked)
         return Purchase()
 
@@ -72,8 +74,13 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     why = against(everything)
     if not why:
         return Purchase(everything, share_of(everything))
-    if facts.as_given:  # as they ever were, which is nothing to tell of
-        return Purchase()
+    if facts.as_given and not unasked:
+        raise InvalidInput(
+            f"range_share is {asked}, and ranges are not bought ({why}). Nothing was spent; leave "
+            "it out, or declare ranges."
+        )
+    if facts.as_given:  # as they ever were
+        return Purchase(against=why)
     if asked == AUTO and paid and (why_paid := against(paid)):
         _must_be_free(paid, "range", why_paid)
     return Purchase(paid, share_of(paid) if paid else 0.0, left=free, against=why)
@@ -107,16 +114,17 @@ def noise_of(config: Config, counts: int, share: float) -> float:
     return math.sqrt(counts / (share * config.budget.mu_squared()))
 
 
-def bought_in_words(config: Config, facts: DataFacts) -> list[str]:
-    """What is bought; nothing where all is declared."""
+def bought_in_words(config: Config, facts: DataFacts, lost: Collection[str] = ()) -> list[str]:
+    """What is bought; nothing where all is declared. What was `lost`, by label, is said to be."""
     names, ranges = categories_bought(config, facts), ranges_bought(config, facts)
-    said = {
-        "told apart by private names of categories in": names,
-        "scaled by private ranges of": ranges,
-    }
+    said = (
+        (CATEGORIES, "told apart by private names of categories in", names),
+        (RANGES, "scaled by private ranges of", ranges),
+    )
     return [
-        f"{done} {columns_in_words(bought.columns)}: {100 * bought.share:g} % of the budget"
-        for done, bought in said.items()
+        f"{'not ' * (label in lost)}{done} {columns_in_words(bought.columns)}"
+        f"{', which were cut off' * (label in lost)}: {100 * bought.share:g} % of the budget"
+        for label, done, bought in said
         if bought.columns
     ]
 

@@ -24,6 +24,7 @@ from dptune.study.measure import (
     typical_length,
 )
 from dptune.study.outline import Outline
+from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT
 
 Figure = NDArray[np.float64]
@@ -73,8 +74,8 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     curvature = 1.0
     found: dict[str, str] = {}
     values = outline.data.loss == "squared"
-    if plain.encoding is not None and outline.curves.degree > 1:
-        found |= _bent(plain.encoding, len(outline.curves.columns))
+    if plain.encoding is not None:
+        found |= _of_columns(outline, plain.encoding)
 
     def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
         before = replace(made, unit_rows=False) if label == LENGTHS else made
@@ -118,13 +119,21 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     return Prepared(made, curvature, found)
 
 
-def _bent(encoding: Encoding, planned: int) -> dict[str, str]:
-    """What became of curves over so many columns; nothing where it is what was planned."""
-    bent = encoding.degrees
-    if len(bent) == planned:
-        return {}
-    some = f"in fact of degree {max(bent.values())} in {len(bent)}" if bent else "in fact in none"
-    return {CURVES: f"{some}: no more are known to have more than two values"}
+def _of_columns(outline: Outline, encoding: Encoding) -> dict[str, str]:
+    """What became of what was bought for columns, and of curves over them; nothing where it is what
+    was planned."""
+    found = {}
+    if set(outline.categorized) & set(encoding.unbought):
+        found[CATEGORIES] = "lost"
+    if set(outline.ranged) & set(encoding.undecided):
+        found[RANGES] = "lost"
+    bent, planned = encoding.degrees, len(outline.curves.columns)
+    if outline.curves.degree > 1 and len(bent) < planned:
+        degree = f" of degree {max(bent.values())}" if bent else ""
+        lost = "ranges of the others were cut off"
+        why = lost if RANGES in found else "the others seem to have two values"
+        found[CURVES] = f"bent to curves{degree} in {len(bent)} of {planned} columns ({why}): free"
+    return found
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

@@ -23,6 +23,7 @@ from dptune.study.gates import CENTER_SHARE, WHITEN_SHARE, noisy_mean, noisy_mom
 # What prepares rows and is paid for, as payments are labelled and as people are told.
 LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
 CURVES = "curves"  # which are free
+_PURCHASES = {paid_columns.CATEGORIES, paid_columns.RANGES}
 _PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
 LENGTH_SHARE = 0.001  # of mu^2
 # How long a column is, at most, that centred rows of unit length get beside them, and how many
@@ -153,8 +154,8 @@ def settled(config: Config, facts: DataFacts) -> Config:
 def in_words(
     config: Config, facts: DataFacts, found: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """What is bought, and why not the rest, and what was `found` then; nothing where rows are no
-    table of numbers."""
+    """What is bought, and why not the rest, and what was `found` then, or lost; nothing where rows
+    are no table of numbers."""
     if not facts.is_table or config.engine.takes_ids:
         return ()
     bought, plan = shares(config, facts), config.plan(facts.count)
@@ -163,7 +164,7 @@ def in_words(
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
     found = found or {}
-    said = paid_columns.bought_in_words(config, facts)
+    said = paid_columns.bought_in_words(config, facts, _PURCHASES & found.keys())
     said += _curves_in_words(config, facts, found.get(CURVES, ""))
     if shortens(config, facts):
         share = f"{100 * LENGTH_SHARE:g} % of the budget"
@@ -173,26 +174,44 @@ def in_words(
         said.append(f"clipped at norm {plan.clip_norm:g}, so that rows push more alike: free")
     if plan.averaging == "swa":
         said.append("trained on to the mean of the last half of all steps: free")
+    said += _straight_in_words(config, facts)
     return (*said, *paid_columns.left_in_words(config, facts))
 
 
 def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:
-    """Nothing where no column could be bent."""
+    """Nothing where none are drawn."""
+    if found:
+        return [found]
     drawn = curves(config, facts)
-    if not drawn.columns:
+    if drawn.degree == 1:
         return []
+    fewer = ""
+    if drawn.up_to > drawn.degree:
+        fewer = f", or up to {drawn.up_to} in fewer where some have two values"
+    elif paid_columns.ranges_bought(config, facts).columns:
+        fewer = ", those of two values left out"
     where = paid_columns.columns_in_words(drawn.columns)
-    if drawn.degree > 1:
-        if drawn.degree < drawn.up_to:
-            found = found or "more where others turn out to have two values"
-        effect = f" ({found})" if found else ""
-        return [f"bent to curves of degree {drawn.degree} in {where}{effect}: free"]
-    usual = replace(config, preparation=replace(config.preparation, curves=AUTO))
+    return [f"bent to curves of degree {drawn.degree} in {where}{fewer}: free"]
+
+
+def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
+    """The columns that could be bent and are not; nothing where there are none."""
+    drawn = curves(config, facts)
+    columns = drawn.columns
+    preparation = replace(config.preparation, curves=AUTO, curves_up_to=None, range_share=AUTO)
+    usual = replace(config, preparation=preparation)
+    without_ranges = facts.as_given and not (preparation.ranges or preparation.standardize)
+    if without_ranges and facts.named is not None:
+        columns = facts.named.kept
+    if drawn.degree > 1 or not columns:
+        return []
     why = ", as asked"
-    if highest(usual, facts, drawn.columns) == 1:
+    if highest(usual, facts, columns) == 1:
         too_many = f"curves are too many features for {facts.count:,} rows at this budget"
         why = f": {against(config) or too_many}"
-    return [f"not bent to curves in {where}{why}"]
+    elif without_ranges and (unbought := paid_columns.ranges_bought(usual, facts).against):
+        why = f", whose ranges are not bought: {unbought}"
+    return [f"not bent to curves in {paid_columns.columns_in_words(columns)}{why}"]
 
 
 def _said(done: str, by: str, share: float, against: str, found: str) -> str:
@@ -231,6 +250,7 @@ def _impossible(config: Config) -> str:
 
 
 def _too_many(facts: DataFacts, is_so: bool) -> str:
-    what = "columns" if facts.named is None or facts.as_given else "features"
+    unbent = facts.columns == facts.straight_columns
+    what = "columns" if facts.named is None or (facts.as_given and unbent) else "features"
     columns, rows = f"{facts.columns:,} {what}", f"{facts.count:,} rows"
     return f"{columns} are too many for {rows} at this budget" if is_so else ""

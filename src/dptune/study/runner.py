@@ -134,7 +134,8 @@ class Runner:
     def _encoding(self) -> Encoding | None:
         """The columns as declared, with what is bought for them; what is lost is left out."""
         outline, data, declared = self.outline, self.data, self.data.encoding
-        if declared is None or (data.as_given and outline.curves.degree == 1):
+        unbent = outline.curves.degree == 1 and not outline.ranks
+        if declared is None or (data.as_given and unbent):
             return None
         made, by_position = declared, outline.config.preparation.ranges
         if by_position and outline.curves.degree > 1:  # else numbers are only shifted and scaled
@@ -198,6 +199,7 @@ class Runner:
         if stored() is None:
             receipt = self.payments.begin(label, event)
             if receipt is None:
+                self._tell(f"{label} cut off before: paid for, and lost; going on without", [])
                 return None
             make(receipt)
         self.payments.settle(label)

@@ -382,7 +382,7 @@ def _run(
 def _exported(ended: StudyResult, folder: RunFolder) -> list[str]:
     """A note where there is no Hugging Face folder of a model: what was paid for is kept anyway."""
     try:
-        figures = lines_of_figures(ended.to_dict())
+        figures = lines_of_figures(ended.to_dict(), ended.model.target_range)
         folder.write_folder(EXPORTED, partial(ended.model.save_pretrained, figures=figures))
     except InvalidInput as error:
         return [f"no folder for from_pretrained was written: {str(error).rstrip('.')}"]
