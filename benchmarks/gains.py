@@ -100,6 +100,13 @@ were not whitened was noticed here (children and stops at 0.3, measured again si
 more than 0.1 points. Default and random search of stops at 0.3, and the default of colleges at 8 (20
 studies), were cut off there and measured on ARM.
 
+**Curves gain** 1.8, 2.4 and 2.7 points on average of these tables at epsilon 0.3, 1 and 8; without
+`diseases`, of which a line knows next to nothing, 0.6, 0.9 and 1.1. `rain`, eleven forecasts of one
+thing for 3,977 days, loses up to 0.8. **The aims**: RERR of 95 at every budget is met on average of the
+cells that can tell (contraception at 0.3 alone has 85); never below `unit-noise`, with the same
+curves, by more than 0.1 points is met but on rain, by a little more, which is within twice its
+standard error.
+
 """
 
 
