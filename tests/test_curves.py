@@ -293,7 +293,9 @@ def test_the_model_is_found_again_with_its_curves(study: Any) -> None:
     assert_array_equal(again.predict_proba(new), result.model.predict_proba(new))
     assert read_config(RunFolder.open(folder)).preparation.curves == 6
     assert resume(folder, data).test_accuracy == result.test_accuracy
-    assert "differentially private linear model" in model_card(folder)
+    card = model_card(folder)
+    assert "differentially private linear model" in card
+    assert card.count("a curve of degree 6 | 6 |") == 2  # of arrays, too
     assert Record.read(folder).outline.data.columns == again.preprocessing.encoding.width
 
 

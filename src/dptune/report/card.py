@@ -123,7 +123,7 @@ def _data(record: Record) -> list[str]:
 
 def _columns(model: TrainedModel) -> list[str]:
     """What was declared of the columns, or bought."""
-    encoding = model.encoding
+    encoding = model.preprocessing.encoding
     if encoding is None:
         return []
     rows = [
@@ -137,7 +137,8 @@ def _columns(model: TrainedModel) -> list[str]:
         if (column := encoding.columns.declared[name])
     ]
     more = len(encoding.blocks) - _COLUMNS
-    left = ["", f"And {more:,} more, in run.toml."] * (more > 0)
+    where = "ranges.json" if model.encoding is None else "run.toml"
+    left = ["", f"And {more:,} more, in {where}."] * (more > 0)
     return ["", "Columns:", "", *_table(("column", "kind", "known", "features"), rows), *left]
 
 
