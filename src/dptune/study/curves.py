@@ -62,21 +62,24 @@ def risen(config: Config) -> int:
 
 
 def _borne(config: Config, bent: DataFacts) -> bool:
-    """Whether rows and budget bear the features of these curves, so that a run comes near its
-    optimum."""
+    """Whether rows and budget bear the features of these curves."""
     mu, width = config.budget.mu, bent.columns
-    told = signal(mu, bent.count, width, bent.outputs)
     enough = _LEAST_SIGNAL_AS_GIVEN if bent.as_given else _LEAST_SIGNAL
-    usual = config.engine.usual_recipe(bent, unit_rows=True, mu=mu)
-    straight = Curves(1, ()).seen(bent)
-    if bent.as_given and noisy_moment(config, bent) and not noisy_moment(config, straight):
-        return False  # a lower degree is whitened, and may rise
     return (
-        told >= enough
+        signal(mu, bent.count, width, bent.outputs) >= enough
         and bent.count >= _LEAST_ROWS * width * bent.outputs
         and bent.count * width <= _MOST_NUMBERS
-        and usual.get("averaging") == "swa"
+        and not (bent.as_given and _too_wide(config, bent))
     )
+
+
+def _too_wide(config: Config, bent: DataFacts) -> bool:
+    """Whether rows would no longer be whitened, or iterates no longer averaged: where columns may
+    turn out to have two values, a lower degree loses less, and may rise."""
+    straight = Curves(1, ()).seen(bent)
+    usual = config.engine.usual_recipe(bent, unit_rows=True, mu=config.budget.mu)
+    unwhitened = noisy_moment(config, bent) and not noisy_moment(config, straight)
+    return unwhitened or usual.get("averaging") != "swa"
 
 
 def against(config: Config) -> str:
