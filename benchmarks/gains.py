@@ -92,21 +92,22 @@ PYTHONPATH=. python benchmarks/gains.py kept DIR OTHER --before DIR_OF_THE_COMMI
 ```
 
 RERR is the share of the gap between random search and the oracle that the default closes. The last
-columns are differences with their standard errors. Twice these tables have judged a default and been
-missed by an aim, and the same tables then judged the next one: with 8 studies a cell, and before
-[room, and half of c for two classes](../../docs/law.md#curves), RERR was 90, 94 and 101, and five cells
-were 0.1 to 0.5 points below `unit-noise`. Both were chosen on the fit and seen sets alone. That wide arrays
-were not whitened was noticed here (children and stops at 0.3, measured again since), and changes neither by
-more than 0.1 points. Default and random search of stops at 0.3, and the default of colleges at 8 (20
-studies), were cut off there and measured on ARM. Since then a column is bent where 4 times the noise of
-its ranks lie between its ends, not 3 times, so that fewer columns of two values are.
+columns are differences with their standard errors. Twice these tables have judged a default and
+been missed by an aim, and the same tables then judged the next one: with 8 studies a cell, and
+before [room, and half of c for two classes](../../docs/law.md#curves), RERR was 90, 94 and 101,
+and five cells were 0.1 to 0.5 points below `unit-noise`. Both were chosen on the fit and seen sets
+alone. That wide arrays were not whitened was noticed here (children and stops at 0.3, measured
+again since), and changes neither by more than 0.1 points. Default and random search of stops at
+0.3, and the default of colleges at 8 (20 studies), were cut off there and measured on ARM. Since
+then a column is bent where 4 times the noise of its ranks lie between its ends, not 3 times, so
+that fewer columns of two values are.
 
 **Curves gain** 1.8, 2.4 and 2.7 points on average of these tables at epsilon 0.3, 1 and 8; without
-`diseases`, of which a line knows next to nothing, 0.6, 0.9 and 1.1. `rain`, eleven forecasts of one
-thing for 3,977 days, loses up to 0.8. **The aims**: RERR of 95 at every budget is met on average of the
-cells that can tell (contraception at 0.3 alone has 85); never below `unit-noise`, with the same
-curves, by more than 0.1 points is met but on rain, by a little more, which is within twice its
-standard error.
+`diseases`, of which a line knows next to nothing, 0.6, 0.9 and 1.1. `rain`, eleven forecasts of
+one thing for 3,977 days, loses up to 0.8. **The aims**: RERR of 95 at every budget is met on
+average of the cells that can tell (contraception at 0.3 alone has 85); never below `unit-noise`,
+with the same curves, by more than 0.1 points is met but on rain, by a little more, which is within
+twice its standard error.
 
 """
 

@@ -242,8 +242,12 @@ def test_bad_degrees_are_refused(curves: Any) -> None:
 
 def test_curves_over_nothing_are_refused_before_anything_is_paid() -> None:
     declared = {"on": "boolean", "of": "boolean"}
-    with pytest.raises(InvalidInput, match="no number or date has a range"):
+    of_table = r"no number or date has a range .*declare ranges under \[columns\], ask for them"
+    with pytest.raises(InvalidInput, match=of_table):
         settled(asked(preparation=Preparation(curves=3)), facts(5000, Columns.of(declared)))
+    wide, of_array = facts(5000, None), r"bought; declare them as ranges under \[preparation\], or"
+    with pytest.raises(InvalidInput, match=of_array):
+        settled(asked(preparation=Preparation(curves=3)), wide)
 
 
 def test_networks_take_no_curves() -> None:

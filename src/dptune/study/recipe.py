@@ -69,10 +69,12 @@ def curves(config: Config, facts: DataFacts) -> Curves:
             f"{config.engine.trains}; leave curves out."
         )
     if degree > 1 and not columns:
+        do = 'declare ranges under [columns], ask for them with range = "paid"'
+        if facts.named is None or facts.as_given:
+            do = "declare them as ranges under [preparation]"
         raise InvalidInput(
             f"curves of degree {degree} are asked for, and no number or date has a range over "
-            "which to draw them, declared or bought; declare ranges ([columns], of an array ranges "
-            'under [preparation]), ask for them with range = "paid", or leave curves out.'
+            f"which to draw them, declared or bought; {do}, or leave curves out."
         )
     some_may_stay_straight = degree > 1 and paid_columns.ranges_bought(config, facts).columns
     return Curves(degree, columns, risen(config) if some_may_stay_straight else degree)
