@@ -186,7 +186,10 @@ def test_arrays_stay_so_narrow_that_they_are_whitened() -> None:
     named = Columns.of_numbers(f"column {n}" for n in range(40))
     wide = facts(40_000, named, as_given=True)
     planned = Outline(config=settled(asked(0.3), wide), data=wide, reused=False)
-    assert planned.second_moment and planned.curves == Curves(3, named.kept, 6)
+    assert planned.second_moment and planned.curves == Curves(named.kept, 107, 6)
+    for width, at_most in ((40 + 107, True), (40 + 108, False)):  # of 5 mean eigenvalues
+        noise = 1.4 * width**1.5 * planned.second_moment.noise_multiplier / 40_000
+        assert (noise <= 5) == at_most
     # A table that was declared gains more by curves than it loses.
     declared = facts(40_000, columns(40))
     assert curves(asked(0.3), declared).degree > 3
@@ -198,7 +201,7 @@ def test_arrays_stay_so_narrow_that_they_are_whitened() -> None:
 @pytest.mark.parametrize(("rows", "bought"), [(1_500, False), (20_000, True)])
 def test_ranges_of_arrays_are_bought_for_curves_alone(rows: int, bought: bool) -> None:
     planned = Outline(config=settled(asked(), array(rows)), data=array(rows), reused=False)
-    assert (RANGES in planned.preparing) == bought == (planned.curves.degree > 1)
+    assert (RANGES in planned.preparing) == bought == (planned.curves.room > 0)
 
 
 @pytest.mark.parametrize(
@@ -377,23 +380,23 @@ def test_columns_of_two_values_stay_straight_where_ranges_are_bought() -> None:
     assert result.model.preprocessing.encoding.degrees == {"column 1": 6, "column 2": 6}
 
 
-@given(st.integers(2, 20), st.integers(1, 40), st.integers(0, 40), st.integers(1, 20))
+@given(st.integers(0, 200), st.integers(1, 40), st.integers(0, 40), st.integers(1, 20))
 def test_what_stays_straight_leaves_room_for_higher_degrees_and_no_more_features(
-    degree: int, planned: int, bent: int, up_to: int
+    room: int, planned: int, bent: int, up_to: int
 ) -> None:
-    drawn = Curves(degree, tuple(f"n{place}" for place in range(planned)), up_to)
+    drawn = Curves(tuple(f"n{place}" for place in range(planned)), room, up_to)
     bent = min(bent, planned)
     over = drawn.degree_over(bent)
-    assert over >= degree and over <= max(degree, up_to)
-    assert (over - 1) * bent <= (degree - 1) * planned
-    if bent and over < up_to:  # as high as can be
-        assert over * bent > (degree - 1) * planned
+    assert 1 <= over <= up_to and (over - 1) * bent <= room
+    if bent:
+        assert over >= drawn.degree
+        assert over == up_to or over * bent > room  # as high as can be
 
 
-def mostly_two(rows: int, seed: int) -> tuple[Any, Any]:
-    """The waves beside nine columns of zeros and ones, as an array."""
+def mostly_two(rows: int, seed: int, others: int = 9, sides: int = 2) -> tuple[Any, Any]:
+    """The waves beside columns of zeros and ones, or more, as an array."""
     made, labels = waves(rows, seed)
-    coins = np.random.default_rng(100 + seed).integers(0, 2, (rows, 9))
+    coins = np.random.default_rng(100 + seed).integers(0, sides, (rows, others))
     return np.column_stack([made, coins]), labels
 
 
@@ -401,11 +404,11 @@ def mostly_two(rows: int, seed: int) -> tuple[Any, Any]:
 def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     data = Data(*mostly_two(4000, 0), test=mostly_two(1000, 1))
     planned = Outline(config=settled(asked(), data.facts), data=data.facts, reused=False)
-    assert planned.curves == Curves(4, data.facts.named.kept, 6)
+    assert planned.curves == Curves(data.facts.named.kept, 39, 6) and planned.curves.degree == 4
     result = tune(data, budget=BUDGET, search=LinearScaling(), out=tmp_path / "run")
     encoding = result.model.preprocessing.encoding
     assert encoding.degrees == {"column 1": 6, "column 2": 6}
-    assert encoding.width == 11 + 2 * 5 <= planned.data.columns == 44
+    assert encoding.width == 11 + 2 * 5 <= planned.data.columns == 50
     assert result.test_accuracy > 0.8  # a line tells nothing of waves
     said = (
         "bent to curves of degree 6 in 2 of 11 columns (the others seem to have two values): free"
@@ -415,10 +418,87 @@ def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     # The law is told what a model sees, prices are what was said before.
     record = Record.read(tmp_path / "run")
     assert record.situation.facts.columns == record.outline.features == 21
-    assert record.outline.facts.columns == 44
+    assert record.outline.facts.columns == 50
     assert replace(planned, features=21, curvature=0.1).payments == planned.payments
     kept = read_config(RunFolder.open(tmp_path / "run")).preparation
-    assert (kept.curves, kept.curves_up_to) == (4, 6)
+    assert (kept.curves, kept.curves_up_to, kept.curves_room) == (4, 6, 39)
+
+
+def doubtful(sides: int) -> Data:
+    """There is room for 13 of its 20 columns."""
+    return Data(*mostly_two(2700, 0, 18, sides), test=mostly_two(1000, 1, 18, sides))
+
+
+PLENTY = Budget(3.0, 1e-5)
+
+
+@pytest.mark.usefixtures("exact_ranks")
+@pytest.mark.parametrize(
+    ("sides", "degrees", "said"),
+    [
+        (
+            2,
+            {"column 1": 6, "column 2": 6},
+            "bent to curves of degree 6 in 2 of 20 columns (the others seem to have two values)",
+        ),
+        (
+            6,
+            {},
+            "bent to curves in 0 of 20 columns (there is room for 13 features more, too few for "
+            "those that have more than two values, or none has)",
+        ),
+    ],
+)
+def test_ranges_are_bought_where_there_is_room_for_half_of_the_columns(
+    sides: int, degrees: dict[str, int], said: str, tmp_path: Path
+) -> None:
+    data = doubtful(sides)
+    planned = Outline(config=settled(asked(3.0), data.facts), data=data.facts, reused=False)
+    assert planned.curves == Curves(data.facts.named.kept, 13, 6) and planned.curves.degree == 1
+    for config in (asked(3.0), planned.config):
+        assert (
+            "bent to curves of degree 6 or less in those of 20 columns that have more than two "
+            "values, if these are 13 or fewer: free"
+        ) in in_words(config, data.facts)
+    result = tune(data, budget=PLENTY, search=UnitNoise(), out=tmp_path / "run")
+    assert result.model.preprocessing.encoding.degrees == degrees
+    assert len(result.model.preprocessing.encoding.ranges) == 20
+    assert f"{said}: free" in result.preparation
+    kept = read_config(RunFolder.open(tmp_path / "run")).preparation
+    assert (kept.curves, kept.curves_up_to, kept.curves_room) == (1, 6, 13)
+    if degrees:
+        assert result.test_accuracy > 0.65  # a line tells nothing of waves
+    assert load(tmp_path / "run").predict(data_rows(sides)).shape == (1000,)
+
+
+def data_rows(sides: int) -> Any:
+    return mostly_two(1000, 1, 18, sides)[0]
+
+
+@pytest.mark.parametrize(
+    ("columns_of_it", "rows", "room"),
+    [(20, 2300, 0), (20, 2400, 10), (50, 7900, 48), (51, 7900, 0), (51, 8160, 51)],
+)
+def test_of_many_columns_no_range_is_bought_unless_all_may_be_bent(
+    columns_of_it: int, rows: int, room: int
+) -> None:
+    named = Columns.of_numbers(f"column {n}" for n in range(columns_of_it))
+    wide = facts(rows, named, as_given=True)
+    planned = Outline(config=settled(asked(8.0), wide), data=wide, reused=False)
+    assert planned.curves.room == room and (RANGES in planned.preparing) == bool(room)
+
+
+def test_room_that_was_asked_for_is_as_far_as_auto_goes() -> None:
+    known = doubtful(2).facts
+    for asked_for, room in ((None, 13), (11, 11), (9, 0), (500, 13), (0, 0)):
+        preparation = Preparation(curves_room=asked_for)
+        assert curves(asked(3.0, preparation=preparation), known).room == room
+    declared = facts(50_000, columns(3))
+    assert curves(asked(preparation=Preparation(curves_room=8)), declared).degree == 3
+    narrow = Preparation(curves=2, curves_room=8)  # of a degree that was asked for, whatever room
+    assert curves(asked(preparation=narrow), declared).degree == 2
+    with pytest.raises(InvalidInput, match="curves_room must be a whole number from 0"):
+        Preparation(curves_room=-1)
 
 
 def test_ranges_of_an_array_are_bought_for_lines_where_a_share_is_named() -> None:

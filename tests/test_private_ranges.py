@@ -225,6 +225,27 @@ def test_with_next_to_no_noise_the_ends_are_quantiles() -> None:
     assert high == pytest.approx(np.quantile(values, 0.99), rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        (lambda draws: draws.normal(size=100_000), (-2.45, -2.2), (2.2, 2.45)),
+        (lambda draws: draws.exponential(size=100_000), (-0.1, 0.05), (4.2, 4.8)),
+        (lambda draws: draws.random(100_000), (-0.05, 0.02), (0.98, 1.05)),
+        (lambda draws: draws.integers(3, 5, 100_000), (3, 3), (4, 4.04)),
+    ],
+    ids=["normal", "exponential", "even", "two-values"],
+)
+def test_what_noise_hides_is_about_where_the_tails_end(
+    values: Callable[[np.random.Generator], Array],
+    low: tuple[float, float],
+    high: tuple[float, float],
+) -> None:
+    made = np.asarray(values(np.random.default_rng(0)), dtype=np.float64)
+    noise = ranges.noise_for(len(made), 0.01)  # so that ends are looked for at 3 %
+    (ends,) = private_ranges([made[:, None]], 1, noise, len(made), np.zeros)
+    assert low[0] <= ends.low <= low[1] and high[0] <= ends.high <= high[1]
+
+
 @pytest.mark.parametrize("values", [[], [1.0], [math.nan] * 5, [math.inf, -math.inf]])
 def test_noise_alone_gives_ends_in_order(values: list[float]) -> None:
     low, high = found(np.array(values * 2), 50.0, 3) if values else found(np.zeros(1), 1e6, 3)

@@ -159,24 +159,27 @@ def _times_root(vector: Array) -> Array:
 def _found(ranks: Array, noise: float, rows: int) -> Range:
     """From noisy ranks alone."""
     from scipy.optimize import isotonic_regression  # slow to import
+    from scipy.special import ndtri
 
     rising: Array = isotonic_regression(ranks).x
     everybody = min(max(float(rising[-1]), 1.0), float(rows))  # without gaps
     off = noise_of_ranks(noise) / everybody
     tail = min(max(_TAIL, _CLEAR * off), _MOST_TAIL)
-    places = np.searchsorted(rising, [tail * everybody, (1 - tail) * everybody])
-    first, last = (min(int(place), CELLS - 1) for place in places)
+    inner = min(2 * tail, 0.5)
+    parts = np.array([tail, inner, 1 - inner, 1 - tail])
+    places = np.searchsorted(rising, parts * everybody)
+    first, second, last_but_one, last = (min(int(place), CELLS - 1) for place in places)
     low, high = marks_of(first)[0], marks_of(last)[1]
     between = float(rising[max(last - 1, first)] - rising[first])
-    # What noise hides lies as far beyond as if rows were spread evenly. But zero has a cell of its
-    # own: where it is an end, it is that end.
-    beyond = (tail - _TAIL) / (1 - 2 * tail) * (high - low)
+    # What noise hides lies as far beyond as if rows went on as normal ones do from there. But zero
+    # has a cell of its own: where it is an end, it is that end.
+    further = float((ndtri(_TAIL) - ndtri(tail)) / (ndtri(tail) - ndtri(inner)))
     if low != -_SMALLEST:
-        low -= beyond
+        low -= further * (marks_of(second)[0] - low)
     elif high > _SMALLEST:
         low = 0.0
     if high != _SMALLEST:
-        high += beyond
+        high += further * (high - marks_of(last_but_one)[1])
     elif low < -_SMALLEST:
         high = 0.0
     return Range(low, high, between > _CLEAR_BETWEEN * noise_of_ranks(noise))

@@ -95,8 +95,9 @@ class Preparation:
     With `curves`, a linear model draws curves of that degree over numbers and dates that have a
     range; 1 is a straight line, "auto" as high a degree as the rows bear. Where columns turn out to
     have two values, over which there are no curves, it is raised over the others up to
-    `curves_up_to`, to no more features than were planned. That is also how high "auto" goes; None
-    is 6, or a degree that was asked for."""
+    `curves_up_to`, to no more features than were planned: `curves_room` more than straight lines
+    make, or as many as the degree makes over all. That is also how far "auto" goes; None for
+    `curves_up_to` is 6, or a degree that was asked for."""
 
     unit_rows: bool = True
     standardize: bool = False
@@ -109,6 +110,7 @@ class Preparation:
     shorten: bool | str | None = AUTO
     curves: int | str = AUTO
     curves_up_to: int | None = None
+    curves_room: int | None = None
 
     def __post_init__(self) -> None:
         validate.store(
@@ -135,6 +137,8 @@ class Preparation:
                     f"curves of degree {self.curves} are asked for, and curves_up_to is {most}; "
                     "make it larger, or leave it out."
                 )
+        if self.curves_room is not None:
+            validate.store(self, curves_room=validate.whole(0, curves_room=self.curves_room))
         whitened = self.whiten_share not in (AUTO, 0)
         if whitened and not (self.unit_rows and self.rescale):
             raise InvalidInput(

@@ -5,6 +5,7 @@ and their degree on public numbers, before anything is paid. But every degree is
 column, and every feature has weights that carry noise. Measurements: docs/law.md.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,50 +18,72 @@ from dptune.study.gates import noisy_moment
 # every weight of the model then. Columns that nobody declared may be features that some network
 # made, which tell alike: they gain less.
 _HIGHEST, _LEAST_ROWS, _LEAST_SIGNAL, _LEAST_SIGNAL_AS_GIVEN = 6, 40, 2.0, 5.0
+# Of rows as given, ranges are bought where there is room for so many of the columns: of those of
+# our tables about a third have more than two values. But more columns than these may be features.
+_LEAST_ROOM, _MOST_IN_DOUBT = 0.5, 50
 _MOST_NUMBERS = 1 << 28  # in all rows together: a gibibyte
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Of one degree, 1 for straight lines, over the columns of these names, as far as is known
-    before anything is paid; `up_to` is how far it may rise where some of them cannot be bent."""
+    """Over the columns of these names, as far as is known before anything is paid: of a degree up
+    to `up_to`, 1 for straight lines, with `room` for so many features more than straight lines
+    make. Some columns may turn out to have two values, which leaves more of it for the others."""
 
-    degree: int
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    room: int = 0
     up_to: int = 1
 
     def degree_over(self, columns: int) -> int:
-        """Over so many of them: as high as makes no more features than were planned."""
-        room = (self.degree - 1) * len(self.columns)
-        return max(self.degree, min(self.up_to, 1 + room // max(columns, 1)))
+        """Over so many of them: as high as there is room."""
+        return min(self.up_to, 1 + self.room // columns) if columns else 1
+
+    @property
+    def degree(self) -> int:
+        """Over all of them."""
+        return self.degree_over(len(self.columns))
 
     def seen(self, facts: DataFacts) -> DataFacts:
-        """What a model sees of the rows; the same for facts that were told of them already."""
+        """What a model sees of the rows, at most; the same for facts that were told of them
+        already."""
         if facts.named is None:
             return facts
-        width = facts.straight_columns + (self.degree - 1) * len(self.columns)
-        return replace(facts, shape=(width,))
+        return replace(facts, shape=(facts.straight_columns + self.room,))
 
 
-def highest(config: Config, facts: DataFacts, columns: Sequence[str]) -> int:
-    """The degree that was asked for or, where it was left to us, as high a one as public numbers
-    allow over these columns."""
-    asked = config.preparation.curves
-    if isinstance(asked, int):
-        return asked
-    if columns and not against(config):
-        straight = Curves(1, ()).seen(facts)
-        for degree in range(risen(config), 1, -1):
-            width = straight.columns + (degree - 1) * len(columns)
-            if _borne(config, straight, replace(straight, shape=(width,))):
-                return degree
-    return 1
+def planned(config: Config, facts: DataFacts, columns: Sequence[str], *, bought: bool) -> Curves:
+    """Over these columns, of the degree that was asked for or, where that was left to us, of as
+    high a one as public numbers allow. `bought`: their ranges are, so that some may turn out to
+    have two values."""
+    asked, count = config.preparation, len(columns)
+    if isinstance(asked.curves, int):
+        room = (asked.curves - 1) * count
+        room = max(room, asked.curves_room or 0) if bought else room
+        highest = asked.curves_up_to or asked.curves
+    else:
+        highest = asked.curves_up_to or _HIGHEST
+        room = _room(config, facts, (highest - 1) * count)
+        if not (bought and facts.as_given):
+            room -= room % max(count, 1)
+        elif room < count * (_LEAST_ROOM if count <= _MOST_IN_DOUBT else 1):
+            room = 0
+    if not (bought and room):
+        highest = 1 + room // max(count, 1)
+    return Curves(tuple(columns), room, highest)
 
 
-def risen(config: Config) -> int:
-    """Up to which degree curves may go where that is left to us, or rise over few columns."""
-    asked, most = config.preparation.curves, config.preparation.curves_up_to
-    return most or (asked if isinstance(asked, int) else _HIGHEST)
+def _room(config: Config, facts: DataFacts, most: int) -> int:
+    """How many features more than straight lines make, up to so many, public numbers allow."""
+    straight, asked = Curves().seen(facts), config.preparation.curves_room
+    if against(config):
+        return 0
+
+    def too_many(more: int) -> bool:
+        bent = replace(straight, shape=(straight.columns + more,))
+        return not _borne(config, straight, bent)
+
+    most = most if asked is None else min(most, asked)
+    return bisect_left(range(1, most + 1), True, key=too_many)
 
 
 def _borne(config: Config, straight: DataFacts, bent: DataFacts) -> bool:

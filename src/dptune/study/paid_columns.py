@@ -20,7 +20,7 @@ from dptune.columns.private_ranges import noise_for, rows_needed
 from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
 from dptune.study.config import AUTO, Config
-from dptune.study.curves import highest
+from dptune.study.curves import planned
 
 # As payments are labelled.
 RANGES, CATEGORIES = "ranges of columns", "names of categories"
@@ -50,7 +50,7 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     everything = tuple(name for name in _kept(facts) if name in {*paid, *free})
     known = config.preparation.ranges or config.preparation.standardize
     unasked = facts.as_given and asked in (AUTO, 0)
-    if not everything or known or (unasked and highest(config, facts, everything) == 1):
+    if not everything or known or (unasked and not _bends(config, facts, everything)):
         _must_be_unasked(range_share=asked)
         return Purchase()
 
@@ -84,6 +84,11 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     if asked == AUTO and paid and (why_paid := against(paid)):
         _must_be_free(paid, "range", why_paid)
     return Purchase(paid, share_of(paid) if paid else 0.0, left=free, against=why)
+
+
+def _bends(config: Config, facts: DataFacts, columns: Sequence[str]) -> bool:
+    """Whether some of them may be, once their ranges are bought."""
+    return planned(config, facts, columns, bought=True).room > 0
 
 
 def categories_bought(config: Config, facts: DataFacts) -> Purchase:

@@ -127,10 +127,14 @@ def _of_columns(outline: Outline, encoding: Encoding | None) -> dict[str, str]:
     if set(outline.ranged) & set(encoding.undecided):
         found[RANGES] = "lost"
     bent, planned = encoding.degrees, len(outline.curves.columns)
-    if outline.curves.degree > 1 and len(bent) < planned:
+    if outline.curves.room and len(bent) < planned:
         degree = f" of degree {max(bent.values())}" if bent else ""
-        lost = "ranges of the others were cut off"
-        why = lost if RANGES in found else "the others seem to have two values"
+        why = "the others seem to have two values"
+        if RANGES in found:
+            why = "ranges of the others were cut off"
+        elif not bent and outline.curves.degree == 1:
+            room = f"there is room for {outline.curves.room} features more"
+            why = f"{room}, too few for those that have more than two values, or none has"
         found[CURVES] = f"bent to curves{degree} in {len(bent)} of {planned} columns ({why}): free"
     return found
 

@@ -17,7 +17,7 @@ from dptune.prior import signal
 from dptune.search.space import ADAPTIVE_RATES
 from dptune.study import paid_columns
 from dptune.study.config import AUTO, Config, usual_space
-from dptune.study.curves import Curves, against, highest, risen
+from dptune.study.curves import Curves, against, planned
 from dptune.study.gates import CENTER_SHARE, WHITEN_SHARE, noisy_mean, noisy_moment
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
@@ -62,7 +62,7 @@ def shares(config: Config, facts: DataFacts) -> Shares:
 def curves(config: Config, facts: DataFacts) -> Curves:
     """That a linear model draws over all columns that have a range or get one."""
     columns = _bendable(config, facts)
-    degree = highest(config, facts, columns)
+    degree = config.preparation.curves if isinstance(config.preparation.curves, int) else 1
     if degree > 1 and not config.engine.linear_in_rows:
         raise InvalidInput(
             f"curves of degree {degree} are asked for, and they are for linear models, not for a "
@@ -76,8 +76,8 @@ def curves(config: Config, facts: DataFacts) -> Curves:
             f"curves of degree {degree} are asked for, and no number or date has a range over "
             f"which to draw them, declared or bought; {do}, or leave curves out."
         )
-    some_may_stay_straight = degree > 1 and paid_columns.ranges_bought(config, facts).columns
-    return Curves(degree, columns, risen(config) if some_may_stay_straight else degree)
+    bought = bool(paid_columns.ranges_bought(config, facts).columns)
+    return planned(config, facts, columns, bought=bought)
 
 
 def _bendable(config: Config, facts: DataFacts) -> tuple[str, ...]:
@@ -129,6 +129,7 @@ def settled(config: Config, facts: DataFacts) -> Config:
         config.preparation,
         curves=bent.degree,
         curves_up_to=bent.up_to if bent.up_to > bent.degree else None,
+        curves_room=bent.room if bent.room > (bent.degree - 1) * len(bent.columns) else None,
         center_share=bought.center,
         whiten_share=bought.whiten,
         range_share=bought.ranges,
@@ -185,14 +186,17 @@ def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:
     if found:
         return [found]
     drawn = curves(config, facts)
-    if drawn.degree == 1:
+    if not drawn.room:
         return []
-    fewer = ""
+    where, fewer = paid_columns.columns_in_words(drawn.columns), ""
+    if drawn.degree == 1:
+        few = f"if these are {drawn.room} or fewer"
+        where = f"those of {where} that have more than two values, {few}"
+        return [f"bent to curves of degree {drawn.up_to} or less in {where}: free"]
     if drawn.up_to > drawn.degree:
         fewer = f", or up to {drawn.up_to} in fewer where some have two values"
     elif paid_columns.ranges_bought(config, facts).columns:
         fewer = ", those of two values left out"
-    where = paid_columns.columns_in_words(drawn.columns)
     return [f"bent to curves of degree {drawn.degree} in {where}{fewer}: free"]
 
 
@@ -200,15 +204,17 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
     """The columns that could be bent and are not; nothing where there are none."""
     drawn = curves(config, facts)
     columns = drawn.columns
-    preparation = replace(config.preparation, curves=AUTO, curves_up_to=None, range_share=AUTO)
+    preparation = replace(
+        config.preparation, curves=AUTO, curves_up_to=None, curves_room=None, range_share=AUTO
+    )
     usual = replace(config, preparation=preparation)
     without_ranges = facts.as_given and not (preparation.ranges or preparation.standardize)
     if without_ranges and facts.named is not None:
         columns = facts.named.kept
-    if drawn.degree > 1 or not columns:
+    if drawn.room or not columns:
         return []
     why = ", as asked"
-    if highest(usual, facts, columns) == 1:
+    if not planned(usual, facts, columns, bought=without_ranges).room:
         too_many = f"curves are too many features for {facts.count:,} rows at this budget"
         why = f": {against(config) or too_many}"
     elif without_ranges and (unbought := paid_columns.ranges_bought(usual, facts).against):

@@ -134,11 +134,11 @@ class Runner:
     def _encoding(self) -> Encoding | None:
         """The columns as declared, with what is bought for them; what is lost is left out."""
         outline, data, declared = self.outline, self.data, self.data.encoding
-        unbent = outline.curves.degree == 1 and not outline.ranks
+        unbent = not (outline.curves.room or outline.ranks)
         if declared is None or (data.as_given and unbent):
             return None
         made, by_position = declared, outline.config.preparation.ranges
-        if by_position and outline.curves.degree > 1:  # else numbers are only shifted and scaled
+        if by_position and outline.curves.room:  # else numbers are only shifted and scaled
             made = made.with_ranges(dict(zip(declared.columns.kept, by_position, strict=True)))
         if outline.names:
             names = self._bought(
