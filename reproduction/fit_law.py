@@ -54,7 +54,8 @@ class Cells:
         noise, reach, reach_power, averaged, averaged_from = numbers
         near = noise + LINEAR.columns_power * np.log(self.columns)
         converged = self.averaged * np.exp(near) * self.signal
-        near = near + np.log1p(converged / np.exp(averaged_from) * self.beyond_two) / 2
+        longer = converged / np.exp(averaged_from) * self.beyond_two
+        near = near + np.log1p(longer * (self.columns <= LINEAR.averaged_columns)) / 2
         far = reach + reach_power * np.log(self.rows / self.columns) - np.log(self.mu)
         times = 1 + np.expm1(averaged) * converged / (converged + LINEAR.averaged_half)
         times *= np.where(self.averaged & (self.beyond_two == 0), LINEAR.averaged_of_two, 1)

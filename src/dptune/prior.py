@@ -18,7 +18,8 @@ half of which is reached at `averaged_half`, and with more than two classes near
 
     sqrt(1 + (1 - 2 / classes) * converged / averaged_from),
 
-but with two, which are told apart early, c is `averaged_of_two` times as large.
+unless there are more than `averaged_columns`, which fit the rows too closely then. But with two
+classes, which are told apart early, c is `averaged_of_two` times as large.
 
 Another engine states its own numbers, with an error as large as its ignorance.
 """
@@ -47,6 +48,7 @@ class Prior:
     averaged_from: float = math.inf
     averaged_half: float = 0.0
     averaged_of_two: float = 1.0
+    averaged_columns: float = math.inf
     unclipped: float = 1.0
     error: float = 2.3
     error_off_unit_rows: float = 2.3
@@ -73,6 +75,7 @@ LINEAR = Prior(
     averaged_from=10.0,
     averaged_half=50.0,
     averaged_of_two=0.5,
+    averaged_columns=200,
     unclipped=2 / 3,
     error=0.6,
     error_off_unit_rows=0.8,

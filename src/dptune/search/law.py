@@ -53,7 +53,9 @@ def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None
     times = 1.0
     if recipe.averaging == "swa":
         converged = near * signal(mu, recipe.rows, facts.columns, facts.outputs)
-        near *= math.sqrt(1 + max(1 - 2 / facts.outputs, 0.0) * converged / prior.averaged_from)
+        if facts.columns <= prior.averaged_columns:
+            more_than_two = max(1 - 2 / facts.outputs, 0.0)
+            near *= math.sqrt(1 + more_than_two * converged / prior.averaged_from)
         times += (prior.averaged - 1) * converged / (converged + prior.averaged_half)
         if facts.outputs <= 2:
             times *= prior.averaged_of_two
