@@ -359,8 +359,7 @@ def test_where_ranges_are_lost_lines_are_straight_and_that_is_said(tmp_path: Pat
     assert any("lines over them are straight" in note for note in result.notes)
     assert told[0] == "ranges of columns cut off before: paid for, and lost; going on without"
     assert any(said.startswith("not scaled by private ranges") for said in result.preparation)
-    lost = "bent to curves in 0 of 2 columns (ranges of the others were cut off): free"
-    assert lost in result.preparation
+    assert "not bent to curves in 2 columns: ranges of these were cut off" in result.preparation
     encoding = result.model.preprocessing.encoding
     assert not encoding.ranges and not encoding.degrees and encoding.width == 2
 
@@ -410,10 +409,8 @@ def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     assert encoding.degrees == {"column 1": 6, "column 2": 6}
     assert encoding.width == 11 + 2 * 5 <= planned.data.columns == 50
     assert result.test_accuracy > 0.8  # a line tells nothing of waves
-    said = (
-        "bent to curves of degree 6 in 2 of 11 columns (the others seem to have two values): free"
-    )
-    assert said in result.preparation
+    two = "the others seem to have two values, or nearly"
+    assert f"bent to curves of degree 6 in 2 of 11 columns ({two}): free" in result.preparation
     assert result.check.by_heart == pytest.approx(math.sqrt(2 * 21 / 4000) / 2)
     # The law is told what a model sees, prices are what was said before.
     record = Record.read(tmp_path / "run")
@@ -439,13 +436,14 @@ PLENTY = Budget(3.0, 1e-5)
         (
             2,
             {"column 1": 6, "column 2": 6},
-            "bent to curves of degree 6 in 2 of 20 columns (the others seem to have two values)",
+            "bent to curves of degree 6 in 2 of 20 columns (the others seem to have two values, or "
+            "nearly): free",
         ),
         (
             6,
             {},
-            "bent to curves in 0 of 20 columns (there is room for 13 features more, too few for "
-            "those that have more than two values, or none has)",
+            "not bent to curves in 20 columns: more than 13 of them have more than two values, or "
+            "none has",
         ),
     ],
 )
@@ -458,12 +456,12 @@ def test_ranges_are_bought_where_there_is_room_for_half_of_the_columns(
     for config in (asked(3.0), planned.config):
         assert (
             "bent to curves of degree 6 or less in those of 20 columns that have more than two "
-            "values, if these are 13 or fewer: free"
+            "values, as 13 features more allow: free"
         ) in in_words(config, data.facts)
     result = tune(data, budget=PLENTY, search=UnitNoise(), out=tmp_path / "run")
     assert result.model.preprocessing.encoding.degrees == degrees
     assert len(result.model.preprocessing.encoding.ranges) == 20
-    assert f"{said}: free" in result.preparation
+    assert said in result.preparation
     kept = read_config(RunFolder.open(tmp_path / "run")).preparation
     assert (kept.curves, kept.curves_up_to, kept.curves_room) == (1, 6, 13)
     if degrees:
@@ -490,15 +488,28 @@ def test_of_many_columns_no_range_is_bought_unless_all_may_be_bent(
 
 def test_room_that_was_asked_for_is_as_far_as_auto_goes() -> None:
     known = doubtful(2).facts
-    for asked_for, room in ((None, 13), (11, 11), (9, 0), (500, 13), (0, 0)):
+    for asked_for, room in ((None, 13), (11, 11), (3, 3), (500, 13), (0, 0)):
         preparation = Preparation(curves_room=asked_for)
         assert curves(asked(3.0, preparation=preparation), known).room == room
     declared = facts(50_000, columns(3))
     assert curves(asked(preparation=Preparation(curves_room=8)), declared).degree == 3
-    narrow = Preparation(curves=2, curves_room=8)  # of a degree that was asked for, whatever room
-    assert curves(asked(preparation=narrow), declared).degree == 2
-    with pytest.raises(InvalidInput, match="curves_room must be a whole number from 0"):
-        Preparation(curves_room=-1)
+    rising = Preparation(curves=2, curves_up_to=6, curves_room=8)
+    assert curves(asked(preparation=rising), declared).degree == 2  # nothing is bought here
+    assert curves(asked(3.0, preparation=rising), known) == Curves(known.named.kept, 20, 6)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"curves_room": -1}, "curves_room must be a whole number from 0 to 10,000"),
+        ({"curves": 3, "curves_room": 2}, "degree 3 are asked for, and room for more .*is 2"),
+        ({"curves": 3, "curves_up_to": 3, "curves_room": 2}, "which is for curves that may rise"),
+        ({"curves": 1, "curves_up_to": 4}, "straight lines are asked for .*curves_up_to is 4"),
+    ],
+)
+def test_room_that_cannot_be_used_is_refused(wrong: Any, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Preparation(**wrong)
 
 
 def test_ranges_of_an_array_are_bought_for_lines_where_a_share_is_named() -> None:
@@ -527,6 +538,25 @@ def test_arrays_say_why_their_lines_are_straight(rows: int, epsilon: float, why:
     known = Data(*mostly_two(rows, 0)).facts
     for config in (asked(epsilon), settled(asked(epsilon), known)):
         assert in_words(config, known)[-1].startswith(f"not bent to curves in 11 columns{why}")
+
+
+def test_where_ranges_are_too_dear_it_is_said_what_would_buy_them() -> None:
+    data = Data(*mostly_two(2000, 0))
+    said = in_words(asked(), data.facts)[-1]
+    hint = " (declare ranges, or buy them for range_share = {}, if they differ much in size)"
+    share = 0.066  # 11 / (0.26805 x 2,000 / 41.346)^2: rows are ten times the noise of a rank
+    assert said.endswith(f"at this budget{hint.format(share)}")
+    for named, bought in ((share, True), (share - 0.001, False)):
+        config = asked(preparation=Preparation(range_share=named, curves=1))
+        if bought:
+            planned = Outline(config=config, data=data.facts, reused=False)
+            assert RANGES in planned.preparing
+        else:
+            with pytest.raises(InvalidInput, match=f"make it {share} or more, leave it out, or"):
+                settled(config, data.facts)
+    # Where more columns may well be features, nothing is advised.
+    wide = facts(5000, Columns.of_numbers(f"column {n}" for n in range(60)), as_given=True)
+    assert in_words(asked(), wide)[-1].endswith("for 5,000 rows at this budget")
 
 
 def test_up_to_is_how_high_auto_goes() -> None:

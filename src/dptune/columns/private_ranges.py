@@ -170,10 +170,11 @@ def _found(ranks: Array, noise: float, rows: int) -> Range:
     places = np.searchsorted(rising, parts * everybody)
     first, second, last_but_one, last = (min(int(place), CELLS - 1) for place in places)
     low, high = marks_of(first)[0], marks_of(last)[1]
-    between = float(rising[max(last - 1, first)] - rising[first])
-    # What noise hides lies as far beyond as if rows went on as normal ones do from there. But zero
-    # has a cell of its own: where it is an end, it is that end.
-    further = float((ndtri(_TAIL) - ndtri(tail)) / (ndtri(tail) - ndtri(inner)))
+    rows_between = float(rising[max(last - 1, first)] - rising[first])
+    between = rows_between > _CLEAR_BETWEEN * noise_of_ranks(noise)
+    # What noise hides lies as far beyond as if rows went on as normal ones do from there; of two
+    # values none does. And zero has a cell of its own: where it is an end, it is that end.
+    further = float((ndtri(_TAIL) - ndtri(tail)) / (ndtri(tail) - ndtri(inner))) * between
     if low != -_SMALLEST:
         low -= further * (marks_of(second)[0] - low)
     elif high > _SMALLEST:
@@ -182,4 +183,4 @@ def _found(ranks: Array, noise: float, rows: int) -> Range:
         high += further * (high - marks_of(last_but_one)[1])
     elif low < -_SMALLEST:
         high = 0.0
-    return Range(low, high, between > _CLEAR_BETWEEN * noise_of_ranks(noise))
+    return Range(low, high, between)

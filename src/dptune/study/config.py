@@ -77,6 +77,8 @@ DATA = (
     "texts_per_unit",
 )
 Built = TypeVar("Built")
+MOST_SHARE = 0.5  # of mu^2, for one thing that prepares rows
+_MOST_ROOM = 10_000  # features, for curves
 AUTO = "auto"  # of a share: bought at the usual price where that is worth it (recipe.py)
 
 
@@ -138,7 +140,9 @@ class Preparation:
                     "make it larger, or leave it out."
                 )
         if self.curves_room is not None:
-            validate.store(self, curves_room=validate.whole(0, curves_room=self.curves_room))
+            most = validate.whole(0, at_most=_MOST_ROOM, curves_room=self.curves_room)
+            validate.store(self, curves_room=most)
+        self._degree_must_leave_room()
         whitened = self.whiten_share not in (AUTO, 0)
         if whitened and not (self.unit_rows and self.rescale):
             raise InvalidInput(
@@ -154,6 +158,23 @@ class Preparation:
             raise InvalidInput(
                 "columns are brought to one scale by declared ranges or by public rows "
                 "(standardize), and both were asked for; leave one out."
+            )
+
+    def _degree_must_leave_room(self) -> None:
+        """Refuse room in which curves of the degree that was asked for cannot rise."""
+        if not isinstance(self.curves, int):
+            return
+        rises = self.curves_up_to is not None and self.curves_up_to > self.curves
+        if self.curves_room is not None and not rises:
+            raise InvalidInput(
+                f"curves of degree {self.curves} are asked for, and room for more "
+                f"(curves_room is {self.curves_room}), which is for curves that may rise; say how "
+                'far with curves_up_to, leave curves to us ("auto"), or leave curves_room out.'
+            )
+        if self.curves == 1 and rises and self.curves_room is None:
+            raise InvalidInput(
+                f"straight lines are asked for (curves is 1), and curves_up_to is "
+                f'{self.curves_up_to}; leave curves to us ("auto"), or curves_up_to out.'
             )
 
     def must_fit(self, columns: int) -> None:
@@ -411,7 +432,7 @@ def _share(**named: Any) -> float | str:
         if given != AUTO:
             raise InvalidInput(f'{name} must be a share of mu^2 or "{AUTO}"; got {given!r}.')
         return given
-    return validate.non_negative(**named, at_most=0.5)
+    return validate.non_negative(**named, at_most=MOST_SHARE)
 
 
 def _ranges(given: Any) -> tuple[tuple[float, float], ...]:

@@ -20,7 +20,7 @@ from dptune.study.gates import noisy_moment
 _HIGHEST, _LEAST_ROWS, _LEAST_SIGNAL, _LEAST_SIGNAL_AS_GIVEN = 6, 40, 2.0, 5.0
 # Of rows as given, ranges are bought where there is room for so many of the columns: of those of
 # our tables about a third have more than two values. But more columns than these may be features.
-_LEAST_ROOM, _MOST_IN_DOUBT = 0.5, 50
+_LEAST_ROOM, MOST_IN_DOUBT = 0.5, 50
 _MOST_NUMBERS = 1 << 28  # in all rows together: a gibibyte
 
 
@@ -63,10 +63,13 @@ def planned(config: Config, facts: DataFacts, columns: Sequence[str], *, bought:
     else:
         highest = asked.curves_up_to or _HIGHEST
         room = _room(config, facts, (highest - 1) * count)
-        if not (bought and facts.as_given):
-            room -= room % max(count, 1)
-        elif room < count * (_LEAST_ROOM if count <= _MOST_IN_DOUBT else 1):
+        in_doubt = bought and facts.as_given
+        if in_doubt and room < count * (_LEAST_ROOM if count <= MOST_IN_DOUBT else 1):
             room = 0
+        if asked.curves_room is not None:
+            room = min(room, asked.curves_room)
+        if not in_doubt:
+            room -= room % max(count, 1)
     if not (bought and room):
         highest = 1 + room // max(count, 1)
     return Curves(tuple(columns), room, highest)
@@ -74,7 +77,7 @@ def planned(config: Config, facts: DataFacts, columns: Sequence[str], *, bought:
 
 def _room(config: Config, facts: DataFacts, most: int) -> int:
     """How many features more than straight lines make, up to so many, public numbers allow."""
-    straight, asked = Curves().seen(facts), config.preparation.curves_room
+    straight = Curves().seen(facts)
     if against(config):
         return 0
 
@@ -82,7 +85,6 @@ def _room(config: Config, facts: DataFacts, most: int) -> int:
         bent = replace(straight, shape=(straight.columns + more,))
         return not _borne(config, straight, bent)
 
-    most = most if asked is None else min(most, asked)
     return bisect_left(range(1, most + 1), True, key=too_many)
 
 

@@ -19,7 +19,7 @@ from dptune.columns.kinds import PAID, Category, Number
 from dptune.columns.private_ranges import noise_for, rows_needed
 from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
-from dptune.study.config import AUTO, Config
+from dptune.study.config import AUTO, MOST_SHARE, Config
 from dptune.study.curves import planned
 
 # As payments are labelled.
@@ -75,15 +75,26 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     if not why:
         return Purchase(everything, share_of(everything))
     if facts.as_given and not unasked:
+        enough = enough_for_ranges(config, facts, len(everything))
+        larger = "" if enough is None else f"make it {enough:g} or more, "
         raise InvalidInput(
-            f"range_share is {asked}, and ranges are not bought ({why}). Nothing was spent; leave "
-            "it out, or declare ranges."
+            f"range_share is {asked}, and ranges are not bought ({why}). Nothing was spent; "
+            f"{larger}leave it out, or declare ranges."
         )
     if facts.as_given:  # as they ever were
         return Purchase(against=why)
     if asked == AUTO and paid and (why_paid := against(paid)):
         _must_be_free(paid, "range", why_paid)
     return Purchase(paid, share_of(paid) if paid else 0.0, left=free, against=why)
+
+
+def enough_for_ranges(config: Config, facts: DataFacts, columns: int) -> float | None:
+    """Of mu^2, for ranges of so many columns that are of use; None where there is no such share, or
+    more columns than those of a table."""
+    noise = facts.count / rows_needed(1e6) * 1e6
+    share = math.ceil(1000 * columns / (noise**2 * config.budget.mu_squared())) / 1000
+    possible = columns <= MOST_COLUMNS_OF_A_TABLE and config.search.sealing is None
+    return share if possible and share <= MOST_SHARE else None
 
 
 def _bends(config: Config, facts: DataFacts, columns: Sequence[str]) -> bool:

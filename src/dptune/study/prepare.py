@@ -24,9 +24,10 @@ from dptune.study.measure import (
     typical_length,
 )
 from dptune.study.outline import Outline
-from dptune.study.paid_columns import CATEGORIES, RANGES
+from dptune.study.paid_columns import CATEGORIES, RANGES, columns_in_words
 from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT
 
+_CUT_OFF = "ranges of {} were cut off"
 Figure = NDArray[np.float64]
 # All private rows, prepared so far, in one table or several.
 Tables = Callable[[Preprocessing], Iterable[NDArray[Any]]]
@@ -126,17 +127,26 @@ def _of_columns(outline: Outline, encoding: Encoding | None) -> dict[str, str]:
         found[CATEGORIES] = "lost"
     if set(outline.ranged) & set(encoding.undecided):
         found[RANGES] = "lost"
-    bent, planned = encoding.degrees, len(outline.curves.columns)
-    if outline.curves.room and len(bent) < planned:
-        degree = f" of degree {max(bent.values())}" if bent else ""
-        why = "the others seem to have two values"
-        if RANGES in found:
-            why = "ranges of the others were cut off"
-        elif not bent and outline.curves.degree == 1:
-            room = f"there is room for {outline.curves.room} features more"
-            why = f"{room}, too few for those that have more than two values, or none has"
-        found[CURVES] = f"bent to curves{degree} in {len(bent)} of {planned} columns ({why}): free"
+    if outline.curves.room and outline.ranged:
+        found[CURVES] = _curves_found(outline, encoding, lost=RANGES in found)
     return found
+
+
+def _curves_found(outline: Outline, encoding: Encoding, *, lost: bool) -> str:
+    """Once it is known over which columns they are drawn."""
+    bent, planned = encoding.degrees, columns_in_words(outline.curves.columns)
+    if bent:
+        where = planned
+        if len(bent) < len(outline.curves.columns):
+            two = "the others seem to have two values, or nearly"
+            where = f"{len(bent)} of {planned} ({_CUT_OFF.format('the others') if lost else two})"
+        return f"bent to curves of degree {max(bent.values())} in {where}: free"
+    why = "they seem to have two values, or nearly"
+    if lost:
+        why = _CUT_OFF.format("these")
+    elif outline.curves.degree == 1:
+        why = f"more than {outline.curves.room} of them have more than two values, or none has"
+    return f"not bent to curves in {planned}: {why}"
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

@@ -17,7 +17,7 @@ from dptune.prior import signal
 from dptune.search.space import ADAPTIVE_RATES
 from dptune.study import paid_columns
 from dptune.study.config import AUTO, Config, usual_space
-from dptune.study.curves import Curves, against, planned
+from dptune.study.curves import MOST_IN_DOUBT, Curves, against, planned
 from dptune.study.gates import CENTER_SHARE, WHITEN_SHARE, noisy_mean, noisy_moment
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
@@ -190,11 +190,11 @@ def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:
         return []
     where, fewer = paid_columns.columns_in_words(drawn.columns), ""
     if drawn.degree == 1:
-        few = f"if these are {drawn.room} or fewer"
-        where = f"those of {where} that have more than two values, {few}"
-        return [f"bent to curves of degree {drawn.up_to} or less in {where}: free"]
+        where = f"those of {where} that have more than two values"
+        room = f"as {drawn.room} features more allow"
+        return [f"bent to curves of degree {drawn.up_to} or less in {where}, {room}: free"]
     if drawn.up_to > drawn.degree:
-        fewer = f", or up to {drawn.up_to} in fewer where some have two values"
+        fewer = f", up to {drawn.up_to} where some of them turn out to have two values"
     elif paid_columns.ranges_bought(config, facts).columns:
         fewer = ", those of two values left out"
     return [f"bent to curves of degree {drawn.degree} in {where}{fewer}: free"]
@@ -219,6 +219,10 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
         why = f": {against(config) or too_many}"
     elif without_ranges and (unbought := paid_columns.ranges_bought(usual, facts).against):
         why = f", whose ranges are not bought: {unbought}"
+    if without_ranges and why != ", as asked" and len(columns) <= MOST_IN_DOUBT:
+        enough = paid_columns.enough_for_ranges(config, facts, len(columns))
+        or_buy = "" if enough is None else f", or buy them for range_share = {enough:g},"
+        why += f" (declare ranges{or_buy} if they differ much in size)"
     return [f"not bent to curves in {paid_columns.columns_in_words(columns)}{why}"]
 
 
