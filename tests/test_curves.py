@@ -496,6 +496,9 @@ def test_room_that_was_asked_for_is_as_far_as_auto_goes() -> None:
     rising = Preparation(curves=2, curves_up_to=6, curves_room=8)
     assert curves(asked(preparation=rising), declared).degree == 2  # nothing is bought here
     assert curves(asked(3.0, preparation=rising), known) == Curves(known.named.kept, 20, 6)
+    wide = replace(rising, curves_room=500)  # more than curves of degree 6 over all would take
+    decided = settled(asked(3.0, preparation=wide), known)
+    assert curves(decided, known) == Curves(known.named.kept, 100, 6)
 
 
 @pytest.mark.parametrize(

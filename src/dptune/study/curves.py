@@ -57,9 +57,10 @@ def planned(config: Config, facts: DataFacts, columns: Sequence[str], *, bought:
     have two values."""
     asked, count = config.preparation, len(columns)
     if isinstance(asked.curves, int):
-        room = (asked.curves - 1) * count
-        room = max(room, asked.curves_room or 0) if bought else room
         highest = asked.curves_up_to or asked.curves
+        room = (asked.curves - 1) * count
+        if bought and asked.curves_room is not None:
+            room = min(max(room, asked.curves_room), (highest - 1) * count)
     else:
         highest = asked.curves_up_to or _HIGHEST
         room = _room(config, facts, (highest - 1) * count)
