@@ -466,11 +466,8 @@ def test_ranges_are_bought_where_there_is_room_for_half_of_the_columns(
     assert (kept.curves, kept.curves_up_to, kept.curves_room) == (1, 6, 13)
     if degrees:
         assert result.test_accuracy > 0.65  # a line tells nothing of waves
-    assert load(tmp_path / "run").predict(data_rows(sides)).shape == (1000,)
-
-
-def data_rows(sides: int) -> Any:
-    return mostly_two(1000, 1, 18, sides)[0]
+    new, _ = mostly_two(1000, 1, 18, sides)
+    assert load(tmp_path / "run").predict(new).shape == (1000,)
 
 
 @pytest.mark.parametrize(

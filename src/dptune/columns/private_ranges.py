@@ -84,6 +84,11 @@ def rows_needed(noise: float) -> int:
     return math.ceil(_ROWS_PER_NOISE * noise_of_ranks(noise))
 
 
+def most_noise(rows: int) -> float:
+    """Up to which ranges of so many rows are of use."""
+    return noise_for(rows, 1 / _ROWS_PER_NOISE)
+
+
 def noise_for(rows: int, part: float) -> float:
     """With which counts of rows below a mark are off by this part of so many rows."""
     return part * rows / noise_of_ranks(1.0)

@@ -128,21 +128,7 @@ class Preparation:
         )
         if self.shorten not in (AUTO, None):
             validate.store(self, shorten=validate.flag(shorten=self.shorten))
-        if self.curves != AUTO:
-            named = {f'curves, if not "{AUTO}",': self.curves}
-            validate.store(self, curves=validate.whole(1, at_most=MOST_CURVED, **named))
-        if self.curves_up_to is not None:
-            most = validate.whole(1, at_most=MOST_CURVED, curves_up_to=self.curves_up_to)
-            validate.store(self, curves_up_to=most)
-            if isinstance(self.curves, int) and most < self.curves:
-                raise InvalidInput(
-                    f"curves of degree {self.curves} are asked for, and curves_up_to is {most}; "
-                    "make it larger, or leave it out."
-                )
-        if self.curves_room is not None:
-            most = validate.whole(0, at_most=_MOST_ROOM, curves_room=self.curves_room)
-            validate.store(self, curves_room=most)
-        self._degree_must_leave_room()
+        self._check_curves()
         whitened = self.whiten_share not in (AUTO, 0)
         if whitened and not (self.unit_rows and self.rescale):
             raise InvalidInput(
@@ -160,21 +146,35 @@ class Preparation:
                 "(standardize), and both were asked for; leave one out."
             )
 
-    def _degree_must_leave_room(self) -> None:
-        """Refuse room in which curves of the degree that was asked for cannot rise."""
-        if not isinstance(self.curves, int):
+    def _check_curves(self) -> None:
+        """Their degree, how far it may rise, and in which room."""
+        if self.curves_up_to is not None:
+            most = validate.whole(1, at_most=MOST_CURVED, curves_up_to=self.curves_up_to)
+            validate.store(self, curves_up_to=most)
+        if self.curves_room is not None:
+            room = validate.whole(0, at_most=_MOST_ROOM, curves_room=self.curves_room)
+            validate.store(self, curves_room=room)
+        if self.curves == AUTO:
             return
-        rises = self.curves_up_to is not None and self.curves_up_to > self.curves
-        if self.curves_room is not None and not rises:
+        named = {f'curves, if not "{AUTO}",': self.curves}
+        degree = validate.whole(1, at_most=MOST_CURVED, **named)
+        validate.store(self, curves=degree)
+        up_to = degree if self.curves_up_to is None else self.curves_up_to
+        if up_to < degree:
             raise InvalidInput(
-                f"curves of degree {self.curves} are asked for, and room for more "
+                f"curves of degree {degree} are asked for, and curves_up_to is {up_to}; "
+                "make it larger, or leave it out."
+            )
+        if self.curves_room is not None and up_to == degree:
+            raise InvalidInput(
+                f"curves of degree {degree} are asked for, and room for more "
                 f"(curves_room is {self.curves_room}), which is for curves that may rise; say how "
                 'far with curves_up_to, leave curves to us ("auto"), or leave curves_room out.'
             )
-        if self.curves == 1 and rises and self.curves_room is None:
+        if self.curves_room is None and degree == 1 < up_to:
             raise InvalidInput(
-                f"straight lines are asked for (curves is 1), and curves_up_to is "
-                f'{self.curves_up_to}; leave curves to us ("auto"), or curves_up_to out.'
+                f"straight lines are asked for (curves is 1), and curves_up_to is {up_to}; leave "
+                'curves to us ("auto"), or curves_up_to out.'
             )
 
     def must_fit(self, columns: int) -> None:

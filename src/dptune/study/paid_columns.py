@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from dptune import accounting
 from dptune.columns.kinds import PAID, Category, Number
-from dptune.columns.private_ranges import noise_for, rows_needed
+from dptune.columns.private_ranges import most_noise, noise_for, rows_needed
 from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
 from dptune.study.config import AUTO, MOST_SHARE, Config
@@ -91,8 +91,7 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
 def enough_for_ranges(config: Config, facts: DataFacts, columns: int) -> float | None:
     """Of mu^2, for ranges of so many columns that are of use; None where there is no such share, or
     more columns than those of a table."""
-    noise = facts.count / rows_needed(1e6) * 1e6
-    share = math.ceil(1000 * columns / (noise**2 * config.budget.mu_squared())) / 1000
+    share = _up(_share_for(columns, most_noise(facts.count), config))
     possible = columns <= MOST_COLUMNS_OF_A_TABLE and config.search.sealing is None
     return share if possible and share <= MOST_SHARE else None
 
@@ -156,7 +155,15 @@ def left_in_words(config: Config, facts: DataFacts) -> list[str]:
 
 def _usual(counts: int, noise: float, config: Config) -> float:
     """The share for which so many counts have this noise, within reason."""
-    share = min(max(counts / noise**2 / config.budget.mu_squared(), _LEAST_SHARE), _MOST_SHARE)
+    return _up(min(max(_share_for(counts, noise, config), _LEAST_SHARE), _MOST_SHARE))
+
+
+def _share_for(counts: int, noise: float, config: Config) -> float:
+    return counts / noise**2 / config.budget.mu_squared()
+
+
+def _up(share: float) -> float:
+    """To what can be read aloud."""
     return math.ceil(1000 * share - 1e-9) / 1000
 
 

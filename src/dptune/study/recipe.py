@@ -213,17 +213,19 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
         columns = facts.named.kept
     if drawn.room or not columns:
         return []
-    why = ", as asked"
+    straight, why = f"not bent to curves in {paid_columns.columns_in_words(columns)}", ""
     if not planned(usual, facts, columns, bought=without_ranges).room:
         too_many = f"curves are too many features for {facts.count:,} rows at this budget"
         why = f": {against(config) or too_many}"
     elif without_ranges and (unbought := paid_columns.ranges_bought(usual, facts).against):
         why = f", whose ranges are not bought: {unbought}"
-    if without_ranges and why != ", as asked" and len(columns) <= MOST_IN_DOUBT:
+    if not why:
+        return [f"{straight}, as asked"]
+    if without_ranges and len(columns) <= MOST_IN_DOUBT:
         enough = paid_columns.enough_for_ranges(config, facts, len(columns))
         or_buy = "" if enough is None else f", or buy them for range_share = {enough:g},"
         why += f" (declare ranges{or_buy} if they differ much in size)"
-    return [f"not bent to curves in {paid_columns.columns_in_words(columns)}{why}"]
+    return [f"{straight}{why}"]
 
 
 def _said(done: str, by: str, share: float, against: str, found: str) -> str:
