@@ -168,9 +168,9 @@ def test_the_decision_is_the_same_whatever_the_rows_hold() -> None:
 def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> None:
     study(tmp_path / "run", **AUTO)
     config = read_config(RunFolder.open(tmp_path / "run"))
-    nothing_for_columns = {"range_share": 0, "category_share": 0}
+    for_columns = {"range_share": 0.17, "category_share": 0}  # 4 / (0.5001 x 400 / 41.346)^2
     decided = Preparation(
-        center_share=0.01, whiten_share=0.02, shorten=False, curves=1, **nothing_for_columns
+        center_share=0.01, whiten_share=0.02, shorten=False, curves=1, **for_columns
     )
     assert config.preparation == decided
     assert config.recipe == {"clip_norm": 0.5, "averaging": "swa"}
@@ -506,17 +506,20 @@ def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spi
     data = Data(features, labels, test=stretched(50, 1))
     large = Budget(30.0, 1e-5)
     result = study(tmp_path / "run", data, budget=large, watch=heard.append, **AUTO)
-    assert heard[0].doing.startswith("rows are centred by a private mean: 1 % of the budget; ")
+    assert heard[0].doing.startswith(
+        "rows are scaled by private ranges of 4 columns, if they differ much in size: 0.5 % of the "
+        "budget; centred by a private mean: 1 % of the budget; "
+    )
     assert heard[0].spent == 0
-    figures = ["row lengths", "private mean", "second moment"]
-    assert [progress.doing for progress in heard[1:4]] == figures
+    figures = ["ranges of columns", "row lengths", "private mean", "second moment"]
+    assert [progress.doing for progress in heard[1:5]] == figures
     paid = Ledger.open(str(tmp_path / "run" / "ledger.db")).state().counted
-    assert [payment.label for payment in paid[:4]] == [*figures, "census"]
+    assert [payment.label for payment in paid[:5]] == [*figures, "census"]
     assert "a noisy mean of the rows" in result.guarantee.releases
     assert "a noisy second moment of the rows" in result.guarantee.releases
     assert "noisy counts of rows by length" in result.guarantee.releases
     assert list(result.preparation) == result.to_dict()["preparation"]
-    assert len(result.preparation) == 5
+    assert len(result.preparation) == 6
     for _, rows in spied.runs:
         trained = rows.features[:, 0].double().numpy()
         assert np.linalg.norm(trained, axis=1) == pytest.approx(1, abs=1e-6)
@@ -709,8 +712,15 @@ def test_a_search_is_reused_with_the_same_preparation_only(tmp_path: Path) -> No
     address, data = str(tmp_path / "ledger.db"), make_data()
     Ledger.create(address, Budget(8.0, 1e-5), dataset="people", fingerprint=data.fingerprint)
     study(tmp_path / "first", data, ledger=address, **AUTO)
-    again = {"ledger": address, "reuse": tmp_path / "first", "budget": Budget(1.0, 1e-5)}
-    with pytest.raises(InvalidInput, match="the preparation in"):
-        study(tmp_path / "second", data, **again)  # plain
-    result = study(tmp_path / "second", data, **again, **AUTO)
+    again = {"ledger": address, "reuse": tmp_path / "first"}
+    for budget, asked in ((BUDGET, {}), (Budget(1.0, 1e-5), AUTO)):  # plain; ranges are too dear
+        with pytest.raises(InvalidInput, match="the preparation in"):
+            study(tmp_path / "second", data, **again, budget=budget, **asked)
+    less = Budget(1.9, 1e-5)  # for which a larger share of it buys them
+    result = study(tmp_path / "second", data, **again, budget=less, **AUTO)
     assert result.model.preprocessing.whitening is not None
+    bought = [
+        read_config(RunFolder.open(tmp_path / name)).preparation.range_share
+        for name in ("first", "second")
+    ]
+    assert 0 < bought[0] < bought[1]

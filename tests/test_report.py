@@ -309,12 +309,13 @@ def test_a_card_names_the_first_of_many_classes(tmp_path: Path) -> None:
 def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_path: Path) -> None:
     usual = model_card(folders["unit-noise"])
     assert (
-        "| features | rows scaled to unit length, a private mean subtracted, directions evened out "
-        "by a private second moment, a column of 0.25 put beside them, rows scaled to unit length "
-        "again |"
+        "| features | columns coded one row at a time, by what is declared or paid for, rows "
+        "scaled to unit length, a private mean subtracted, directions evened out by a private "
+        "second moment, a column of 0.25 put beside them, rows scaled to unit length again |"
     ) in usual
     bought = (
-        r"\| rows are \| centred by a private mean \(.* of them\): 1 % of the budget; whitened by "
+        r"\| rows are \| not scaled by private ranges of 6 columns, which are of one size: 19.3 % "
+        r"of the budget; centred by a private mean \(.* of them\): 1 % of the budget; whitened by "
         r"a private second moment \(.* %\): 2 % of the budget; clipped at norm 0.5, so"
     )
     assert re.search(bought, usual)
@@ -381,10 +382,13 @@ def test_elsewhere_progress_is_one_line_a_change(
             watch(progress)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == len(seen)
-    bought = "rows are centred by a private mean: 1 % of the budget; whitened by "
+    bought = (
+        "rows are scaled by private ranges of 6 columns, if they differ much in size (say "
+        "range_share = 0 if you know that they do not): 19.3 % of the budget; centred by a "
+    )
     assert lines[0].startswith(bought) and "(0.0 % of the budget is used, " in lines[0]
-    assert [line.split(" (")[0] for line in lines[1:6]] == [
-        "row lengths",
+    assert [line.split(" (")[0] for line in lines[1:7]] == [
+        "ranges of columns", "row lengths",
         "private mean", "second moment", "counting rows by class", "sweep: training 3 trials",
     ]  # fmt: skip
     assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d min \d+ s\)", lines[-1])

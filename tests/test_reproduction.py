@@ -567,9 +567,10 @@ def test_a_scan_trains_as_a_study_would(file: Path, monkeypatch: pytest.MonkeyPa
     (first, plans), (second, _) = seen
     assert first.shape == second.shape and not bool((first == second).all())
     assert scan.accuracies == (51.5,) * 25
-    assert scan.prepared == ("row lengths", "private mean", "second moment")
+    figures = ("ranges of columns", "row lengths", "private mean", "second moment")
+    assert scan.prepared == figures
     whole = gdp.mu_from_epsilon(8.0, 1e-5)
-    assert scan.mu**2 == pytest.approx((1 - 0.01 - 0.02 - 0.001) * whole**2)
+    assert scan.mu**2 == pytest.approx((1 - 0.011 - 0.001 - 0.01 - 0.02) * whole**2)
     assert scan.averaged and {plan.averaging for plan in plans} == {"swa"}
     assert {plan.clip_norm for plan in plans} == {0.5}
     assert [plan.weight_noise for plan in plans] == pytest.approx(scan.noises)

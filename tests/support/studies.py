@@ -19,7 +19,7 @@ from support.rows import make_data
 BUDGET = Budget(2.0, 1e-5)
 SPACE = Space(steps=(5, 20))
 # Nothing is bought to prepare rows, so that what is paid is the search's.
-PLAIN = Preparation(center_share=0, whiten_share=0, curves=1)
+PLAIN = Preparation(center_share=0, whiten_share=0, range_share=0, curves=1)
 
 
 def a_config(**asked: Any) -> Config:

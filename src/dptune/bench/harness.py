@@ -141,7 +141,7 @@ def _bent(outline: Outline, rows: NDArray[Any]) -> Encoding | None:
     if named is None or not outline.ranks:
         return None
     encoding = Encoding(named)
-    return bent(encoding, outline.curves, buy_ranges(outline, encoding, [rows]))
+    return bent(outline, encoding, buy_ranges(outline, encoding, [rows]))
 
 
 def _open(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:

@@ -49,7 +49,9 @@ class Task:
 
     def plain(self) -> "Task":
         """The same for plain gradient descent, as in the linear scaling paper."""
-        preparation = replace(self.preparation, center_share=0.0, whiten_share=0.0, curves=1)
+        preparation = replace(
+            self.preparation, center_share=0.0, whiten_share=0.0, range_share=0.0, curves=1
+        )
         return replace(
             self, preparation=preparation, recipe={"clip_norm": 1.0, "averaging": "none"}
         )

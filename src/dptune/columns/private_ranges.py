@@ -24,7 +24,7 @@ Cells = NDArray[np.int64]
 
 # A float32 without its last 16 bits is a bfloat16; as whole numbers both keep their order.
 _CUT = 16
-_SMALLEST, _LARGEST = 2.0**-20, 2.0**40
+SMALLEST, _LARGEST = 2.0**-20, 2.0**40
 _CHUNK = 65_536
 # Ends are looked for where this part of all rows lies beyond, on either side.
 _TAIL = 0.01
@@ -110,7 +110,7 @@ def _index(value: float) -> int:
     return int(np.float32(value).view(np.uint32)) >> _CUT
 
 
-_FIRST = _index(_SMALLEST)
+_FIRST = _index(SMALLEST)
 _SIDE = _index(_LARGEST) - _FIRST  # cells above zero, the last without an end
 CELLS = 2 * _SIDE + 1
 _PERIOD = 1 << (2 * CELLS).bit_length()  # of Fourier transforms: products do not come around
@@ -130,7 +130,7 @@ def marks_of(cell: int) -> tuple[float, float]:
     """Between which numbers a cell lies."""
     far = abs(cell - _SIDE)
     if far == 0:
-        return -_SMALLEST, _SMALLEST
+        return -SMALLEST, SMALLEST
     near, beyond = (
         float(np.uint32((_FIRST + mark) << _CUT).view(np.float32)) for mark in (far - 1, far)
     )
@@ -180,12 +180,12 @@ def _found(ranks: Array, noise: float, rows: int) -> Range:
     # What noise hides lies as far beyond as if rows went on as normal ones do from there; of two
     # values none does. And zero has a cell of its own: where it is an end, it is that end.
     further = float((ndtri(_TAIL) - ndtri(tail)) / (ndtri(tail) - ndtri(inner))) * between
-    if low != -_SMALLEST:
+    if low != -SMALLEST:
         low -= further * (marks_of(second)[0] - low)
-    elif high > _SMALLEST:
+    elif high > SMALLEST:
         low = 0.0
-    if high != _SMALLEST:
+    if high != SMALLEST:
         high += further * (high - marks_of(last_but_one)[1])
-    elif low < -_SMALLEST:
+    elif low < -SMALLEST:
         high = 0.0
     return Range(low, high, between)

@@ -222,6 +222,11 @@ class Outline:
         noise = noise_of(self.config, len(self.ranged), self.shares.ranges)
         return NoisyRanks(columns=len(self.ranged), noise=noise)
 
+    @property
+    def tells_sizes(self) -> bool:
+        """Whether ranges are bought to see if columns are of one size, and not for curves."""
+        return bool(self.ranged) and self.data.as_given and not self.curves.room
+
     @cached_property
     def categorized(self) -> tuple[str, ...]:
         """The columns whose categories are bought."""

@@ -4,12 +4,12 @@ cost, and why not, in one sentence each.
 Decided before anything is paid, by public numbers alone: rows, columns and the budget. A column
 that asks for it ("paid") is never left out: where it cannot be bought, the study is refused. A
 number that declares no range is bought where enough rows stand against the noise, else taken as it
-is. Of rows that nobody called a table, ranges are bought for curves over them, or where a share of
-the budget was named for them.
+is. Of rows that nobody called a table, ranges are bought for curves over them, or else rough ones,
+to see whether columns are of one size.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scipy.special import ndtri
@@ -20,14 +20,18 @@ from dptune.columns.private_ranges import most_noise, noise_for, rows_needed
 from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
 from dptune.study.config import AUTO, MOST_SHARE, Config
+from dptune.study.curves import against as against_curves
 from dptune.study.curves import planned
 
 # As payments are labelled.
 RANGES, CATEGORIES = "ranges of columns", "names of categories"
 ALONE = "a sealed search is priced well only where it is alone"
 # Of mu^2, where nobody names a share: as little as finds what is in this part of all rows.
-_LEAST_SHARE, _MOST_SHARE = 0.005, 0.05
+_LEAST_SHARE, MOST_SHARE_UNASKED = 0.005, 0.05
 _SEEN = 0.02
+# At most, for rough ranges of columns that may be of unlike size: without them little is learned
+# from rows of which one column hides the others, and columns of one size lose a few tenths.
+_MOST_FOR_SIZES = 0.2
 # Names that are in fewer than this part of all rows may stay hidden; were it more, buying is vain.
 _MOST_HIDDEN = 0.25
 
@@ -35,12 +39,13 @@ _MOST_HIDDEN = 0.25
 @dataclass(frozen=True)
 class Purchase:
     """Columns for which something is bought, and for which share of mu^2; `against` says why the
-    columns in `left` are not among them."""
+    columns in `left` are not among them. `rough`: too rough for curves, and why not better."""
 
     columns: tuple[str, ...] = ()
     share: float = 0.0
     left: tuple[str, ...] = ()
     against: str = ""
+    rough: bool = False
 
 
 def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
@@ -50,9 +55,11 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     everything = tuple(name for name in _kept(facts) if name in {*paid, *free})
     known = config.preparation.ranges or config.preparation.standardize
     unasked = facts.as_given and asked in (AUTO, 0)
-    if not everything or known or (unasked and not _bends(config, facts, everything)):
+    if not everything or known:
         _must_be_unasked(range_share=asked)
         return Purchase()
+    if unasked and not _bends(config, facts, everything):
+        return _rough(config, facts, everything)
 
     def share_of(columns: Sequence[str]) -> float:
         if not isinstance(asked, str) and asked:
@@ -81,11 +88,24 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
             f"range_share is {asked}, and ranges are not bought ({why}). Nothing was spent; "
             f"{larger}leave it out, or declare ranges."
         )
-    if facts.as_given:  # as they ever were
-        return Purchase(against=why)
+    if facts.as_given:
+        return _rough(config, facts, everything, why)
     if asked == AUTO and paid and (why_paid := against(paid)):
         _must_be_free(paid, "range", why_paid)
     return Purchase(paid, share_of(paid) if paid else 0.0, left=free, against=why)
+
+
+def _rough(
+    config: Config, facts: DataFacts, columns: tuple[str, ...], against: str = ""
+) -> Purchase:
+    """Ranges that only tell sizes, of rows that nobody called a table; nothing where they are too
+    dear, or nobody could use them."""
+    asked = config.preparation
+    enough = enough_for_ranges(config, facts, len(columns))
+    wanted = asked.range_share == AUTO and asked.curves in (AUTO, 1) and not against_curves(config)
+    if not wanted or len(columns) == 1 or enough is None or enough > _MOST_FOR_SIZES:
+        return Purchase(against=against)
+    return Purchase(columns, max(enough, _LEAST_SHARE), against=against, rough=True)
 
 
 def enough_for_ranges(config: Config, facts: DataFacts, columns: int) -> float | None:
@@ -129,17 +149,20 @@ def noise_of(config: Config, counts: int, share: float) -> float:
     return math.sqrt(counts / (share * config.budget.mu_squared()))
 
 
-def bought_in_words(config: Config, facts: DataFacts, lost: Collection[str]) -> list[str]:
-    """What is bought; nothing where all is declared. What was `lost`, by label, is said to be."""
+def bought_in_words(
+    config: Config, facts: DataFacts, useless: Mapping[str, str], ranged: str
+) -> list[str]:
+    """What is bought; nothing where all is declared. Of what turned out to be `useless` it is said
+    why, by label, and of other ranges what columns have them."""
     names, ranges = categories_bought(config, facts), ranges_bought(config, facts)
     said = (
-        (CATEGORIES, "told apart by private names of categories in", names),
-        (RANGES, "scaled by private ranges of", ranges),
+        (CATEGORIES, "told apart by private names of categories in", names, ""),
+        (RANGES, "scaled by private ranges of", ranges, ranged),
     )
     return [
-        f"{'not ' * (label in lost)}{done} {columns_in_words(bought.columns)}"
-        f"{', which were cut off' * (label in lost)}: {100 * bought.share:g} % of the budget"
-        for label, done, bought in said
+        f"{'not ' * (label in useless)}{done} {columns_in_words(bought.columns)}"
+        f"{useless.get(label, which)}: {100 * bought.share:g} % of the budget"
+        for label, done, bought, which in said
         if bought.columns
     ]
 
@@ -155,7 +178,7 @@ def left_in_words(config: Config, facts: DataFacts) -> list[str]:
 
 def _usual(counts: int, noise: float, config: Config) -> float:
     """The share for which so many counts have this noise, within reason."""
-    return _up(min(max(_share_for(counts, noise, config), _LEAST_SHARE), _MOST_SHARE))
+    return _up(min(max(_share_for(counts, noise, config), _LEAST_SHARE), MOST_SHARE_UNASKED))
 
 
 def _share_for(counts: int, noise: float, config: Config) -> float:

@@ -82,6 +82,8 @@ def decided(config: Config, facts: DataFacts) -> Config:
         asked, theirs = config.preparation, read_config(RunFolder.open(config.reuse)).preparation
         names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]
         as_then = {name: getattr(theirs, name) for name in names}
+        if as_then.get("range_share"):  # how dear ranges of use are hangs on the budget
+            as_then["range_share"] = AUTO
         config = replace(config, preparation=replace(asked, **as_then))
     return settled(config, facts)
 
@@ -289,6 +291,8 @@ class Earlier:
         # The promise for this study is also one for that search.
         for name in ("search", "score", "preparation", "columns", "engine", "balance"):
             asked, found = getattr(config, name), getattr(theirs, name)
+            if name == "preparation" and asked.range_share and found.range_share:
+                asked = replace(asked, range_share=found.range_share)
             if asked != found:
                 raise InvalidInput(
                     f"the {name} in {config.reuse} is {found}, this study asks for {asked}; reuse "

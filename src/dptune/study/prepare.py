@@ -25,8 +25,10 @@ from dptune.study.measure import (
 )
 from dptune.study.outline import Outline
 from dptune.study.paid_columns import CATEGORIES, RANGES, columns_in_words
+from dptune.study.purchases import of_one_size
 from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT
 
+_LOST = ", which were cut off"
 _CUT_OFF = "ranges of {} were cut off"
 Figure = NDArray[np.float64]
 # All private rows, prepared so far, in one table or several.
@@ -118,15 +120,17 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
 
 
 def _of_columns(outline: Outline, encoding: Encoding | None) -> dict[str, str]:
-    """What was bought for columns and is lost, and what became of curves over them; nothing where
-    it is what was planned."""
+    """What was bought for columns and is lost or of no use, and what became of curves over them;
+    nothing where it is what was planned."""
     found: dict[str, str] = {}
     if encoding is None:
         return found
     if set(outline.categorized) & set(encoding.unbought):
-        found[CATEGORIES] = "lost"
+        found[CATEGORIES] = _LOST
     if set(outline.ranged) & set(encoding.undecided):
-        found[RANGES] = "lost"
+        found[RANGES] = _LOST
+    elif outline.tells_sizes and of_one_size(encoding):
+        found[RANGES] = ", which are of one size"
     if outline.curves.room and outline.ranged:
         found[CURVES] = _curves_found(outline, encoding, lost=RANGES in found)
     return found

@@ -3,17 +3,23 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dptune.columns.encoding import Encoding
-from dptune.columns.kinds import Category
+from dptune.columns.kinds import Category, Pair
 from dptune.columns.private_categories import private_categories
-from dptune.columns.private_ranges import Range, private_ranges
-from dptune.study.curves import Curves
+from dptune.columns.private_ranges import SMALLEST, Range, private_ranges
 from dptune.study.measure import fresh_normal
 from dptune.study.outline import Outline
 
 Codes = Iterable[NDArray[Any]]
+
+# Columns are of unlike size where the mean of their squares is more than so many times the usual
+# one, so that a usual column is hardly seen in a row of unit length.
+_UNLIKE = 30.0
+# How many times as wide as found ranges are made that only tell sizes: of one column, and of all.
+_WIDER, _WIDER_FOR_ALL = 3.0, 10.0
 
 
 def buy_ranges(outline: Outline, encoding: Encoding, codes: Codes) -> dict[str, Range]:
@@ -29,14 +35,37 @@ def buy_ranges(outline: Outline, encoding: Encoding, codes: Codes) -> dict[str, 
     return dict(zip(outline.ranged, found, strict=True))
 
 
-def bent(encoding: Encoding, curves: Curves, bought: Mapping[str, Sequence[Any]]) -> Encoding:
+def bent(outline: Outline, encoding: Encoding, bought: Mapping[str, Sequence[Any]]) -> Encoding:
     """With the ranges that were bought, and curves over all columns that have a range then; but
     over two values a curve is only the same line again, which leaves room over the others."""
-    ranged = encoding.with_ranges({name: (low, high) for name, (low, high, *_) in bought.items()})
+    curves = outline.curves
+    ranges = {name: (low, high) for name, (low, high, *_) in bought.items()}
+    ranged = encoding.with_ranges(_sized(ranges) if outline.tells_sizes else ranges)
     two = {name for name, (_, _, *between) in bought.items() if between == [False]}
     straight = two.union(ranged.undecided)
     names = [name for name in curves.columns if name not in straight]
     return ranged.with_curves(names, curves.degree_over(len(names)))
+
+
+def of_one_size(encoding: Encoding) -> bool:
+    """Whether columns turned out to be, by ranges that tell sizes."""
+    return len(set(encoding.ranges.values())) == 1
+
+
+def _sized(ranges: Mapping[str, Pair]) -> dict[str, Pair]:
+    """For columns to be of one size: one range for all where they are, so that rows stay what they
+    were, and else to each its own. Wider than was found: rough ends would cut off what is far out,
+    and straight lines need none."""
+    sizes = np.abs(np.reshape([*ranges.values()], (-1, 2))).max(1)
+    squares = sizes[sizes > SMALLEST] ** 2  # a column that is hardly ever more may be of any size
+    if not squares.size or squares.mean() <= _UNLIKE * np.median(squares):
+        end = _WIDER_FOR_ALL * float(sizes.max(initial=SMALLEST))
+        return dict.fromkeys(ranges, (-end, end))
+    more = (_WIDER - 1) / 2
+    return {
+        name: (low - more * (high - low), high + more * (high - low))
+        for name, (low, high) in ranges.items()
+    }
 
 
 def buy_categories(

@@ -23,7 +23,6 @@ from dptune.study.gates import CENTER_SHARE, WHITEN_SHARE, noisy_mean, noisy_mom
 # What prepares rows and is paid for, as payments are labelled and as people are told.
 LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
 CURVES = "curves"  # which are free
-_PURCHASES = {paid_columns.CATEGORIES, paid_columns.RANGES}
 _PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
 LENGTH_SHARE = 0.001  # of mu^2
 # How long a column is, at most, that centred rows of unit length get beside them, and how many
@@ -76,8 +75,10 @@ def curves(config: Config, facts: DataFacts) -> Curves:
             f"curves of degree {degree} are asked for, and no number or date has a range over "
             f"which to draw them, declared or bought; {do}, or leave curves out."
         )
-    bought = bool(paid_columns.ranges_bought(config, facts).columns)
-    return planned(config, facts, columns, bought=bought)
+    bought = paid_columns.ranges_bought(config, facts)
+    if bought.rough:
+        return Curves(columns)
+    return planned(config, facts, columns, bought=bool(bought.columns))
 
 
 def _bendable(config: Config, facts: DataFacts) -> tuple[str, ...]:
@@ -166,8 +167,10 @@ def in_words(
         ("centred", MEAN, bought.center, _against_centring(config, facts)),
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
+    said = paid_columns.bought_in_words(
+        config, facts, found or {}, _sizes_in_words(config, facts, known=found is not None)
+    )
     found = found or {}
-    said = paid_columns.bought_in_words(config, facts, _PURCHASES & found.keys())
     said += _curves_in_words(config, facts, found.get(CURVES, ""))
     if shortens(config, facts):
         share = f"{100 * LENGTH_SHARE:g} % of the budget"
@@ -179,6 +182,17 @@ def in_words(
         said.append("trained on to the mean of the last half of all steps: free")
     said += _straight_in_words(config, facts)
     return (*said, *paid_columns.left_in_words(config, facts))
+
+
+def _sizes_in_words(config: Config, facts: DataFacts, *, known: bool) -> str:
+    """What ranges are bought for that tell sizes alone, or what was found; nothing of others."""
+    if not facts.as_given or curves(config, facts).room:
+        return ""
+    if known:
+        return ", which differ much in size"
+    dear = shares(config, facts).ranges > paid_columns.MOST_SHARE_UNASKED
+    unless = " (say range_share = 0 if you know that they do not)" if dear else ""
+    return f", if they differ much in size{unless}"
 
 
 def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:
@@ -202,7 +216,7 @@ def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:
 
 def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
     """The columns that could be bent and are not; nothing where there are none."""
-    drawn = curves(config, facts)
+    drawn, bought = curves(config, facts), paid_columns.ranges_bought(config, facts)
     columns = drawn.columns
     preparation = replace(
         config.preparation, curves=AUTO, curves_up_to=None, curves_room=None, range_share=AUTO
@@ -218,10 +232,11 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
         too_many = f"curves are too many features for {facts.count:,} rows at this budget"
         why = f": {against(config) or too_many}"
     elif without_ranges and (unbought := paid_columns.ranges_bought(usual, facts).against):
-        why = f", whose ranges are not bought: {unbought}"
+        roughly = "only roughly" if bought.columns else "not"
+        why = f", whose ranges are {roughly} bought: {unbought}"
     if not why:
         return [f"{straight}, as asked"]
-    if without_ranges and len(columns) <= MOST_IN_DOUBT:
+    if without_ranges and not bought.columns and len(columns) <= MOST_IN_DOUBT:
         enough = paid_columns.enough_for_ranges(config, facts, len(columns))
         or_buy = "" if enough is None else f", or buy them for range_share = {enough:g},"
         why += f" (declare ranges{or_buy} if they differ much in size)"

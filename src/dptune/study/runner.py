@@ -151,14 +151,14 @@ class Runner:
                 if names is not None:
                     made = made.with_categories({name: names[name] for name in outline.categorized})
         if not outline.ranks:
-            return bent(made, outline.curves, {})
+            return bent(outline, made, {})
         ranges = self._bought(
             RANGES, lambda paid: buy_ranges(outline, declared, data.tables_for(paid))
         )
         if ranges is None:  # lost
-            return bent(made, outline.curves, {})
+            return bent(outline, made, {})
         with self.folder.undamaged(_PURCHASES[RANGES]):
-            return bent(made, outline.curves, {name: ranges[name] for name in outline.ranged})
+            return bent(outline, made, {name: ranges[name] for name in outline.ranged})
 
     def _bought(
         self, label: str, buy: Callable[[Receipt], Mapping[str, Any]]

@@ -1,0 +1,245 @@
+"""Columns of arrays that may be of very different size: what is bought to see it, and what becomes
+of the rows."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from torch import nn
+
+from dptune import Budget, Data, Preparation, accounting, load, resume
+from dptune.bench.harness import outline_of, prepared
+from dptune.bench.tasks import load_task
+from dptune.engines import TorchModule
+from dptune.errors import InvalidInput
+from dptune.export import to_sklearn
+from dptune.search.private_selection import PrivateSelection
+from dptune.search.unit_noise import UnitNoise
+from dptune.study import purchases
+from dptune.study.figures import RMSE
+from dptune.study.outline import Outline
+from dptune.study.paid_columns import RANGES
+from dptune.study.recipe import curves, in_words, settled
+from dptune.study.study import tune
+from support.studies import a_config, contents, stop_after
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+BUDGET = Budget(1.0, 1e-5)
+STRAIGHT = Preparation(curves=1)
+ONE_SIZE = "not scaled by private ranges of 6 columns, which are of one size"
+UNLIKE = "scaled by private ranges of 6 columns, which differ much in size"
+
+
+def a_table(rows: int, seed: int, sizes: Any = 1.0) -> tuple[Any, Any]:
+    """Two of six columns tell the class; of `sizes` 1 all are alike."""
+    draws = np.random.default_rng(seed)
+    rows_of_it = draws.normal(size=(rows, 6))
+    labels = (rows_of_it[:, 0] + rows_of_it[:, 1] + 0.5 * draws.normal(size=rows)) > 0
+    return rows_of_it * np.asarray(sizes), labels.astype(int)
+
+
+# Two that tell, then an income in cents, a year, a part and a yes or no.
+SIZES = [1.0, 0.01, 1e6, 50.0, 0.1, 1.0]
+
+
+def unit(rows: Any) -> Any:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def network() -> nn.Module:
+    return nn.Linear(6, 2)
+
+
+def a_data_set(sizes: Any = 1.0, rows: int = 4000) -> Data:
+    return Data(*a_table(rows, 0, sizes), test=a_table(1000, 1, sizes))
+
+
+def outlined(data: Data, epsilon: float = 1.0, **asked: Any) -> Outline:
+    config = a_config(budget=Budget(epsilon, 1e-5), **{"preparation": STRAIGHT} | asked)
+    return Outline(config=settled(config, data.facts), data=data.facts, reused=False)
+
+
+# What becomes of rows
+
+
+def test_columns_of_very_different_size_are_brought_to_one() -> None:
+    unlike, alike = a_data_set(SIZES), a_data_set()
+    options: dict[str, Any] = {"budget": BUDGET, "search": UnitNoise()}
+    as_they_are = tune(unlike, preparation=replace(STRAIGHT, range_share=0), **options)
+    scaled = tune(unlike, preparation=STRAIGHT, **options)
+    of_one_size = tune(alike, preparation=STRAIGHT, **options)
+    # The income hides all else: coins are as good. Scaled, it is as if all had been alike.
+    assert as_they_are.test_accuracy < 0.6 < 0.8 < scaled.test_accuracy
+    assert abs(scaled.test_accuracy - of_one_size.test_accuracy) < 0.06
+    assert any(said.startswith(UNLIKE) for said in scaled.preparation)
+    ranges = scaled.model.preprocessing.encoding.ranges.values()
+    widths = np.array([high - low for low, high in ranges]) / SIZES
+    assert widths.min() > 1 and widths.max() < 40  # where sizes are a factor of 10^8 apart
+
+
+def test_columns_of_one_size_stay_as_they_are() -> None:
+    data = a_data_set()
+    result = tune(data, budget=BUDGET, search=UnitNoise(), preparation=STRAIGHT)
+    ((low, high),) = set(result.model.preprocessing.encoding.ranges.values())
+    assert -low == high > np.abs(a_table(4000, 0)[0]).max()  # nothing is cut off
+    rows = a_table(50, 1)[0]
+    directions = result.model.preprocessing.encoding.apply(rows)
+    assert_allclose(unit(directions), unit(rows), atol=1e-6)
+    assert any(said.startswith(ONE_SIZE) for said in result.preparation)
+    assert "ranges of 6 columns, from noisy ranks of the rows" in result.guarantee.releases
+
+
+def test_before_it_is_known_it_is_said_what_it_hangs_on() -> None:
+    data = a_data_set()
+    for config in (a_config(preparation=STRAIGHT), outlined(data, 2.0).config):
+        said = in_words(config, data.facts)
+        doubt = "scaled by private ranges of 6 columns, if they differ much in size: 0.5 % of"
+        assert said[0].startswith(doubt) and not any("declare ranges" in each for each in said)
+
+
+def test_what_is_paid_hangs_on_public_numbers_alone() -> None:
+    plans = [outlined(a_data_set(sizes)) for sizes in (1.0, SIZES)]
+    assert plans[0].payments == plans[1].payments
+    assert [plan.tells_sizes for plan in plans] == [True, True]
+    paid = sum(accounting.price(event).mu_squared for _, event in plans[0].payments)
+    assert paid <= BUDGET.mu_squared() * (1 + 1e-12)
+
+
+def sized(sizes: Any) -> dict[str, Any]:
+    ranges = {str(place): (-size, size / 2) for place, size in enumerate(sizes)}
+    return purchases._sized(ranges)
+
+
+@given(
+    st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=30),
+    st.floats(1e-2, 1e6),
+    st.randoms(use_true_random=False),
+)
+def test_being_of_one_size_is_a_matter_of_ratios(sizes: Any, unit_of_it: float, mix: Any) -> None:
+    usual, mean = np.median(np.square(sizes)), np.mean(np.square(sizes))
+    assume(abs(mean / usual - 30) > 1e-6)
+    found = len(set(sized(sizes).values())) == 1
+    assert found == (mean < 30 * usual)
+    other = [unit_of_it * size for size in sizes]
+    mix.shuffle(other)
+    assert (len(set(sized(other).values())) == 1) == found
+    for place, (low, high) in sized(sizes).items():
+        assert low < -sizes[int(place)] < sizes[int(place)] / 2 < high
+
+
+def test_columns_that_are_hardly_ever_more_than_0_are_of_any_size() -> None:
+    hardly = purchases.SMALLEST
+    for sizes in ([hardly] * 2, [*[hardly] * 3, 3, 2], [hardly, 1, 1, 1, 5]):
+        assert len(set(sized(sizes).values())) == 1
+    assert len(set(sized([hardly, 1, 1, 1, 3000]).values())) == 3
+
+
+# When they are bought
+
+
+@pytest.mark.parametrize(
+    ("rows", "epsilon", "share"),
+    [
+        (4000, 1.0, 0.009),  # 6 / (0.26805 x 4,000 / 41.346)^2: rows are ten times the noise
+        (4000, 8.0, 0.005),  # at least
+        (900, 1.0, 0.177),
+        (800, 1.0, 0.0),  # 0.224 would be more than a fifth
+    ],
+)
+def test_they_cost_what_rough_ranges_need_and_at_most_a_fifth(
+    rows: int, epsilon: float, share: float
+) -> None:
+    assert outlined(a_data_set(rows=rows), epsilon).shares.ranges == share
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"preparation": Preparation(curves=1, range_share=0)},
+        {"preparation": Preparation(curves=1, unit_rows=False)},
+        {"preparation": Preparation(curves=1, ranges=((-1, 1),) * 6)},
+        {"search": PrivateSelection()},
+        {"engine": TorchModule(network)},
+    ],
+)
+def test_nothing_is_bought_where_it_is_not_wanted_or_known(asked: Any) -> None:
+    assert RANGES not in outlined(a_data_set(), **asked).preparing
+
+
+def test_one_column_is_of_one_size() -> None:
+    features, labels = a_table(4000, 0)
+    assert RANGES not in outlined(Data(features[:, :1], labels)).preparing
+
+
+def test_curves_that_were_asked_for_are_not_given_up_for_sizes() -> None:
+    asked = a_config(budget=BUDGET, preparation=Preparation(curves=3))
+    with pytest.raises(InvalidInput, match="no number or date has a range"):
+        curves(asked, a_data_set(rows=1000).facts)
+
+
+def test_a_share_that_was_named_is_taken_for_sizes_as_well() -> None:
+    for sizes, kept in ((SIZES, 6), (1.0, 1)):
+        preparation = Preparation(curves=1, range_share=0.05)
+        result = tune(a_data_set(sizes), budget=BUDGET, search=UnitNoise(), preparation=preparation)
+        assert len(set(result.model.preprocessing.encoding.ranges.values())) == kept
+        assert "not bent to curves in 6 columns, as asked" in result.preparation
+
+
+# Whoever keeps, resumes, predicts or compares
+
+
+@pytest.mark.parametrize("sizes", [1.0, SIZES])
+def test_a_study_that_is_cut_off_goes_on_with_the_sizes_it_bought(
+    sizes: Any, tmp_path: Path
+) -> None:
+    data, run = a_data_set(sizes), tmp_path / "run"
+    options: dict[str, Any] = {"budget": BUDGET, "search": UnitNoise(), "preparation": STRAIGHT}
+    assert stop_after(run, data, "private mean", **options)
+    before = json.loads(contents(run)["ranges.json"])
+    result = resume(run, data)
+    assert json.loads(contents(run)["ranges.json"]) == before
+    said = ONE_SIZE if np.isscalar(sizes) else UNLIKE
+    assert any(sentence.startswith(said) for sentence in result.preparation)
+    new, right = a_table(500, 2, sizes)
+    model = load(run)
+    assert_array_equal(model.predict(new), result.model.predict(new))
+    assert_array_equal(to_sklearn(model).predict(new), model.predict(new))
+    assert np.mean(model.predict(new) == right) > 0.75
+
+
+def test_values_of_columns_of_very_different_size_are_found_too() -> None:
+    draws = np.random.default_rng(0)
+    features = draws.normal(size=(6000, 4)) * [1.0, 1e5, 0.01, 30.0]
+    values = features @ [1.0, 0.0, 100.0, 0.0]
+    data = Data(
+        features[:5000],
+        values[:5000],
+        task="values",
+        target_range=(-5, 5),
+        test=(features[5000:], values[5000:]),
+    )
+    options: dict[str, Any] = {"budget": BUDGET, "search": UnitNoise()}
+    without = tune(data, preparation=replace(STRAIGHT, range_share=0), **options)
+    result = tune(data, preparation=STRAIGHT, **options)
+    errors = [each.test_figures[RMSE] for each in (result, without)]
+    assert errors[0] < 0.7 < 1.2 < errors[1]  # around a mean they are 1.4
+
+
+@pytest.mark.parametrize("sizes", [1.0, SIZES])
+def test_benchmarks_scale_what_studies_scale(sizes: Any, tmp_path: Path) -> None:
+    (made, labels), (new, right) = a_table(4000, 0, sizes), a_table(500, 1, sizes)
+    np.savez(tmp_path / "t.npz", X_train=made, y_train=labels, X_test=new, y_test=right)
+    task = replace(load_task(str(tmp_path / "t.npz")), preparation=STRAIGHT)
+    planned = outline_of(task, UnitNoise(), BUDGET, seed=0)
+    rows, known = prepared(task, planned)
+    assert planned.tells_sizes and known.features == 6
+    # Whitened rows tell alike in all directions but that of the constant.
+    moment = rows.train.features[:, 0].double().numpy()
+    assert np.linalg.eigvalsh(moment.T @ moment / 4000)[-1] < 0.5
