@@ -17,7 +17,7 @@ Codes = Iterable[NDArray[Any]]
 
 # Columns are of unlike size where the mean of their squares is more than so many times the usual
 # one, so that a usual column is hardly seen in a row of unit length.
-_UNLIKE = 30.0
+_UNLIKE = 12.0
 # How many times as wide as found ranges are made that only tell sizes: of one column, and of all.
 _WIDER, _WIDER_FOR_ALL = 3.0, 10.0
 
@@ -40,7 +40,7 @@ def bent(outline: Outline, encoding: Encoding, bought: Mapping[str, Sequence[Any
     over two values a curve is only the same line again, which leaves room over the others."""
     curves = outline.curves
     ranges = {name: (low, high) for name, (low, high, *_) in bought.items()}
-    ranged = encoding.with_ranges(_sized(ranges) if outline.tells_sizes else ranges)
+    ranged = encoding.with_ranges(_sized(ranges) if outline.tells_sizes and ranges else ranges)
     two = {name for name, (_, _, *between) in bought.items() if between == [False]}
     straight = two.union(ranged.undecided)
     names = [name for name in curves.columns if name not in straight]
@@ -56,10 +56,11 @@ def _sized(ranges: Mapping[str, Pair]) -> dict[str, Pair]:
     """For columns to be of one size: one range for all where they are, so that rows stay what they
     were, and else to each its own. Wider than was found: rough ends would cut off what is far out,
     and straight lines need none."""
-    sizes = np.abs(np.reshape([*ranges.values()], (-1, 2))).max(1)
-    squares = sizes[sizes > SMALLEST] ** 2  # a column that is hardly ever more may be of any size
-    if not squares.size or squares.mean() <= _UNLIKE * np.median(squares):
-        end = _WIDER_FOR_ALL * float(sizes.max(initial=SMALLEST))
+    ends = np.abs(np.reshape([*ranges.values()], (-1, 2))).max(1)
+    known = ends[ends > SMALLEST]  # others are hardly ever other than 0, and may be of any size
+    squares = (known if len(known) > 1 else np.where(ends > SMALLEST, ends, 1.0)) ** 2
+    if squares.mean() <= _UNLIKE * np.median(squares):
+        end = _WIDER_FOR_ALL * float(ends.max())
         return dict.fromkeys(ranges, (-end, end))
     more = (_WIDER - 1) / 2
     return {
