@@ -93,6 +93,7 @@ def test_columns_of_one_size_stay_as_they_are() -> None:
     directions = result.model.preprocessing.encoding.apply(rows)
     assert_allclose(unit(directions), unit(rows), atol=1e-6)
     assert any(said.startswith(ONE_SIZE) for said in result.preparation)
+    assert not any("cut off" in note for note in result.guarantee.caveats)
     assert "ranges of 6 columns, from noisy ranks of the rows" in result.guarantee.releases
 
 
@@ -221,6 +222,7 @@ def test_ranges_that_are_lost_leave_rows_as_they_are(tmp_path: Path) -> None:
     assert stop_after(run, data, RANGES, **options)
     result = resume(run, data)
     lost = "not scaled by private ranges of 6 columns, which were cut off: 0.9 % of the budget"
+    assert any("ranges of columns were cut off" in note for note in result.guarantee.caveats)
     assert lost in result.preparation and result.test_accuracy > 0.8
     assert not any(each.startswith("ranges of") for each in result.guarantee.releases)
 

@@ -5,7 +5,7 @@ resume finds it again; benchmarks just take them.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,6 @@ from dptune.study.paid_columns import CATEGORIES, RANGES, columns_in_words
 from dptune.study.purchases import of_one_size
 from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT
 
-_LOST = ", which were cut off"
 _CUT_OFF = "ranges of {} were cut off"
 Figure = NDArray[np.float64]
 # All private rows, prepared so far, in one table or several.
@@ -40,12 +39,13 @@ Measure = Callable[[str, Take, tuple[int, ...]], Figure | None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is done to rows, how large the second moment of the rows that come out can be, and what
-    it did, by label."""
+    """What is done to rows, how large the second moment of the rows that come out can be, what it
+    did, and what was bought for columns and is lost, both by label."""
 
     preprocessing: Preprocessing
     curvature: float
     found: Mapping[str, str]
+    lost: Collection[str]
 
     def known_to(self, outline: Outline) -> Outline:
         """What a search may use of it."""
@@ -74,7 +74,8 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     """The public steps and those that are paid for. What is lost is left out."""
     rows, asked = outline.data.count, outline.config.preparation
     made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.measuring else plain
-    curvature, found = 1.0, _of_columns(outline, plain.encoding)
+    lost = _lost(outline, plain.encoding)
+    curvature, found = 1.0, _of_columns(outline, plain.encoding, lost)
     values = outline.data.loss == "squared"
 
     def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
@@ -116,23 +117,30 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
         curvature = max(curvature, of_constant) / (1 + of_constant)
     if values and not outline.engine.wants_constant:
         curvature += 1.0  # of a bias, whose column all rows share
-    return Prepared(made, curvature, found)
+    return Prepared(made, curvature, found, lost)
 
 
-def _of_columns(outline: Outline, encoding: Encoding | None) -> dict[str, str]:
+def _lost(outline: Outline, encoding: Encoding | None) -> list[str]:
+    """What was bought for columns and is."""
+    if encoding is None:
+        return []
+    missing = {
+        CATEGORIES: set(outline.categorized) & set(encoding.unbought),
+        RANGES: set(outline.ranged) & set(encoding.undecided),
+    }
+    return [label for label, columns in missing.items() if columns]
+
+
+def _of_columns(outline: Outline, encoding: Encoding | None, lost: Sequence[str]) -> dict[str, str]:
     """What was bought for columns and is lost or of no use, and what became of curves over them;
     nothing where it is what was planned."""
-    found: dict[str, str] = {}
+    found = dict.fromkeys(lost, ", which were cut off")
     if encoding is None:
         return found
-    if set(outline.categorized) & set(encoding.unbought):
-        found[CATEGORIES] = _LOST
-    if set(outline.ranged) & set(encoding.undecided):
-        found[RANGES] = _LOST
-    elif outline.tells_sizes and of_one_size(encoding):
+    if outline.tells_sizes and RANGES not in lost and of_one_size(encoding):
         found[RANGES] = ", which are of one size"
     if outline.curves.room and outline.ranged:
-        found[CURVES] = _curves_found(outline, encoding, lost=RANGES in found)
+        found[CURVES] = _curves_found(outline, encoding, lost=RANGES in lost)
     return found
 
 

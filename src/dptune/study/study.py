@@ -436,9 +436,9 @@ def _losses(
 ) -> list[str]:
     """What was paid for and cut off before its result was on disk."""
     notes, preprocessing = [], prepared.preprocessing
-    if CATEGORIES in prepared.found:
+    if CATEGORIES in prepared.lost:
         notes.append("names of categories were cut off: paid for, and every name counts as other")
-    if RANGES in prepared.found:
+    if RANGES in prepared.lost:
         instead = "columns are taken as they are, and lines over them are straight"
         notes.append(f"ranges of columns were cut off: paid for; {instead}")
     if planned.lengths and not (preprocessing.anchor or preprocessing.reach):
