@@ -447,8 +447,8 @@ PLENTY = Budget(3.0, 1e-5)
         (
             6,
             {},
-            "not bent to curves in 20 columns: more than 13 of them have more than two values, or "
-            "none has",
+            "not bent to curves in 20 columns: room for 13 features more is too little for those "
+            "of more than two values, or there are none",
         ),
     ],
 )
@@ -543,7 +543,8 @@ def test_arrays_say_why_their_lines_are_straight(rows: int, epsilon: float, why:
 def test_where_ranges_are_too_dear_it_is_said_what_would_buy_them() -> None:
     data = Data(*mostly_two(1000, 0))
     said = in_words(asked(), data.facts)[-1]
-    hint = " (declare ranges, or buy them for range_share = {}, if they differ much in size)"
+    both = "range_share = {} and curves = 1"
+    hint = f" (declare ranges, or buy them with {both}, if they differ much in size)"
     share = 0.262  # 11 / (0.26805 x 1,000 / 41.346)^2: rows are ten times the noise of a rank
     assert said.endswith(f"at this budget{hint.format(share)}")
     for named, bought in ((share, True), (share - 0.001, False)):

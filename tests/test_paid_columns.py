@@ -205,18 +205,29 @@ NUMBERS = {f"n{number}": "number" for number in range(9)}
 PAID = {f"p{number}": {"kind": "number", "range": "paid"} for number in range(3)}
 
 
-@pytest.mark.parametrize(("rows", "bought"), [(500, False), (2000, False), (2200, True)])
+@pytest.mark.parametrize(
+    ("rows", "share"),
+    [(500, 0.0), (1000, 0.0), (1100, 0.177), (2000, 0.054), (2200, 0.05)],
+)
 def test_numbers_without_a_range_are_bought_where_rows_stand_against_the_noise(
-    rows: int, bought: bool
+    rows: int, share: float
 ) -> None:
     config, known = a_config(make_data(), budget=Budget(1.0, 1e-5)), facts(rows, NUMBERS)
     found = ranges_bought(config, known)
-    assert found.columns == (tuple(NUMBERS) if bought else ())
-    assert found.share == (0.05 if bought else 0)
+    assert found.columns == (tuple(NUMBERS) if share else ())
+    assert found.share == share and found.rough == (share > 0.05)
     words = " ".join(in_words(settled(config, known), known))
-    assert ("scaled by private ranges of 9 columns: 5 % of the budget" in words) == bought
+    bought = f"scaled by private ranges of 9 columns: {100 * share:g} % of the budget"
+    assert (bought in words) == bool(share)
     too_many = f"not bought: 9 columns are too many for {rows:,} rows at this budget"
-    assert (too_many in words) != bought
+    assert (too_many in words) != bool(share)
+    later = settled(config, known)  # a resume decides the same
+    assert settled(later, known) == later and ranges_bought(later, known).share == share
+
+
+def test_beside_declared_ranges_numbers_without_one_are_not_bought_roughly() -> None:
+    known = facts(1500, NUMBERS | {"age": {"kind": "number", "range": [0, 100]}}, width=10)
+    assert not ranges_bought(a_config(make_data(), budget=Budget(1.0, 1e-5)), known).columns
 
 
 def test_more_rows_make_it_cheaper_down_to_a_least_share() -> None:
@@ -231,7 +242,9 @@ def test_more_rows_make_it_cheaper_down_to_a_least_share() -> None:
 
 
 def test_columns_that_insist_are_bought_where_the_others_are_left() -> None:
-    config, known = a_config(make_data(), budget=Budget(1.0, 1e-5)), facts(1500, NUMBERS | PAID)
+    declared = {"age": {"kind": "number", "range": [0, 100]}}
+    config = a_config(make_data(), budget=Budget(1.0, 1e-5))
+    known = facts(1500, NUMBERS | PAID | declared, width=13)
     found = ranges_bought(config, known)
     assert (found.columns, found.left) == (tuple(PAID), tuple(NUMBERS))
     later = settled(config, known)

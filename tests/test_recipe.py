@@ -507,8 +507,8 @@ def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spi
     large = Budget(30.0, 1e-5)
     result = study(tmp_path / "run", data, budget=large, watch=heard.append, **AUTO)
     assert heard[0].doing.startswith(
-        "rows are scaled by private ranges of 4 columns, if they differ much in size: 0.5 % of the "
-        "budget; centred by a private mean: 1 % of the budget; "
+        "rows are scaled by private ranges of 4 columns if their sizes differ much, paid for "
+        "either way: 0.5 % of the budget; centred by a private mean: 1 % of the budget; "
     )
     assert heard[0].spent == 0
     figures = ["ranges of columns", "row lengths", "private mean", "second moment"]

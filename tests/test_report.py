@@ -383,8 +383,8 @@ def test_elsewhere_progress_is_one_line_a_change(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == len(seen)
     bought = (
-        "rows are scaled by private ranges of 6 columns, if they differ much in size (say "
-        "range_share = 0 if you know that they do not): 19.3 % of the budget; centred by a "
+        "rows are scaled by private ranges of 6 columns if their sizes differ much, paid for "
+        "either way (range_share = 0 under [preparation] buys none): 19.3 % of the budget; centred "
     )
     assert lines[0].startswith(bought) and "(0.0 % of the budget is used, " in lines[0]
     assert [line.split(" (")[0] for line in lines[1:7]] == [

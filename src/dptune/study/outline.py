@@ -46,6 +46,7 @@ from dptune.study.curves import Curves
 from dptune.study.measure import COUNTS_OF_ERRORS
 from dptune.study.paid_columns import (
     CATEGORIES,
+    MOST_SHARE_UNASKED,
     RANGES,
     categories_bought,
     noise_of,
@@ -226,6 +227,12 @@ class Outline:
     def tells_sizes(self) -> bool:
         """Whether ranges are bought to see if columns are of one size, and not for curves."""
         return bool(self.ranged) and self.data.as_given and not self.curves.room
+
+    @property
+    def ranges_are_rough(self) -> bool:
+        """Too rough for rows to be cut off at their ends."""
+        dear = self.shares.ranges > MOST_SHARE_UNASKED
+        return self.tells_sizes or (dear and not self.curves.room)
 
     @cached_property
     def categorized(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Decided before anything is paid, by public numbers alone: rows, columns and the 
 that asks for it ("paid") is never left out: where it cannot be bought, the study is refused. A
 number that declares no range is bought where enough rows stand against the noise, else taken as it
 is. Of rows that nobody called a table, ranges are bought for curves over them, or else rough ones,
-to see whether columns are of one size.
+to see whether columns are of one size; so are rough ones of a table without any range.
 """
 
 import math
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from scipy.special import ndtri
 
 from dptune import accounting
-from dptune.columns.kinds import PAID, Category, Number
+from dptune.columns.kinds import PAID, Category, Date, Number
 from dptune.columns.private_ranges import most_noise, noise_for, rows_needed
 from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
@@ -88,8 +88,10 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
             f"range_share is {asked}, and ranges are not bought ({why}). Nothing was spent; "
             f"{larger}leave it out, or declare ranges."
         )
-    if facts.as_given:
-        return _rough(config, facts, everything, why)
+    if facts.as_given or not _any_is_declared(facts):
+        roughly = _rough(config, facts, everything, why)
+        if facts.as_given or roughly.columns:
+            return roughly
     if asked == AUTO and paid and (why_paid := against(paid)):
         _must_be_free(paid, "range", why_paid)
     return Purchase(paid, share_of(paid) if paid else 0.0, left=free, against=why)
@@ -98,12 +100,12 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
 def _rough(
     config: Config, facts: DataFacts, columns: tuple[str, ...], against: str = ""
 ) -> Purchase:
-    """Ranges that only tell sizes, of rows that nobody called a table; nothing where they are too
-    dear, or nobody could use them."""
+    """Ranges that only tell sizes; nothing where they are too dear, or nobody could use them."""
     asked = config.preparation
     enough = enough_for_ranges(config, facts, len(columns))
     wanted = asked.range_share == AUTO and asked.curves in (AUTO, 1) and not against_curves(config)
-    if not wanted or len(columns) == 1 or enough is None or enough > _MOST_FOR_SIZES:
+    alone = facts.as_given and len(columns) == 1
+    if not wanted or alone or enough is None or enough > _MOST_FOR_SIZES:
         return Purchase(against=against)
     return Purchase(columns, max(enough, _LEAST_SHARE), against=against, rough=True)
 
@@ -200,6 +202,13 @@ def _numbers(facts: DataFacts, asked: str | None) -> tuple[str, ...]:
         name
         for name, column in _kept(facts).items()
         if isinstance(column, Number) and column.range == asked
+    )
+
+
+def _any_is_declared(facts: DataFacts) -> bool:
+    return any(
+        isinstance(column, Date) or (isinstance(column, Number) and column.pair is not None)
+        for column in _kept(facts).values()
     )
 
 

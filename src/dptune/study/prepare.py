@@ -157,7 +157,8 @@ def _curves_found(outline: Outline, encoding: Encoding, *, lost: bool) -> str:
     if lost:
         why = _CUT_OFF.format("these")
     elif outline.curves.degree == 1:
-        why = f"more than {outline.curves.room} of them have more than two values, or none has"
+        why = f"room for {outline.curves.room} features more is too little for those of more than "
+        why += "two values, or there are none"
     return f"not bent to curves in {planned}: {why}"
 
 

@@ -15,9 +15,9 @@ from dptune.study.outline import Outline
 
 Codes = Iterable[NDArray[Any]]
 
-# Columns are of unlike size where the mean of their squares is more than so many times the usual
-# one, so that a usual column is hardly seen in a row of unit length.
-_UNLIKE = 12.0
+# Columns are of unlike size where the mean of their squares is more than so many times that of a
+# small one, which is then hardly seen in a row of unit length. Small are this part of them.
+_UNLIKE, _SMALL = 40.0, 0.25
 # How many times as wide as found ranges are made that only tell sizes: of one column, and of all.
 _WIDER, _WIDER_FOR_ALL = 3.0, 10.0
 
@@ -40,7 +40,11 @@ def bent(outline: Outline, encoding: Encoding, bought: Mapping[str, Sequence[Any
     over two values a curve is only the same line again, which leaves room over the others."""
     curves = outline.curves
     ranges = {name: (low, high) for name, (low, high, *_) in bought.items()}
-    ranged = encoding.with_ranges(_sized(ranges) if outline.tells_sizes and ranges else ranges)
+    if outline.tells_sizes and ranges and _alike([*ranges.values()]):
+        ranges = _one_for_all(ranges)
+    elif outline.ranges_are_rough:
+        ranges = {name: _wider(pair) for name, pair in ranges.items()}
+    ranged = encoding.with_ranges(ranges)
     two = {name for name, (_, _, *between) in bought.items() if between == [False]}
     straight = two.union(ranged.undecided)
     names = [name for name in curves.columns if name not in straight]
@@ -52,21 +56,25 @@ def of_one_size(encoding: Encoding) -> bool:
     return len(set(encoding.ranges.values())) == 1
 
 
-def _sized(ranges: Mapping[str, Pair]) -> dict[str, Pair]:
-    """For columns to be of one size: one range for all where they are, so that rows stay what they
-    were, and else to each its own. Wider than was found: rough ends would cut off what is far out,
-    and straight lines need none."""
-    ends = np.abs(np.reshape([*ranges.values()], (-1, 2))).max(1)
+def _alike(ranges: Sequence[Pair]) -> bool:
+    """Whether columns of these ranges are of one size, or nearly."""
+    ends = np.abs(ranges).max(1)
     known = ends[ends > SMALLEST]  # others are hardly ever other than 0, and may be of any size
     squares = (known if len(known) > 1 else np.where(ends > SMALLEST, ends, 1.0)) ** 2
-    if squares.mean() <= _UNLIKE * np.median(squares):
-        end = _WIDER_FOR_ALL * float(ends.max())
-        return dict.fromkeys(ranges, (-end, end))
-    more = (_WIDER - 1) / 2
-    return {
-        name: (low - more * (high - low), high + more * (high - low))
-        for name, (low, high) in ranges.items()
-    }
+    return bool(squares.mean() <= _UNLIKE * np.quantile(squares, _SMALL, method="lower"))
+
+
+def _one_for_all(ranges: Mapping[str, Pair]) -> dict[str, Pair]:
+    """The same range, beyond all rows, so that these stay what they were."""
+    end = _WIDER_FOR_ALL * float(np.abs([*ranges.values()]).max())
+    return dict.fromkeys(ranges, (-end, end))
+
+
+def _wider(pair: Pair) -> Pair:
+    """Rough ends would cut off what is far out, and straight lines need none."""
+    low, high = pair
+    more = (_WIDER - 1) / 2 * (high - low)
+    return low - more, high + more
 
 
 def buy_categories(

@@ -191,8 +191,8 @@ def _sizes_in_words(config: Config, facts: DataFacts, *, known: bool) -> str:
     if known:
         return ", which differ much in size"
     dear = shares(config, facts).ranges > paid_columns.MOST_SHARE_UNASKED
-    unless = " (say range_share = 0 if you know that they do not)" if dear else ""
-    return f", if they differ much in size{unless}"
+    unless = " (range_share = 0 under [preparation] buys none)" if dear else ""
+    return f" if their sizes differ much, paid for either way{unless}"
 
 
 def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:
@@ -231,14 +231,17 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
     if not planned(usual, facts, columns, bought=without_ranges).room:
         too_many = f"curves are too many features for {facts.count:,} rows at this budget"
         why = f": {against(config) or too_many}"
-    elif without_ranges and (unbought := paid_columns.ranges_bought(usual, facts).against):
+    elif (usually := paid_columns.ranges_bought(usual, facts)).against and (
+        without_ranges or usually.rough
+    ):
         roughly = "only roughly" if bought.columns else "not"
-        why = f", whose ranges are {roughly} bought: {unbought}"
+        why = f", whose ranges are {roughly} bought: {usually.against}"
     if not why:
         return [f"{straight}, as asked"]
     if without_ranges and not bought.columns and len(columns) <= MOST_IN_DOUBT:
         enough = paid_columns.enough_for_ranges(config, facts, len(columns))
-        or_buy = "" if enough is None else f", or buy them for range_share = {enough:g},"
+        with_it = f"range_share = {enough} and curves = 1"
+        or_buy = "" if enough is None else f", or buy them with {with_it},"
         why += f" (declare ranges{or_buy} if they differ much in size)"
     return [f"{straight}{why}"]
 
