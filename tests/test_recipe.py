@@ -584,6 +584,7 @@ def test_a_study_goes_on_without_what_was_lost(doing: str, tmp_path: Path) -> No
     made, lost = result.model.preprocessing, " ".join(result.notes)
     assert (made.center is None) == (doing == "private mean")
     assert (made.whitening is None) == (doing == "second moment")
+    assert ("row lengths were cut off: paid for" in lost) == (doing == "row lengths")
     assert ("mean was cut off: paid for" in lost) == (doing == "private mean")
     assert ("second moment was cut off: paid for" in lost) == (doing == "second moment")
     released = " ".join(result.guarantee.releases)

@@ -178,6 +178,18 @@ def test_values_are_shortened_centred_and_whitened_where_that_is_worth_its_price
     assert not shortens(asked(), DataFacts(50_000, (20,), 1, 3, "softmax"))
 
 
+def test_lengths_that_noise_hides_are_said_to_be() -> None:
+    draws = np.random.default_rng(0)
+    features = draws.normal(size=(60, 3))
+    data = Data(features, features.sum(1), task="values", target_range=(-5, 5))
+    with repeated_noise():  # of which one cell in thirty thousand stands out
+        result = tune(data, budget=Budget(0.1, 1e-5), search=UnitNoise())
+    assert "row lengths were hidden by their noise: rows lose their length" in result.notes
+    assert (
+        "scaled to one length, not cut to their usual one, as noise hides that: 0.1 % of the budget"
+    ) in result.preparation
+
+
 def test_what_an_older_version_began_is_neither_shortened_nor_checked() -> None:
     old = asked(preparation=Preparation(center_share=0, whiten_share=0, shorten=None))
     planned = Outline(config=old, data=values(1000, 5), reused=False)

@@ -71,6 +71,7 @@ def outlined(data: Data, epsilon: float = 1.0, **asked: Any) -> Outline:
 # What becomes of rows
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_columns_of_very_different_size_are_brought_to_one() -> None:
     unlike, alike = a_data_set(SIZES), a_data_set()
     options: dict[str, Any] = {"budget": BUDGET, "search": UnitNoise()}
@@ -86,6 +87,7 @@ def test_columns_of_very_different_size_are_brought_to_one() -> None:
     assert widths.min() > 1 and widths.max() < 40  # where sizes are a factor of 10^8 apart
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_columns_of_one_size_stay_as_they_are() -> None:
     data = a_data_set()
     result = tune(data, budget=BUDGET, search=UnitNoise(), preparation=STRAIGHT)
@@ -200,6 +202,7 @@ def test_curves_that_were_asked_for_are_not_given_up_for_sizes() -> None:
         curves(asked, a_data_set(rows=1000).facts)
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_a_share_that_was_named_is_taken_for_sizes_as_well() -> None:
     for sizes, kept in ((SIZES, 6), (1.0, 1)):
         preparation = Preparation(curves=1, range_share=0.05)
@@ -208,6 +211,7 @@ def test_a_share_that_was_named_is_taken_for_sizes_as_well() -> None:
         assert "not bent to curves in 6 columns, as asked" in result.preparation
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_tables_without_any_range_buy_rough_ones_too(tmp_path: Path) -> None:
     """What a file of numbers is, of which nobody declared a column."""
     for part, rows, seed in (("train", 2000, 0), ("test", 1000, 1)):
@@ -231,6 +235,7 @@ def test_tables_without_any_range_buy_rough_ones_too(tmp_path: Path) -> None:
 # Whoever keeps, resumes, predicts or compares
 
 
+@pytest.mark.usefixtures("same_noise")
 @pytest.mark.parametrize("sizes", [1.0, SIZES])
 def test_a_study_that_is_cut_off_goes_on_with_the_sizes_it_bought(
     sizes: Any, tmp_path: Path
@@ -250,6 +255,7 @@ def test_a_study_that_is_cut_off_goes_on_with_the_sizes_it_bought(
     assert np.mean(model.predict(new) == right) > 0.75
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_ranges_that_are_lost_leave_rows_as_they_are(tmp_path: Path) -> None:
     data, run = a_data_set(), tmp_path / "run"
     options: dict[str, Any] = {"budget": BUDGET, "search": UnitNoise(), "preparation": STRAIGHT}
@@ -261,6 +267,7 @@ def test_ranges_that_are_lost_leave_rows_as_they_are(tmp_path: Path) -> None:
     assert not any(each.startswith("ranges of") for each in result.guarantee.releases)
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_values_of_columns_of_very_different_size_are_found_too() -> None:
     draws = np.random.default_rng(0)
     features = draws.normal(size=(6000, 4)) * [1.0, 1e5, 0.01, 30.0]
@@ -279,6 +286,7 @@ def test_values_of_columns_of_very_different_size_are_found_too() -> None:
     assert errors[0] < 0.7 < 1.2 < errors[1]  # around a mean they are 1.4
 
 
+@pytest.mark.usefixtures("same_noise")
 @pytest.mark.parametrize("sizes", [1.0, SIZES])
 def test_benchmarks_scale_what_studies_scale(sizes: Any, tmp_path: Path) -> None:
     (made, labels), (new, right) = a_table(4000, 0, sizes), a_table(500, 1, sizes)

@@ -40,7 +40,7 @@ Measure = Callable[[str, Take, tuple[int, ...]], Figure | None]
 @dataclass(frozen=True)
 class Prepared:
     """What is done to rows, how large the second moment of the rows that come out can be, what it
-    did, and what was bought for columns and is lost, both by label."""
+    did, and what was bought for columns, or of lengths, and is lost, both by label."""
 
     preprocessing: Preprocessing
     curvature: float
@@ -90,6 +90,10 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     if outline.lengths:
         counts = taken(LENGTHS, private_lengths, outline.lengths.noise)
         typical = None if counts is None else typical_length(counts, outline.lengths.noise)
+        if counts is None:
+            lost.append(LENGTHS)
+        if not typical:
+            found[LENGTHS] = "that was cut off" if counts is None else "noise hides that"
         if typical and outline.shortens:
             made = replace(made, unit_rows=False, rescale=False, reach=typical)
         elif outline.second_moment:

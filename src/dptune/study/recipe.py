@@ -173,8 +173,10 @@ def in_words(
     found = found or {}
     said += _curves_in_words(config, facts, found.get(CURVES, ""))
     if shortens(config, facts):
-        share = f"{100 * LENGTH_SHARE:g} % of the budget"
-        said.append(f"cut to their usual length, by noisy counts of lengths: {share}")
+        done = "cut to their usual length, by noisy counts of lengths"
+        if LENGTHS in found:
+            done = f"scaled to one length, not cut to their usual one, as {found[LENGTHS]}"
+        said.append(f"{done}: {100 * LENGTH_SHARE:g} % of the budget")
     said += [_said(*part, found.get(part[1], "")) for part in parts]
     if plan.clip_norm is not None and plan.clip_norm < 1:
         said.append(f"clipped at norm {plan.clip_norm:g}, so that rows push more alike: free")

@@ -50,7 +50,7 @@ from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, decided, must_fit, outline, read_config
 from dptune.study.prepare import Prepared
-from dptune.study.recipe import in_words
+from dptune.study.recipe import LENGTHS, in_words
 from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.result import StudyResult
 from dptune.study.run_folder import EXPORTED, RunFolder
@@ -442,7 +442,8 @@ def _losses(
         instead = "columns are taken as they are, and lines over them are straight"
         notes.append(f"ranges of columns were cut off: paid for; {instead}")
     if planned.lengths and not (preprocessing.anchor or preprocessing.reach):
-        notes.append("row lengths were cut off, or hidden by their noise: rows lose their length")
+        why = "cut off: paid for, and" if LENGTHS in prepared.lost else "hidden by their noise:"
+        notes.append(f"row lengths were {why} rows lose their length")
     if planned.mean and preprocessing.center is None:
         notes.append("the private mean was cut off: paid for, and not subtracted")
     if planned.second_moment and preprocessing.whitening is None:
