@@ -17,7 +17,7 @@ Codes = Iterable[NDArray[Any]]
 
 # Columns are of unlike size where the mean of their squares is more than so many times that of a
 # small one, which is then hardly seen in a row of unit length. Small are this part of them.
-_UNLIKE, _SMALL = 40.0, 0.25
+_UNLIKE, _SMALL = 40.0, 0.35
 # How many times as wide as found ranges are made that only tell sizes: of one column, and of all.
 _WIDER, _WIDER_FOR_ALL = 3.0, 10.0
 
@@ -58,9 +58,12 @@ def of_one_size(encoding: Encoding) -> bool:
 
 def _alike(ranges: Sequence[Pair]) -> bool:
     """Whether columns of these ranges are of one size, or nearly."""
-    ends = np.abs(ranges).max(1)
-    known = ends[ends > SMALLEST]  # others are hardly ever other than 0, and may be of any size
-    squares = (known if len(known) > 1 else np.where(ends > SMALLEST, ends, 1.0)) ** 2
+    low, high = np.transpose(ranges)
+    ends = np.maximum(np.abs(low), np.abs(high))
+    # Where many rows are 0, noise puts an end anywhere between that and the other values.
+    hardly_known = (ends < 1) & ((np.abs(low) <= SMALLEST) | (np.abs(high) <= SMALLEST))
+    known = ends[~hardly_known]
+    squares = (known if len(known) > 1 else np.where(hardly_known, 1.0, ends)) ** 2
     return bool(squares.mean() <= _UNLIKE * np.quantile(squares, _SMALL, method="lower"))
 
 
