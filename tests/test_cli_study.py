@@ -226,9 +226,12 @@ def test_a_dry_run_promises_what_the_study_does(there: Run, finished: tuple[Path
 
 
 def test_what_prepares_rows_is_said_before_it_is_paid(run: Run) -> None:
-    said = "Rows are centred by a private mean: 1 % of the budget; whitened by a private second "
+    said = "; centred by a private mean: 1 % of the budget; whitened by a private second "
     code, out, _ = run(*QUICK, "--dry-run", "--epsilon", "4", "--delta", "1e-5")
     assert code == 0 and said in one_line(out)
+    assert re.search(
+        r"Rows are scaled by private ranges of \d columns: 11.2 % of the budget", one_line(out)
+    )
     code, _, err = run(*QUICK, "--epsilon", "4", "--out", "r", "--whiten", "no")
     assert code == 0 and "; not whitened, as asked; " in err
     assert err.index("not whitened") < err.index("private mean (")  # before the first payment
@@ -243,7 +246,8 @@ def test_what_prepares_rows_is_said_before_it_is_paid(run: Run) -> None:
     never = (*TUNE, "--config", "never.toml", "--dry-run", "--json")
     assert as_json(run(*never))["slots"][0]["purpose"] == "census"
     found = as_json(run(*never, "--center", "auto", "--epsilon", "4"))
-    assert [slot["purpose"] for slot in found["slots"][:2]] == ["private mean", "census"]
+    bought = ["ranges of columns", "private mean", "census"]
+    assert [slot["purpose"] for slot in found["slots"][:3]] == bought
 
 
 @pytest.mark.parametrize("option", ["--center", "--whiten"])
