@@ -194,11 +194,6 @@ def recipe_page(found: Found) -> str:
     return RECIPE + "".join(lines) + _recipe_remarks(found) + _shown("recipe")
 
 
-def _where_they_fall(found: Found) -> str:
-    falls = _falls(found)
-    return f"only here: {falls}. In bold: by more than the standard error" if falls else "nowhere"
-
-
 def _recipe_remarks(found: Found) -> str:
     gains = _gains(found)
     least, most = min(gains, key=gains.__getitem__), max(gains, key=gains.__getitem__)
@@ -212,8 +207,9 @@ def _recipe_remarks(found: Found) -> str:
         "\n**Gain.** Over plain DP-GD at its best setting, for which nobody paid: "
         f"{gains[least]:+.2f} ({_at(least)}) to {gains[most]:+.2f} points ({_at(most)}), "
         f"{fmean(gains.values()):+.2f} on average of {len(gains)} rows. {_by_budget(gains)}\n\n"
-        "**Monotone?** From one budget to the next, over epsilon 0.1, 0.3, 1, 3, 8 and 30, means "
-        f"fall {_where_they_fall(found)}. Means at 3 and 30 are of 10 runs.\n\n"
+        "**Monotone?** Means that fall from one budget to the next, over epsilon 0.1, 0.3, 1, 3, 8 "
+        f"and 30: {_falls(found) or 'none'} (in bold where by more than the standard error). Means "
+        "at 3 and 30 are of 10 runs.\n\n"
         f"**Worst run.** More than 2 points below its mean: {', '.join(worse)}. The aim, within 2 "
         "points, is for the worst of 20 runs on 10,000 rows or more, which TREC (5,452) has not; "
         "these are the worst of 40.\n\n"

@@ -39,7 +39,7 @@ _MOST_HIDDEN = 0.25
 @dataclass(frozen=True)
 class Purchase:
     """Columns for which something is bought, and for which share of mu^2; `against` says why the
-    columns in `left` are not among them. `rough`: too rough for curves, and why not better."""
+    columns in `left` are not among them, or why ranges are so `rough` that they bear no curves."""
 
     columns: tuple[str, ...] = ()
     share: float = 0.0
@@ -88,7 +88,7 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
             f"range_share is {asked}, and ranges are not bought ({why}). Nothing was spent; "
             f"{larger}leave it out, or declare ranges."
         )
-    if facts.as_given or not _any_is_declared(facts):
+    if facts.as_given or not declared_with_a_range(facts):
         roughly = _rough(config, facts, everything, why)
         if facts.as_given or roughly.columns:
             return roughly
@@ -205,10 +205,12 @@ def _numbers(facts: DataFacts, asked: str | None) -> tuple[str, ...]:
     )
 
 
-def _any_is_declared(facts: DataFacts) -> bool:
-    return any(
-        isinstance(column, Date) or (isinstance(column, Number) and column.pair is not None)
-        for column in _kept(facts).values()
+def declared_with_a_range(facts: DataFacts) -> tuple[str, ...]:
+    """Numbers and dates."""
+    return tuple(
+        name
+        for name, column in _kept(facts).items()
+        if isinstance(column, Date) or (isinstance(column, Number) and column.pair is not None)
     )
 
 

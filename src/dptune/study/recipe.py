@@ -6,10 +6,9 @@ many rows and columns there are, and the budget. Measurements: docs/law.md.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dptune.columns.kinds import Date, Number
 from dptune.data.rows import DataFacts
 from dptune.errors import InvalidInput
 from dptune.plan import ADAPTIVE
@@ -60,7 +59,8 @@ def shares(config: Config, facts: DataFacts) -> Shares:
 
 def curves(config: Config, facts: DataFacts) -> Curves:
     """That a linear model draws over all columns that have a range or get one."""
-    columns = _bendable(config, facts)
+    bought = paid_columns.ranges_bought(config, facts)
+    columns = _bendable(config, facts, bought.columns)
     degree = config.preparation.curves if isinstance(config.preparation.curves, int) else 1
     if degree > 1 and not config.engine.linear_in_rows:
         raise InvalidInput(
@@ -75,27 +75,20 @@ def curves(config: Config, facts: DataFacts) -> Curves:
             f"curves of degree {degree} are asked for, and no number or date has a range over "
             f"which to draw them, declared or bought; {do}, or leave curves out."
         )
-    bought = paid_columns.ranges_bought(config, facts)
     if bought.rough:
         return Curves(columns)
     return planned(config, facts, columns, bought=bool(bought.columns))
 
 
-def _bendable(config: Config, facts: DataFacts) -> tuple[str, ...]:
-    """The columns that have a range or get one."""
+def _bendable(config: Config, facts: DataFacts, bought: Sequence[str]) -> tuple[str, ...]:
+    """The columns that have a range or get one, because it is `bought`."""
     named = facts.named
     if named is None:
         return ()
     if config.preparation.ranges:  # of all columns, by position
         return named.kept
-    bought = paid_columns.ranges_bought(config, facts).columns
-    return tuple(
-        name
-        for name in named.kept
-        if name in bought
-        or isinstance(column := named.declared[name], Date)
-        or (isinstance(column, Number) and column.pair is not None)
-    )
+    ranged = {*bought, *paid_columns.declared_with_a_range(facts)}
+    return tuple(name for name in named.kept if name in ranged)
 
 
 def shortens(config: Config, facts: DataFacts) -> bool:
@@ -167,10 +160,9 @@ def in_words(
         ("centred", MEAN, bought.center, _against_centring(config, facts)),
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
-    said = paid_columns.bought_in_words(
-        config, facts, found or {}, _sizes_in_words(config, facts, known=found is not None)
-    )
+    sizes = _sizes_in_words(config, facts, known=found is not None)
     found = found or {}
+    said = paid_columns.bought_in_words(config, facts, found, sizes)
     said += _curves_in_words(config, facts, found.get(CURVES, ""))
     if shortens(config, facts):
         done = "cut to their usual length, by noisy counts of lengths"
@@ -242,8 +234,7 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
         return [f"{straight}, as asked"]
     if without_ranges and not bought.columns and len(columns) <= MOST_IN_DOUBT:
         enough = paid_columns.enough_for_ranges(config, facts, len(columns))
-        with_it = f"range_share = {enough} and curves = 1"
-        or_buy = "" if enough is None else f", or buy them with {with_it},"
+        or_buy = f", or buy them with range_share = {enough} and curves = 1," if enough else ""
         why += f" (declare ranges{or_buy} if they differ much in size)"
     return [f"{straight}{why}"]
 
