@@ -39,7 +39,10 @@ class Cells:
         )
         self.averaged = np.array([one.averaged for one in self.scans])
         self.signal = np.array([one.signal for one in self.scans])
-        self.beyond_two = np.array([1 - 2 / one.classes for one in self.scans])
+        classes = np.array([one.classes for one in self.scans], float)
+        self.beyond_two = 1 - 2 / classes
+        narrow = self.columns < LINEAR.wide
+        self.of_columns = np.where(narrow, np.minimum(LINEAR.few_classes / classes, 1), 1)
         self.curves = np.array([one.smooth() for one in self.scans])
         (noises,) = {one.noises for one in self.scans}
         self.grid = np.log(noises)
@@ -52,10 +55,12 @@ class Cells:
     def law(self, numbers: Numbers) -> Numbers:
         """In log c, as `dptune.search.law.best_noise` says it for other numbers."""
         noise, reach, reach_power, averaged, averaged_from = numbers
-        near = noise + LINEAR.columns_power * np.log(self.columns)
+        counted = self.of_columns * np.log(self.columns)
+        counted += (1 - self.of_columns) * np.log(LINEAR.wide)
+        near = noise + LINEAR.columns_power * counted
         converged = self.averaged * np.exp(near) * self.signal
         longer = converged / np.exp(averaged_from) * self.beyond_two
-        near = near + np.log1p(longer * (self.columns <= LINEAR.averaged_columns)) / 2
+        near = near + np.log1p(longer * (self.columns <= LINEAR.wide)) / 2
         far = reach + reach_power * np.log(self.rows / self.columns) - np.log(self.mu)
         times = 1 + np.expm1(averaged) * converged / (converged + LINEAR.averaged_half)
         times *= np.where(self.averaged & (self.beyond_two == 0), LINEAR.averaged_of_two, 1)

@@ -668,7 +668,9 @@ def test_the_stored_map_of_best_noise_can_be_read() -> None:
     stored = best_noise.load(Path(__file__).parent.parent / "benchmarks" / "best-noise.json")
     assert len(stored) > 200 and all(len(scan.accuracies) == len(scan.noises) for scan in stored)
     for scan in stored:  # the law is the one that searches start from
-        near, far = 18 / math.sqrt(scan.columns), (scan.rows / scan.columns) ** (2 / 3) / scan.mu
+        apart = min(6 / scan.classes, 1) if scan.columns < 200 else 1
+        near = 18 / math.sqrt(scan.columns**apart * 200 ** (1 - apart))
+        far = (scan.rows / scan.columns) ** (2 / 3) / scan.mu
         assert scan.averaged == (scan.signal >= 8)
         converged = near * scan.signal * scan.averaged
         if scan.columns <= 200:
@@ -695,7 +697,10 @@ def test_the_numbers_of_a_law_are_found_again() -> None:
         replace(scan, accuracies=tuple(90 - (np.log(scan.noises) - top) ** 2))
         for scan, top in zip(stored, tops, strict=True)
     ]
-    assert fit_law.Cells(made).fitted() == pytest.approx(wanted, abs=0.1)
+    *others, averaged_from = fit_law.Cells(made).fitted()
+    assert others == pytest.approx(wanted[:-1], abs=0.1)
+    # The cells hardly tell it: many classes, of which it says most, converge later by this law.
+    assert averaged_from == pytest.approx(wanted[-1], abs=0.15)
 
 
 def test_the_module_answers_as_a_command() -> None:

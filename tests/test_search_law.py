@@ -35,11 +35,13 @@ def recipe(rows: int, **changes: Any) -> TrainPlan:
 @pytest.mark.parametrize(
     ("mu", "rows", "columns", "outputs", "noise"),
     [
-        (1.0, 100, 100, 10, 1 / math.hypot(1 / 1.8, 5)),  # 18 / sqrt(100) = 1.8 beside 0.2
-        (0.2 / 1.8, 100, 100, 10, 1.8 / math.sqrt(2)),  # as much of both
-        (1e-9, 100, 100, 10, 1.8),  # only noise limits it
-        (1e-9, 100, 400, 10, 0.9),
-        (1e-9, 100, 100, 1000, 1.8),  # whatever the outputs
+        (1.0, 100, 100, 5, 1 / math.hypot(1 / 1.8, 5)),  # 18 / sqrt(100) = 1.8 beside 0.2
+        (0.2 / 1.8, 100, 100, 5, 1.8 / math.sqrt(2)),  # as much of both
+        (1e-9, 100, 100, 5, 1.8),  # only noise limits it
+        (1e-9, 100, 100, 2, 1.8),  # whatever the classes, if they are few
+        (1e-9, 100, 400, 1000, 0.9),  # or columns many
+        (1e-9, 100, 50, 12, 1.8),  # in between: as of sqrt(50 * 200) columns
+        (1e-9, 100, 2, 10**9, 18 / math.sqrt(200)),  # of very many classes, whatever the columns
         (1e9, 100, 100, 10, 0.2e-9),  # only the rows limit it
         (1e9, 2_700, 100, 10, 1.8e-9),  # 27^(2/3) = 9
     ],
@@ -68,14 +70,14 @@ def test_the_guess_is_what_its_docstring_says(
     row_norm: float,
 ) -> None:
     """A second derivation, in logarithms and with numbers of its own."""
-    log_near = math.log(18) - math.log(columns) / 2
+    many = (outputs - 6) / outputs if outputs > 6 and columns < 200 else 0
+    log_near = math.log(18) - math.log(columns) / 2 + many * math.log(columns / 200) / 2
     log_far = math.log(0.2) + 2 * math.log(rows / columns) / 3 - math.log(mu)
-    if averaging == "swa" and outputs > 2 and columns <= 200:  # 18 / 10 = 9 / 5
-        signal = mu * rows * (outputs - 2) / (columns**1.5 * outputs**2)
-        log_near += math.log1p(9 / 5 * signal) / 2
+    told = math.exp(log_near) * mu * rows / (columns * outputs)
+    if averaging == "swa" and outputs > 2 and columns <= 200:
+        log_near += math.log1p((outputs - 2) / outputs * told / 10) / 2
     wanted = -np.logaddexp(-2 * log_near, -2 * log_far) / 2
     if averaging == "swa":  # from 1 to 9 / 5, half of the way at 50
-        told = 18 * mu * rows / (columns**1.5 * outputs)
         wanted += math.log((50 + 9 / 5 * told) / (50 + told))
         wanted -= math.log(2) if outputs < 3 else 0
     if clip_norm is None or clip_norm > 0.5:

@@ -173,7 +173,9 @@ def test_rough_ranges_are_widened_around_their_middle(low: float, width: float) 
         (4000, 1.0, 0.009),  # 6 / (0.26805 x 4,000 / 41.346)^2: rows are ten times the noise
         (4000, 8.0, 0.005),  # at least
         (900, 1.0, 0.177),
-        (800, 1.0, 0.0),  # 0.224 would be more than a fifth
+        (800, 1.0, 0.2),  # 0.224 would be more than a fifth, for which rows are 9 times the noise
+        (430, 1.0, 0.2),  # 5.1 times
+        (420, 1.0, 0.0),  # 4.97 times
     ],
 )
 def test_they_cost_what_rough_ranges_need_and_at_most_a_fifth(

@@ -4,22 +4,29 @@ The law that the searches of linear models start from (docs/law.md) is calibrate
 a run of price mu that leaves noise of standard deviation c on every weight is best near
 
     1 / c^2 = 1 / near^2 + 1 / far^2,
-    near = noise * columns^columns_power * weights^weights_power,
+    near = noise * counted^columns_power * weights^weights_power,
     far  = reach * (rows / columns)^reach_power / mu:
 
 training stops where more of it would add more noise than signal or, if noise is not what limits it,
-where it would fit the rows too closely. The mean of the last iterates bears more: near an optimum
-noise no longer adds up, and the mean has little of it. How near to it a run comes goes with
+where it would fit the rows too closely. Columns count as they are, but many classes lie close to
+each other in few columns, where they bear less noise: beyond `few_classes`, rows that are narrower
+than `wide` count as
+
+    counted = columns^(few_classes / classes) * wide^(1 - few_classes / classes).
+
+The mean of the last iterates bears more: near an optimum noise no longer adds up, and the mean has
+little of it. How near to it a run comes goes with
 
     converged = near * signal,
 
-and averages are taken from `averaged_from` of it on. c is then larger by up to `averaged` times,
-half of which is reached at `averaged_half`, and with more than two classes near is longer by
+and averages are taken where it would be `averaged_from` with few classes. c is then larger by up to
+`averaged` times, half of which is reached at `averaged_half`, and with more than two classes near
+is longer by
 
     sqrt(1 + (1 - 2 / classes) * converged / averaged_from),
 
-unless there are more than `averaged_columns`, which fit the rows too closely then. But with two
-classes, which are told apart early, c is `averaged_of_two` times as large.
+unless rows are wider than `wide`, which are fitted too closely then. But with two classes, which
+are told apart early, c is `averaged_of_two` times as large.
 
 Another engine states its own numbers, with an error as large as its ignorance.
 """
@@ -48,15 +55,18 @@ class Prior:
     averaged_from: float = math.inf
     averaged_half: float = 0.0
     averaged_of_two: float = 1.0
-    averaged_columns: float = math.inf
+    few_classes: float = math.inf
+    wide: float = math.inf
     unclipped: float = 1.0
     error: float = 2.3
     error_off_unit_rows: float = 2.3
     by_row_length: bool = False
 
-    def near(self, columns: int, weights: int = 1) -> float:
+    def near(self, columns: int, weights: int = 1, classes: int = 1) -> float:
         """The c at which more training would add more noise than signal."""
-        noise: float = self.noise * columns**self.columns_power * weights**self.weights_power
+        of_columns = min(self.few_classes / classes, 1.0) if columns < self.wide else 1.0
+        counted = columns**of_columns * self.wide ** (1 - of_columns)
+        noise: float = self.noise * counted**self.columns_power * weights**self.weights_power
         return noise
 
 
@@ -75,7 +85,8 @@ LINEAR = Prior(
     averaged_from=10.0,
     averaged_half=50.0,
     averaged_of_two=0.5,
-    averaged_columns=200,
+    few_classes=6,
+    wide=200,
     unclipped=2 / 3,
     error=0.6,
     error_off_unit_rows=0.8,

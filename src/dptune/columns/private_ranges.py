@@ -35,8 +35,10 @@ _CLEAR = 3.0
 # than one in two hundred would be said to have others.
 _CLEAR_BETWEEN = 4.0
 _MOST_TAIL = 0.4  # where noise is that large, ends say little, but are still in order
-# From how many times the noise of a count of rows below a mark on ranges are of use.
-_ROWS_PER_NOISE = 10.0
+# From how many times the noise of a count of rows below a mark on ranges are of use; and those that
+# only tell sizes. With a fifth of the rows one set of columns of one size in twenty is not seen to
+# be so, with a quarter one in four.
+_ROWS_PER_NOISE, _ROWS_PER_NOISE_OF_SIZES = 10.0, 5.0
 
 
 class Range(NamedTuple):
@@ -79,14 +81,18 @@ def private_ranges(
     ]
 
 
-def rows_needed(noise: float) -> int:
+def rows_needed(noise: float, *, for_sizes: bool = False) -> int:
     """From how many rows on ranges bought with this noise are of use."""
-    return math.ceil(_ROWS_PER_NOISE * noise_of_ranks(noise))
+    return math.ceil(_rows_per_noise(for_sizes) * noise_of_ranks(noise))
 
 
-def most_noise(rows: int) -> float:
+def most_noise(rows: int, *, for_sizes: bool = False) -> float:
     """Up to which ranges of so many rows are of use."""
-    return noise_for(rows, 1 / _ROWS_PER_NOISE)
+    return noise_for(rows, 1 / _rows_per_noise(for_sizes))
+
+
+def _rows_per_noise(for_sizes: bool) -> float:
+    return _ROWS_PER_NOISE_OF_SIZES if for_sizes else _ROWS_PER_NOISE
 
 
 def noise_for(rows: int, part: float) -> float:

@@ -48,12 +48,12 @@ def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None
     """The c to aim at: less with more columns or weights, more where the mean of iterates near an
     optimum is released, and no more than the rows bear where the budget is large."""
     prior = facts.prior
-    near = prior.near(facts.columns, facts.weights)
+    near = prior.near(facts.columns, facts.weights, facts.outputs)
     far: float = prior.reach * (recipe.rows / facts.columns) ** prior.reach_power / mu
     times = 1.0
     if recipe.averaging == "swa":
         converged = near * signal(mu, recipe.rows, facts.columns, facts.outputs)
-        if facts.columns <= prior.averaged_columns:
+        if facts.columns <= prior.wide:
             more_than_two = max(1 - 2 / facts.outputs, 0.0)
             near *= math.sqrt(1 + more_than_two * converged / prior.averaged_from)
         times += (prior.averaged - 1) * converged / (converged + prior.averaged_half)

@@ -66,13 +66,17 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
             return asked
         return _usual(len(columns), noise_for(facts.count, _SEEN), config)
 
+    def for_sizes(columns: Sequence[str]) -> bool:
+        return not isinstance(asked, str) and not _bends(config, facts, columns)
+
     def against(columns: Sequence[str]) -> str:
         if config.search.sealing is not None and asked in (AUTO, 0):
             return ALONE
         if len(free) > MOST_COLUMNS_OF_A_TABLE and columns != paid:
             most = f"more than {MOST_COLUMNS_OF_A_TABLE} columns"
             return f"{most} are taken for features of one scale"
-        needed = rows_needed(noise_of(config, len(columns), share_of(columns)))
+        noise = noise_of(config, len(columns), share_of(columns))
+        needed = rows_needed(noise, for_sizes=for_sizes(columns))
         return _too_many(columns, facts) if facts.count < needed else ""
 
     if asked == 0:
@@ -82,7 +86,7 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     if not why:
         return Purchase(everything, share_of(everything))
     if facts.as_given and not unasked:
-        enough = enough_for_ranges(config, facts, len(everything))
+        enough = enough_for_ranges(config, facts, len(everything), for_sizes=for_sizes(everything))
         larger = "" if enough is None else f"make it {enough:g} or more, "
         raise InvalidInput(
             f"range_share is {asked}, and ranges are not bought ({why}). Nothing was spent; "
@@ -100,20 +104,25 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
 def _rough(
     config: Config, facts: DataFacts, columns: tuple[str, ...], against: str = ""
 ) -> Purchase:
-    """Ranges that only tell sizes; nothing where they are too dear, or nobody could use them."""
+    """Ranges that only tell sizes, as good ones as may be had; nothing where even rough ones are
+    too dear, or nobody could use them."""
     asked = config.preparation
-    enough = enough_for_ranges(config, facts, len(columns))
+    least = enough_for_ranges(config, facts, len(columns), for_sizes=True)
     wanted = asked.range_share == AUTO and asked.curves in (AUTO, 1) and not against_curves(config)
     alone = facts.as_given and len(columns) == 1
-    if not wanted or alone or enough is None or enough > _MOST_FOR_SIZES:
+    if not wanted or alone or least is None or least > _MOST_FOR_SIZES:
         return Purchase(against=against)
-    return Purchase(columns, max(enough, _LEAST_SHARE), against=against, rough=True)
+    good = _up(_share_for(len(columns), most_noise(facts.count), config))
+    share = min(max(good, _LEAST_SHARE), _MOST_FOR_SIZES)
+    return Purchase(columns, share, against=against, rough=True)
 
 
-def enough_for_ranges(config: Config, facts: DataFacts, columns: int) -> float | None:
+def enough_for_ranges(
+    config: Config, facts: DataFacts, columns: int, *, for_sizes: bool
+) -> float | None:
     """Of mu^2, for ranges of so many columns that are of use; None where there is no such share, or
     more columns than those of a table."""
-    share = _up(_share_for(columns, most_noise(facts.count), config))
+    share = _up(_share_for(columns, most_noise(facts.count, for_sizes=for_sizes), config))
     possible = columns <= MOST_COLUMNS_OF_A_TABLE and config.search.sealing is None
     return share if possible and share <= MOST_SHARE else None
 

@@ -233,7 +233,7 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
     if not why:
         return [f"{straight}, as asked"]
     if without_ranges and not bought.columns and len(columns) <= MOST_IN_DOUBT:
-        enough = paid_columns.enough_for_ranges(config, facts, len(columns))
+        enough = paid_columns.enough_for_ranges(config, facts, len(columns), for_sizes=True)
         or_buy = f", or buy them with range_share = {enough} and curves = 1," if enough else ""
         why += f" (declare ranges{or_buy} if they differ much in size)"
     return [f"{straight}{why}"]
