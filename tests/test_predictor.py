@@ -115,8 +115,9 @@ def test_without_names_only_the_number_of_columns_is_checked(model: TrainedModel
 def test_a_gap_is_not_taken_for_a_number(model: TrainedModel) -> None:
     rows = frame()
     rows.loc[3, "dose"] = np.nan
-    for given in (rows, rows.to_numpy()):
-        with pytest.raises(InvalidInput, match="missing or not finite"):
+    place = list(rows.columns).index("dose")
+    for given, where in ((rows, "column dose;"), (rows.to_numpy(), f"column {place}, counted")):
+        with pytest.raises(InvalidInput, match=rf"missing or not finite .* in {where}"):
             model.predict(given)
 
 

@@ -62,10 +62,22 @@ def as_features(values: Any, what: str) -> NDArray[Any]:
         )
     if not bool(np.isfinite(array).all()):
         raise InvalidInput(
-            f"{what} hold values that are missing or not finite (NaN, infinity); remove or fill "
-            "them first, or declare what stands for them (columns=)."
+            f"{what} hold values that are missing or not finite (NaN, infinity)"
+            f"{_where_not_finite(array, values)}; remove or fill them first, or declare what "
+            "stands for them (columns=)."
         )
     return array
+
+
+def _where_not_finite(array: NDArray[Any], values: Any) -> str:
+    """Columns of a table, by name where they have one."""
+    if array.ndim != 2:
+        return ""
+    numbers = np.flatnonzero(~np.isfinite(array).all(0))
+    named = getattr(values, "columns", None)
+    names = [str(number if named is None else named[number]) for number in numbers]
+    counted = ", counted from 0" if named is None else ""
+    return f" in column{'s' * (len(names) > 1)} {listed(names)}{counted}"
 
 
 def _numbers(array: NDArray[Any], what: str) -> NDArray[Any]:
