@@ -236,15 +236,17 @@ def test_what_prepares_rows_is_said_before_it_is_paid(run: Run) -> None:
     assert code == 0 and "; not whitened, as asked; " in err
     assert err.index("not whitened") < err.index("private mean (")  # before the first payment
     planned = as_json(run(*QUICK, "--dry-run", "--center", "no", "--whiten", "0.05", "--json"))
-    assert [slot["purpose"] for slot in planned["slots"][:2]] == ["row lengths", "second moment"]
-    assert planned["slots"][1]["share"] == pytest.approx(0.05)
-    assert planned["preparation"][:2] == [
+    bought = ["ranges of columns", "row lengths", "second moment"]
+    assert [slot["purpose"] for slot in planned["slots"][:3]] == bought
+    assert planned["slots"][2]["share"] == pytest.approx(0.05)
+    assert planned["preparation"][1:3] == [
         "not centred, as asked",
         "whitened by a private second moment: 5 % of the budget",
     ]
     Path("never.toml").write_text("[preparation]\ncenter_share = 0\nwhiten_share = 0\n")
     never = (*TUNE, "--config", "never.toml", "--dry-run", "--json")
-    assert as_json(run(*never))["slots"][0]["purpose"] == "census"
+    purposes = [slot["purpose"] for slot in as_json(run(*never))["slots"]]
+    assert purposes[:2] == ["ranges of columns", "census"]
     found = as_json(run(*never, "--center", "auto", "--epsilon", "4"))
     bought = ["ranges of columns", "private mean", "census"]
     assert [slot["purpose"] for slot in found["slots"][:3]] == bought
@@ -537,7 +539,7 @@ def test_methods_are_compared_from_the_command_line(
 
 
 def test_a_table_without_ranges_gets_a_hint_before_anything_is_paid(run: Run) -> None:
-    _, out, _ = run(*TUNE, "--dry-run")
+    _, out, _ = run(*TUNE, "--dry-run", "--epsilon", "0.3")  # for which none are bought
     assert "declare their ranges" in one_line(out)
     pairs = ", ".join(["[-3, 3]"] * 5)
     Path("ranges.toml").write_text(f"[preparation]\nranges = [{pairs}]")

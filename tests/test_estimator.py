@@ -145,7 +145,7 @@ def test_coefficients_act_on_prepared_rows(count: int, classes: int) -> None:
     outputs = 1 if classes == 2 else classes
     if count != 500:  # of which noise hides the lengths, most often
         assert bool(prepared.anchor) == (count == 20_000)
-    assert (prepared.encoding is not None) == (count == 20_000)  # curves are for many, too
+    assert (prepared.encoding is not None) == (count > 60)  # ranges, and curves for many
     width = 8 if prepared.encoding is None else prepared.encoding.width
     columns = width + bool(prepared.anchor)
     assert (model.coef_.shape, model.intercept_.shape) == ((outputs, columns), (outputs,))

@@ -207,7 +207,7 @@ PAID = {f"p{number}": {"kind": "number", "range": "paid"} for number in range(3)
 
 @pytest.mark.parametrize(
     ("rows", "share"),
-    [(500, 0.0), (1000, 0.0), (1100, 0.177), (2000, 0.054), (2200, 0.05)],
+    [(500, 0.0), (520, 0.2), (1000, 0.2), (1100, 0.177), (2000, 0.054), (2200, 0.05)],
 )
 def test_numbers_without_a_range_are_bought_where_rows_stand_against_the_noise(
     rows: int, share: float

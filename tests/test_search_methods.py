@@ -36,6 +36,7 @@ from dptune.privacy import (
     Event,
     FullBatchRun,
     NoisyCount,
+    NoisyRanks,
     PrivateMean,
     PrivateSecondMoment,
     RandomStopping,
@@ -289,7 +290,7 @@ def gaussian_mu(event: Event) -> float:
         case NoisyCount(counts=n, noise=noise, centered=True):
             half = n // 2
             return math.sqrt(half * (n - half) / n) / noise
-        case NoisyCount(counts=n, noise=noise):
+        case NoisyCount(counts=n, noise=noise) | NoisyRanks(columns=n, noise=noise):
             return math.sqrt(n) / noise
         case Composition(parts=parts):
             return math.hypot(*map(gaussian_mu, parts))
@@ -557,6 +558,7 @@ def test_a_grid_is_even_and_its_best_cell_wins(monkeypatch: pytest.MonkeyPatch) 
 def test_runs_that_share_a_budget_leave_no_final_run() -> None:
     found = planned(RandomSearch(trials=4))
     assert [label for label, _ in found.payments] == [
+        "ranges of columns",
         "row lengths",
         "private mean",
         "second moment",
