@@ -225,6 +225,19 @@ def test_numbers_without_a_range_are_bought_where_rows_stand_against_the_noise(
     assert settled(later, known) == later and ranges_bought(later, known).share == share
 
 
+def test_a_share_that_buys_nothing_is_refused_for_tables_as_for_arrays() -> None:
+    known = facts(1000, NUMBERS)
+    config = a_config(
+        make_data(), budget=Budget(1.0, 1e-5), preparation=Preparation(range_share=0.01)
+    )
+    with pytest.raises(
+        InvalidInput, match=r"range_share is 0.01, and ranges are not bought .*make it"
+    ):
+        settled(config, known)
+    paid = facts(20_000, {**NUMBERS, **PAID}, 12)  # which are bought all the same
+    assert set(ranges_bought(config, paid).columns) >= set(PAID)
+
+
 def test_beside_declared_ranges_numbers_without_one_are_not_bought_roughly() -> None:
     known = facts(1500, NUMBERS | {"age": {"kind": "number", "range": [0, 100]}}, width=10)
     assert not ranges_bought(a_config(make_data(), budget=Budget(1.0, 1e-5)), known).columns

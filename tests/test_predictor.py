@@ -116,9 +116,9 @@ def test_a_gap_is_not_taken_for_a_number(model: TrainedModel) -> None:
     rows = frame()
     rows.loc[3, "dose"] = np.nan
     for given in (rows, rows.to_numpy()):
-        with pytest.raises(InvalidInput, match="missing or not finite .* in column 1, counted"):
+        with pytest.raises(InvalidInput, match=r"missing or not finite .* in column 1, counted"):
             model.predict(given)
-    with pytest.raises(InvalidInput, match="missing or not finite .* in column dose;"):
+    with pytest.raises(InvalidInput, match=r"missing or not finite .* in column dose;"):
         Data(rows, np.arange(len(rows)) % 2)
 
 

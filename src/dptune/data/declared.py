@@ -85,7 +85,7 @@ def known_of(encoding: Encoding, name: str) -> str:
     said = []
     if isinstance(column, Number | Date):
         ends = column.range if isinstance(column.range, tuple) else encoding.ranges.get(name)
-        bought = " (bought)" * (name in encoding.ranges)
+        bought = " (by what was bought)" * (name in encoding.ranges)  # rough ones are widened
         said.append("as it is" if ends is None else f"{_end(ends[0])} to {_end(ends[1])}{bought}")
     if isinstance(column, Category):
         names = column.values if isinstance(column.values, tuple) else encoding.categories.get(name)

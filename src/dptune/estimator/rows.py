@@ -154,12 +154,8 @@ def dense(X: Any) -> NDArray[Any]:
 def must_be_finite(rows: NDArray[Any], names: Sequence[str]) -> None:
     """Refuse gaps and infinite numbers, column by column."""
     for wrong, what, instead in (
-        (np.isnan, "NaN", "declare what stands for a gap"),
-        (
-            np.isinf,
-            "infinite numbers",
-            "declare a range, to which they are clipped",
-        ),
+        (np.isnan, "NaN", "what stands for a gap"),
+        (np.isinf, "infinite numbers", "a range to clip them to"),
     ):
         found = np.zeros(rows.shape[1], bool)
         for start in range(0, len(rows), _ROWS_AT_ONCE):
@@ -168,7 +164,7 @@ def must_be_finite(rows: NDArray[Any], names: Sequence[str]) -> None:
             wrong_ones = np.flatnonzero(found).tolist()
             said = [names[place] if names else f"number {place}" for place in wrong_ones]
             raise InvalidInput(
-                f"{_named(said, 'holds', 'hold')} {what}; {instead} with columns={{...}} "
+                f"{_named(said, 'holds', 'hold')} {what}; declare {instead} with columns={{...}} "
                 "(docs/tables.md)."
             )
 

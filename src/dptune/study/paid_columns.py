@@ -85,7 +85,7 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     why = against(everything)
     if not why:
         return Purchase(everything, share_of(everything))
-    if facts.as_given and not unasked:
+    if not isinstance(asked, str) and not paid:
         enough = enough_for_ranges(config, facts, len(everything), for_sizes=for_sizes(everything))
         larger = "" if enough is None else f"make it {enough:g} or more, "
         raise InvalidInput(
