@@ -74,6 +74,16 @@ there was this recipe, and the aims with it.
 
 """
 
+# How sets that are kept out of every choice are measured, for their pages.
+COMMANDS = """```
+python benchmarks/make_sets.py build DATA SETS
+dptune bench compare --data SETS/kept/{first}.npz,... --epsilon 0.3,1,8 --repeats {repeats} \\
+    --methods linear-scaling,unit-noise,random-search --out DIR
+dptune bench compare --data SETS/kept/{first}.npz,... --epsilon 0.3,1,8 --repeats {repeats} \\
+    --methods oracle --device cuda --out OTHER
+PYTHONPATH=. python benchmarks/gains.py {page} DIR OTHER --before {before}
+```"""
+
 KEPT = """# The default on eight tables kept out of every choice
 
 Tables ([SETS.md](../SETS.md), "kept") that no constant was chosen on, given as arrays, so that
@@ -84,14 +94,7 @@ curves ([law.md](../../docs/law.md#curves)), 8 studies. Test accuracy in percent
 deviation of 40 studies, delta 1e-5, 16 cores of an x86 CPU, the oracle on an H200, 2026-11-17 and
 18. Written by `benchmarks/gains.py` from `kept.json`:
 
-```
-python benchmarks/make_sets.py build DATA SETS
-dptune bench compare --data SETS/kept/children.npz,... --epsilon 0.3,1,8 --repeats 40 \\
-    --methods linear-scaling,unit-noise,random-search --out DIR
-dptune bench compare --data SETS/kept/children.npz,... --epsilon 0.3,1,8 --repeats 40 \\
-    --methods oracle --device cuda --out OTHER
-PYTHONPATH=. python benchmarks/gains.py kept DIR OTHER --before DIR_OF_THE_COMMIT_BEFORE_CURVES
-```
+{commands}
 
 RERR is the share of the gap between random search and the oracle that the default closes. The last
 columns are differences with their standard errors. These tables have judged several defaults that
@@ -125,14 +128,7 @@ default before many classes counted in the law and ranges might be as rough as t
 mean ± standard deviation of 24 studies, delta 1e-5, 16 cores of an x86 CPU, the oracle on an H200,
 2026-11-18. Written by `benchmarks/gains.py` from `classic.json`:
 
-```
-python benchmarks/make_sets.py build DATA SETS
-dptune bench compare --data SETS/kept/banana.npz,... --epsilon 0.3,1,8 --repeats 24 \\
-    --methods linear-scaling,unit-noise,random-search --out DIR
-dptune bench compare --data SETS/kept/banana.npz,... --epsilon 0.3,1,8 --repeats 24 \\
-    --methods oracle --device cuda --out OTHER
-PYTHONPATH=. python benchmarks/gains.py classic DIR OTHER --before DIR_OF_THE_COMMIT_BEFORE
-```
+{commands}
 
 RERR is the share of the gap between random search and the oracle that the default closes.
 **On average this is even with before**: what the last changes gain on sets of very many classes or
@@ -250,11 +246,17 @@ def _recipe_remarks(found: Found) -> str:
 
 
 def kept_page(found: Found) -> str:
-    return KEPT + _judged(found) + _shown("kept")
+    commands = COMMANDS.format(
+        first="children", repeats=40, page="kept", before="DIR_OF_THE_COMMIT_BEFORE_CURVES"
+    )
+    return KEPT.format(commands=commands) + _judged(found) + _shown("kept")
 
 
 def classic_page(found: Found) -> str:
-    return CLASSIC + _judged(found) + _shown("classic")
+    commands = COMMANDS.format(
+        first="banana", repeats=24, page="classic", before="DIR_OF_THE_COMMIT_BEFORE"
+    )
+    return CLASSIC.format(commands=commands) + _judged(found) + _shown("classic")
 
 
 def _judged(found: Found) -> str:

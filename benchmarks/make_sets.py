@@ -180,9 +180,7 @@ def as_they_come(read: Callable[[], pd.DataFrame]) -> Callable[[Path], dict[str,
     column."""
 
     def build(folder: Path) -> dict[str, Any]:
-        table = read()
-        names = table.columns[-1]
-        columns = []
+        table, columns = read(), []
         for name in table.columns[:-1]:
             column = table[name]
             if pd.api.types.is_numeric_dtype(column):
@@ -191,7 +189,7 @@ def as_they_come(read: Callable[[], pd.DataFrame]) -> Callable[[Path], dict[str,
             values = sorted(column.unique())
             columns += [(column == v).to_numpy(float) for v in values[len(values) <= 2 :]]
         rows = np.stack(columns, axis=1).astype(np.float32)
-        labels = pd.factorize(table[names], sort=True)[0]
+        labels = pd.factorize(table.iloc[:, -1], sort=True)[0]
         order = np.random.default_rng(SEED_AS_THEY_COME).permutation(len(rows))
         train = round(0.8 * len(rows))
         return split(rows[order], labels[order], train, np.ones(rows.shape[1], np.float32))

@@ -238,9 +238,16 @@ def test_a_share_that_buys_nothing_is_refused_for_tables_as_for_arrays() -> None
     assert set(ranges_bought(config, paid).columns) >= set(PAID)
 
 
-def test_beside_declared_ranges_numbers_without_one_are_not_bought_roughly() -> None:
-    known = facts(1500, NUMBERS | {"age": {"kind": "number", "range": [0, 100]}}, width=10)
-    assert not ranges_bought(a_config(make_data(), budget=Budget(1.0, 1e-5)), known).columns
+@pytest.mark.parametrize(("rows", "epsilon"), [(1500, 1.0), (700, 2.0)])  # with curves, without
+def test_beside_declared_ranges_numbers_without_one_are_not_bought_roughly(
+    rows: int, epsilon: float
+) -> None:
+    known = facts(rows, NUMBERS | {"age": {"kind": "number", "range": [0, 100]}}, width=10)
+    config = a_config(make_data(), budget=Budget(epsilon, 1e-5))
+    assert not ranges_bought(config, known).columns
+    for each in (config, settled(config, known)):  # which nobody asked for
+        why = f"9 columns are too many for {rows:,} rows at this budget"
+        assert in_words(each, known)[-1].endswith(f"without a range, not bought: {why}")
 
 
 def test_more_rows_make_it_cheaper_down_to_a_least_share() -> None:

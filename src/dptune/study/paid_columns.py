@@ -51,6 +51,7 @@ class Purchase:
 def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     """Of numbers without a declared range."""
     asked = config.preparation.range_share
+    named = None if isinstance(asked, str) else asked
     paid, free = _numbers(facts, PAID), _numbers(facts, None)
     everything = tuple(name for name in _kept(facts) if name in {*paid, *free})
     known = config.preparation.ranges or config.preparation.standardize
@@ -62,12 +63,10 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
         return _rough(config, facts, everything)
 
     def share_of(columns: Sequence[str]) -> float:
-        if not isinstance(asked, str) and asked:
-            return asked
-        return _usual(len(columns), noise_for(facts.count, _SEEN), config)
+        return named or _usual(len(columns), noise_for(facts.count, _SEEN), config)
 
     def for_sizes(columns: Sequence[str]) -> bool:
-        return not isinstance(asked, str) and not _bends(config, facts, columns)
+        return bool(named) and not _bends(config, facts, columns)
 
     def against(columns: Sequence[str]) -> str:
         if config.search.sealing is not None and asked in (AUTO, 0):
@@ -85,11 +84,11 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     why = against(everything)
     if not why:
         return Purchase(everything, share_of(everything))
-    if not isinstance(asked, str) and not paid:
+    if named and not paid:
         enough = enough_for_ranges(config, facts, len(everything), for_sizes=for_sizes(everything))
         larger = "" if enough is None else f"make it {enough:g} or more, "
         raise InvalidInput(
-            f"range_share is {asked}, and ranges are not bought ({why}). Nothing was spent; "
+            f"range_share is {named}, and ranges are not bought ({why}). Nothing was spent; "
             f"{larger}leave it out, or declare ranges."
         )
     if facts.as_given or not declared_with_a_range(facts):
