@@ -133,10 +133,10 @@ mean ± standard deviation of 24 studies, delta 1e-5, 16 cores of an x86 CPU, th
 RERR is the share of the gap between random search and the oracle that the default closes.
 **On average this is even with before**: what the last changes gain on sets of very many classes or
 of columns of very different size with little budget, these sets hardly have; penbased gains 0.4.
-**The aims are missed here**: RERR of 95 at 1 and 8, by `chess` alone on average (two classes that
-can be told apart without fault want longer training than the law says); and in several cells the
-default is more than 0.1 points below `unit-noise`, which pays for no trials. Against logistic
-regression without privacy ([SETS.md](../SETS.md)) the default at epsilon 8 is above it on banana,
+**The aims are missed here**: RERR of 95 at 1 and 8, by `chess` alone on average (it wants longer
+training than the law says; [18 other sets](../../docs/law.md#what-we-measured) of two classes do
+not); and in several cells the default is more than 0.1 points below `unit-noise`, which pays for
+no trials. Against logistic regression without privacy ([SETS.md](../SETS.md)) the default at epsilon 8 is above it on banana,
 penbased, shuttle and splice, and 0.3 to 0.8 points below on the others.
 
 """

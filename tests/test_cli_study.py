@@ -119,6 +119,16 @@ def test_what_is_wrong_whatever_the_rows_are_is_told_before_they_are_read(
     assert code == 2 and told in one_line(err) and "nowhere" not in err
 
 
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [("[preparation]\nrange_share = 2", "range_share must be"), ("[space]\nsteps = 3", "steps")],
+)
+def test_so_is_what_is_wrong_in_a_file(run: Run, tmp_path: Path, section: str, told: str) -> None:
+    (tmp_path / "wrong.toml").write_text(section)
+    code, _, err = run("tune", "--data", "nowhere.csv", "--config", str(tmp_path / "wrong.toml"))
+    assert code == 2 and told in one_line(err) and "nowhere" not in err
+
+
 def test_json_tells_everything(there: Run, finished: tuple[Path, Any]) -> None:
     told = finished[1]
     assert told["out"] == "r" and told["picture"] == "r/search.png"

@@ -562,6 +562,22 @@ def test_where_ranges_are_too_dear_it_is_said_what_would_buy_them() -> None:
     assert in_words(asked(), wide)[-1].endswith("for 1,200 rows at this budget")
 
 
+def test_what_is_taken_for_features_is_said_to_be() -> None:
+    known = replace(facts(50_000, None), shape=(101,))
+    why = "not scaled column by column: more than 100 columns are taken for features of one scale"
+    for config in (asked(), settled(asked(), known)):
+        assert in_words(config, known)[-1] == f"{why} (declare ranges if they are not)"
+    declared = asked(preparation=Preparation(ranges=[(0, 1)] * 101))
+    public = asked(preparation=Preparation(standardize=True))
+    for config, others in (
+        (declared, known),
+        (public, known),
+        (asked(), replace(known, shape=(100,))),
+        (asked(engine=TorchModule(network)), known),
+    ):
+        assert why not in " ".join(in_words(config, others))
+
+
 def test_up_to_is_how_high_auto_goes() -> None:
     known = facts(50_000, columns(3))
     for most, degree in ((None, 6), (3, 3), (1, 1), (8, 8)):

@@ -535,7 +535,7 @@ def test_wrong_rows_are_named_by_column_and_no_value_is_shown() -> None:
     for given, options, said in (
         (frame, {}, "columns color, seen, id are no numbers; declare what columns hold"),
         (numbers, {}, "column age holds NaN; declare what stands for a gap"),
-        (numbers.to_numpy(), {}, "column number 0 holds NaN"),
+        (numbers.to_numpy(), {}, "column 1 (counted from 1) holds NaN"),
         (infinite, {}, "column age holds infinite numbers"),
         (sparse.csr_array(np.ones((50, 4))), {"columns": COLUMNS}, "sparse rows hold numbers"),
         (frame.drop(columns="color"), {"columns": COLUMNS}, "color: is declared, and is not"),

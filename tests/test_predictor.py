@@ -115,11 +115,14 @@ def test_without_names_only_the_number_of_columns_is_checked(model: TrainedModel
 def test_a_gap_is_not_taken_for_a_number(model: TrainedModel) -> None:
     rows = frame()
     rows.loc[3, "dose"] = np.nan
-    for given in (rows, rows.to_numpy()):
-        with pytest.raises(InvalidInput, match=r"missing or not finite .* in column 1, counted"):
+    labels = np.arange(len(rows)) % 2
+    for given in (rows, rows.to_numpy()):  # whose columns the model knows by name
+        with pytest.raises(InvalidInput, match=r"missing or not finite .* in column dose;"):
             model.predict(given)
     with pytest.raises(InvalidInput, match=r"missing or not finite .* in column dose;"):
-        Data(rows, np.arange(len(rows)) % 2)
+        Data(rows, labels)
+    with pytest.raises(InvalidInput, match=r"missing or not finite .* in column 2, counted from 1"):
+        Data(rows.to_numpy(), labels)
 
 
 def test_a_model_stored_before_there_were_names_takes_columns_as_they_come(

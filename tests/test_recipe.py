@@ -108,14 +108,18 @@ def test_the_gates_open_where_noise_does_not_outweigh_what_is_bought(
 
 
 def test_each_gate_says_why_in_one_sentence() -> None:
+    many = "more than 100 columns are taken for features of one scale"
+    unscaled = f"not scaled column by column: {many} (declare ranges if they are not)"
     assert in_words(asked(), facts(15_326, 384)) == (
         "centred by a private mean: 1 % of the budget",
         "not whitened: 384 columns are too many for 15,326 rows at this budget",
+        unscaled,
     )
     both = Preparation(center_share=0, whiten_share=0.025)
     assert in_words(asked(preparation=both), facts(15_326, 384)) == (
         "not centred, as asked",
         "whitened by a private second moment: 2.5 % of the budget",
+        unscaled,
     )
     pictures = DataFacts(1000, (3, 8, 8), 1, 10, "softmax")
     assert in_words(asked(preparation=Preparation(unit_rows=False)), pictures) == ()

@@ -117,7 +117,7 @@ TABLE_ERRORS = (
         "numbers beyond all bounds, and nothing is declared",
         (
             "the features hold values that are missing or not finite (NaN, infinity) in column "
-            "0, counted from 0; remove or fill them first, or declare what stands for them "
+            "age; remove or fill them first, or declare what stands for them "
             "(columns=)."
         ),
         table="age,ill\n1e999,no\n35,yes\n",

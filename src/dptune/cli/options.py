@@ -80,20 +80,23 @@ def read_options(
     promised = build(Budget, {"delta": _ANY_DELTA} | budget, "[budget]")
     search = search_from(_merge(plain["search"], given["search"], "method"))
     engine = engine_from(trained)
+    space = build(Space, asdict(usual_space(search, engine)) | plain["space"], "[space]")
+    preparation = build(Preparation, plain["preparation"] | given["preparation"], "[preparation]")
     # Messages about a table show its path as it was typed.
     data = load(**(typed if load is load_data else source), **declared)
     if delta_chosen:
         promised = replace(promised, delta=_default_delta(run.get("ledger", ""), data))
     score = usual_measure(data.facts) | _merge(plain["score"], given["score"], "kind")
-    usual = {"unit_rows": usual_preparation(data.facts, engine).unit_rows}
-    prepared = (plain["preparation"] or usual) | given["preparation"]
+    if not plain["preparation"] and "unit_rows" not in given["preparation"]:
+        usual = usual_preparation(data.facts, engine)
+        preparation = replace(preparation, unit_rows=usual.unit_rows)
     settings = {
         "budget": promised,
         "search": search,
         "score": score_from(score),
-        "space": build(Space, asdict(usual_space(search, engine)) | plain["space"], "[space]"),
+        "space": space,
         "recipe": plain["recipe"],
-        "preparation": build(Preparation, prepared, "[preparation]"),
+        "preparation": preparation,
         "engine": engine,
         "source": source,
         **run,

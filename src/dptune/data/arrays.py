@@ -44,9 +44,9 @@ def as_array(values: Any, what: str) -> NDArray[Any]:
         ) from None
 
 
-def as_features(values: Any, what: str) -> NDArray[Any]:
+def as_features(values: Any, what: str, names: Sequence[str] = ()) -> NDArray[Any]:
     """Finite numbers, in the type they came in: a table (rows, columns), or rows of another
-    shape."""
+    shape. `names` are those of the columns, where they have some."""
     array = as_array(values, what)
     if array.ndim < 2 or 0 in array.shape:
         raise InvalidInput(
@@ -61,23 +61,23 @@ def as_features(values: Any, what: str) -> NDArray[Any]:
             "numbers, leave them out, or declare what all columns are (columns=)."
         )
     if not bool(np.isfinite(array).all()):
+        where = _where_not_finite(array, names or names_of(values))
         raise InvalidInput(
-            f"{what} hold values that are missing or not finite (NaN, infinity)"
-            f"{_where_not_finite(array, values)}; remove or fill them first, or declare what "
-            "stands for them (columns=)."
+            f"{what} hold values that are missing or not finite (NaN, infinity){where}; remove or "
+            "fill them first, or declare what stands for them (columns=)."
         )
     return array
 
 
-def _where_not_finite(array: NDArray[Any], values: Any) -> str:
+def _where_not_finite(array: NDArray[Any], names: Sequence[str]) -> str:
     """Columns of a table, by name where they have one."""
     if array.ndim != 2:
         return ""
-    numbers = np.flatnonzero(~np.isfinite(array).all(0))
-    named = getattr(values, "columns", None)
-    names = [str(number if named is None else named[number]) for number in numbers]
-    counted = ", counted from 0" if named is None else ""
-    return f" in column{'s' * (len(names) > 1)} {listed(names)}{counted}"
+    places = np.flatnonzero(~np.isfinite(array).all(0))
+    named = len(names) == array.shape[1]  # else told later
+    found = [names[place] if named else str(place + 1) for place in places]
+    counted = "" if named else ", counted from 1"
+    return f" in column{'s' * (len(found) > 1)} {listed(found)}{counted}"
 
 
 def _numbers(array: NDArray[Any], what: str) -> NDArray[Any]:

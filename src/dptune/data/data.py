@@ -122,7 +122,9 @@ class Data:
         else:
             _must_be_left_out("target_range", target_range, task)
         if self.declared is None:
-            train, found_names, identity = self._private(features, labels, task, classes, augmented)
+            train, found_names, identity = self._private(
+                features, labels, task, classes, augmented, column_names
+            )
         else:
             _must_be_of_columns(features, task, augmented)
             train, found_names, identity = self._private_frame(
@@ -162,6 +164,7 @@ class Data:
         task: str,
         classes: Sequence[Any] | None,
         augmented: bool,
+        names: Sequence[str],
     ) -> tuple[RowSource, tuple[str, ...], Callable[[], str]]:
         """The private rows, the names of their columns, and what computes their fingerprint."""
         if task in ASKED_IN_ROWS:
@@ -176,7 +179,7 @@ class Data:
                 self.classes = classes_on_disk(classes, features)
             chunks = self._on_disk(features, "the labels")
             return chunks, (), lambda: fingerprint_folder(features.folder)
-        table = as_features(features, "the features")
+        table = as_features(features, "the features", names)
         augmented = validate.flag(augmented=augmented)
         _must_have_copies(table, augmented)
         known, targets = self._private_labels(labels, table, task, classes)
@@ -553,7 +556,8 @@ class Data:
 
     def _features_beside(self, given: Any, which: str) -> tuple[NDArray[Any], bool]:
         """And whether each row has copies."""
-        features, names = as_features(given, f"the {which} features"), names_of(given)
+        names = names_of(given)
+        features = as_features(given, f"the {which} features", names or self.column_names)
         if self.column_names and names and names != self.column_names:
             features = features[:, places(self.column_names, names, f"the table of {which} rows")]
         augmented = features.ndim == len(self.shape) + 2

@@ -162,10 +162,11 @@ def must_be_finite(rows: NDArray[Any], names: Sequence[str]) -> None:
             found |= wrong(rows[start : start + _ROWS_AT_ONCE]).any(0)
         if found.any():
             wrong_ones = np.flatnonzero(found).tolist()
-            said = [names[place] if names else f"number {place}" for place in wrong_ones]
+            said = [names[place] if names else str(place + 1) for place in wrong_ones]
+            counted = "" if names else "(counted from 1) "
+            holds = _named(said, f"{counted}holds", f"{counted}hold")
             raise InvalidInput(
-                f"{_named(said, 'holds', 'hold')} {what}; declare {instead} with columns={{...}} "
-                "(docs/tables.md)."
+                f"{holds} {what}; declare {instead} with columns={{...}} (docs/tables.md)."
             )
 
 

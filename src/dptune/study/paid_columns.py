@@ -26,6 +26,9 @@ from dptune.study.curves import planned
 # As payments are labelled.
 RANGES, CATEGORIES = "ranges of columns", "names of categories"
 ALONE = "a sealed search is priced well only where it is alone"
+TAKEN_FOR_FEATURES = (
+    f"more than {MOST_COLUMNS_OF_A_TABLE} columns are taken for features of one scale"
+)
 # Of mu^2, where nobody names a share: as little as finds what is in this part of all rows.
 _LEAST_SHARE, MOST_SHARE_UNASKED = 0.005, 0.05
 _SEEN = 0.02
@@ -72,8 +75,7 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
         if config.search.sealing is not None and asked in (AUTO, 0):
             return ALONE
         if len(free) > MOST_COLUMNS_OF_A_TABLE and columns != paid:
-            most = f"more than {MOST_COLUMNS_OF_A_TABLE} columns"
-            return f"{most} are taken for features of one scale"
+            return TAKEN_FOR_FEATURES
         noise = noise_of(config, len(columns), share_of(columns))
         needed = rows_needed(noise, for_sizes=for_sizes(columns))
         return _too_many(columns, facts) if facts.count < needed else ""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dptune.data.rows import DataFacts
+from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
 from dptune.plan import ADAPTIVE
 from dptune.prior import signal
@@ -209,14 +209,18 @@ def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:
 
 
 def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
-    """The columns that could be bent and are not; nothing where there are none."""
+    """The columns that could be bent or scaled and are not; nothing where there are none."""
     drawn, bought = curves(config, facts), paid_columns.ranges_bought(config, facts)
     columns = drawn.columns
     preparation = replace(
         config.preparation, curves=AUTO, curves_up_to=None, curves_room=None, range_share=AUTO
     )
     usual = replace(config, preparation=preparation)
-    without_ranges = facts.as_given and not (preparation.ranges or preparation.standardize)
+    scaled = bool(preparation.ranges or preparation.standardize)
+    if facts.named is None and facts.columns > MOST_COLUMNS_OF_A_TABLE and not scaled:
+        one_scale = f"not scaled column by column: {paid_columns.TAKEN_FOR_FEATURES}"
+        return [] if against(config) else [f"{one_scale} (declare ranges if they are not)"]
+    without_ranges = facts.as_given and not scaled
     if without_ranges and facts.named is not None:
         columns = facts.named.kept
     if drawn.room or not columns:

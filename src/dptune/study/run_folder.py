@@ -103,8 +103,8 @@ class RunFolder:
         """Refuse a folder in which no run can begin; nothing is made."""
         if self.holds_a_run():
             raise InvalidInput(
-                f"{self.path} holds a run already; continue it with: dptune resume "
-                f"{self.path}, or give another folder."
+                f"{self.path} holds a run already; dptune resume {self.path} goes on with it, or "
+                "shows its result if it has ended. Give another folder for a new one."
             )
         if os.path.islink(self.path) and not os.path.exists(self.path):
             raise InvalidInput(

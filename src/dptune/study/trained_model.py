@@ -189,7 +189,7 @@ class TrainedModel:
                 takes = f"shape {self.shape}"
             raise InvalidInput(f"this model takes rows of {takes}; got shape {table.shape}.")
         if self.preprocessing.encoding is not None:  # which would take a gap for what it knows
-            table = as_features(table, "the features") if len(table) else table
+            table = as_features(table, "the features", self.column_names) if len(table) else table
         return table
 
     def _prepared(self, table: NDArray[Any]) -> Tensor:
