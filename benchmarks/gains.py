@@ -136,8 +136,9 @@ of columns of very different size with little budget, these sets hardly have; pe
 **The aims are missed here**: RERR of 95 at 1 and 8, by `chess` alone on average (it wants longer
 training than the law says; [18 other sets](../../docs/law.md#what-we-measured) of two classes do
 not); and in several cells the default is more than 0.1 points below `unit-noise`, which pays for
-no trials. Against logistic regression without privacy ([SETS.md](../SETS.md)) the default at epsilon 8 is above it on banana,
-penbased, shuttle and splice, and 0.3 to 0.8 points below on the others.
+no trials. Against logistic regression without privacy ([SETS.md](../SETS.md)) the default at
+epsilon 8 is above it on banana, penbased, shuttle and splice, and 0.3 to 0.8 points below on the
+others.
 
 """
 
