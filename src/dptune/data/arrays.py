@@ -73,9 +73,9 @@ def _where_not_finite(array: NDArray[Any], names: Sequence[str]) -> str:
     """Columns of a table, by name where they have one."""
     if array.ndim != 2:
         return ""
-    places = np.flatnonzero(~np.isfinite(array).all(0))
+    wrong = np.flatnonzero(~np.isfinite(array).all(0)).tolist()
     named = len(names) == array.shape[1]  # else told later
-    found = [names[place] if named else str(place + 1) for place in places]
+    found = [names[place] if named else str(place + 1) for place in wrong]
     counted = "" if named else ", counted from 1"
     return f" in column{'s' * (len(found) > 1)} {listed(found)}{counted}"
 
