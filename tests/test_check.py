@@ -80,6 +80,8 @@ def test_words_name_what_decided() -> None:
     # No better is said because of it, too; where noise alone decides, it is not mentioned.
     none = check_of(accuracy=0.64, error=0.001, majority_error=0.001, by_heart=0.05)
     assert none.verdict == NO_BETTER and "5.0 points of it by heart" in none.in_words
+    # But that it was by heart is not known: it may be better all the same.
+    assert none.in_words.startswith("the final model may be no better than always answering")
     for changes in ({"accuracy": 0.61}, {"accuracy": 0.9}, {"accuracy": 0.3}):
         noise = check_of(**changes, by_heart=0.01)
         assert "by heart" not in noise.in_words
@@ -96,6 +98,9 @@ def test_shares_are_of_public_numbers_and_of_weights_where_there_are_any() -> No
     census = Census((900.0, 100.0), 3.0)
     plain = final_check(800.0, 4.0, census, None, 1000, parameters=0, mu=1.0)
     assert plain == FinalCheck(0.8, 0.004, 0.9, 0.003)
+    noisy = Census((430.0, 390.0), 80.0)  # of two classes one has half of all rows, or more
+    floored = final_check(800.0, 4.0, noisy, None, 1000, parameters=0, mu=1.0)
+    assert floored == FinalCheck(0.8, 0.004, 0.5, 0.08)
     weighted = final_check(
         150.0, 4.0, census, census, 1000, parameters=0, mu=1.0
     )  # of 100 and 900 / 9

@@ -378,6 +378,10 @@ def test_a_section_begins_with_names_and_types(tmp_path: Path) -> None:
         "index",
         "Unnamed: 0",
         "key",
+        "pid",
+        "name",
+        "Last name",
+        "email",
     ],
 )
 def test_what_is_a_key_by_its_name_is_dropped(name: str, tmp_path: Path) -> None:

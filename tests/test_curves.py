@@ -414,7 +414,7 @@ def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     assert encoding.degrees == {"column 1": 6, "column 2": 6}
     assert encoding.width == 11 + 2 * 5 <= planned.data.columns == 50
     assert result.test_accuracy > 0.8  # a line tells nothing of waves
-    two = "the others seem to have two values, or nearly"
+    two = "the others have two values, as far as noise lets it be seen"
     assert f"bent to curves of degree 6 in 2 of 11 columns ({two}): free" in result.preparation
     assert result.check.by_heart == pytest.approx(math.sqrt(2 * 21 / 4000) / 2)
     # The law is told what a model sees, prices are what was said before.
@@ -441,8 +441,8 @@ PLENTY = Budget(3.0, 1e-5)
         (
             2,
             {"column 1": 6, "column 2": 6},
-            "bent to curves of degree 6 in 2 of 20 columns (the others seem to have two values, or "
-            "nearly): free",
+            "bent to curves of degree 6 in 2 of 20 columns (the others have two values, as far as "
+            "noise lets it be seen): free",
         ),
         (
             6,
@@ -563,7 +563,7 @@ def test_where_ranges_are_too_dear_it_is_said_what_would_buy_them() -> None:
 
 
 def test_what_is_taken_for_features_is_said_to_be() -> None:
-    known = replace(facts(50_000, None), shape=(101,))
+    known = replace(facts(50_000, None), shape=(101,))  # features that some network made
     why = "not scaled column by column: more than 100 columns are taken for features of one scale"
     for config in (asked(), settled(asked(), known)):
         assert in_words(config, known)[-1] == f"{why} (declare ranges if they are not)"

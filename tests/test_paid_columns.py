@@ -288,7 +288,7 @@ def with_share(**shares: Any) -> Callable[[], object]:
 
 
 def without_columns() -> object:
-    data = Data(np.ones((600, 101)), make_table()[1])  # features of one scale
+    data = Data(np.ones((600, 1001)), make_table()[1])  # features of one scale
     return planned(data, preparation=Preparation(range_share=0.1))
 
 

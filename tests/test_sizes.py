@@ -239,6 +239,78 @@ def test_tables_without_any_range_buy_rough_ones_too(tmp_path: Path) -> None:
     assert len(set(result.model.preprocessing.encoding.ranges.values())) == 6
 
 
+# So many columns that they are rather features
+
+
+def wide_table(rows: int, seed: int, sizes: Any) -> tuple[Any, Any]:
+    """The six columns, and 114 that tell nothing."""
+    tells, labels = a_table(rows, seed)
+    others = np.random.default_rng(seed + 100).normal(size=(rows, 114))
+    return np.concatenate([tells, others], axis=1) * sizes, labels
+
+
+FROM_1000_TO_1 = 10.0 ** (np.arange(120) % 7 - 3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "epsilon", "share"),
+    [
+        (101, 6950, 1.0, 0.05),  # 101 / (0.26805 x 6,950 / 41.346)^2: ten times the noise
+        (101, 6900, 1.0, 0.0),  # 0.0505
+        (100, 6900, 1.0, 0.05),
+        (100, 6000, 1.0, 0.067),  # as of what may well be a table
+        (1000, 50_000, 1.0, 0.01),
+        (1001, 50_000, 1.0, 0.0),
+    ],
+)
+def test_what_may_well_be_features_pays_little(
+    columns: int, rows: int, epsilon: float, share: float
+) -> None:
+    data = Data(np.ones((rows, columns), np.float32), np.arange(rows) % 2)
+    planned = outlined(data, epsilon, preparation=Preparation())
+    assert planned.shares.ranges == share and not planned.curves.room
+
+
+@pytest.mark.usefixtures("same_noise")
+@pytest.mark.parametrize("sizes", [1.0, FROM_1000_TO_1])
+def test_many_columns_of_very_different_size_are_brought_to_one(sizes: Any, tmp_path: Path) -> None:
+    """In a file of numbers, too, of which nobody declared a column."""
+    for part, rows, seed in (("train", 4000, 0), ("test", 1000, 1)):
+        features, labels = wide_table(rows, seed, sizes)
+        frame = pd.DataFrame(features, columns=[f"n{place}" for place in range(120)])
+        frame.assign(label=labels).to_csv(tmp_path / f"{part}.csv", index=False)
+    data = load_data(f"{tmp_path}/train.csv", label="label", test=f"{tmp_path}/test.csv")
+    options: dict[str, Any] = {"budget": Budget(8.0, 1e-5), "search": UnitNoise()}
+    result = tune(data, out=tmp_path / "run", **options)
+    unlike = "scaled by private ranges of 120 columns, which differ much in size"
+    alike = "not scaled by private ranges of 120 columns, which are of one size"
+    assert result.preparation[0].startswith(alike if np.ndim(sizes) == 0 else unlike)
+    assert result.test_accuracy > 0.85
+    again = load(tmp_path / "run").predict(wide_table(1000, 1, sizes)[0])
+    assert abs(np.mean(again == wide_table(1000, 1, sizes)[1]) - result.test_accuracy) < 0.01
+    if np.ndim(sizes):
+        as_they_are = tune(data, preparation=Preparation(range_share=0), **options)
+        assert as_they_are.test_accuracy < 0.6
+        assert "taken for features of one scale" in as_they_are.preparation[-1]
+
+
+def test_ranges_of_many_columns_are_bought_where_that_is_asked_for() -> None:
+    data = Data(*wide_table(1000, 0, FROM_1000_TO_1))
+    # 120 / (0.26805 x 1,000 / 20.673)^2 = 0.71 is more than may be asked for
+    said = in_words(a_config(budget=BUDGET), data.facts)[-1]
+    assert said.endswith("of one scale (declare ranges if they are not)")
+    much, share = Budget(8.0, 1e-5), 0.019  # 120 / (1.66603 x 1,000 / 20.673)^2 = 0.0185
+    said = in_words(a_config(budget=much), data.facts)[-1]
+    assert said.endswith(
+        f"(declare ranges, or buy them with range_share = {share}, if they are not)"
+    )
+    config = a_config(budget=much, preparation=Preparation(range_share=share))
+    assert RANGES in Outline(config=config, data=data.facts, reused=False).preparing
+    too_little = replace(config, preparation=Preparation(range_share=0.018))
+    with pytest.raises(InvalidInput, match=f"120 columns are too many .* make it {share} or more"):
+        settled(too_little, data.facts)
+
+
 # Whoever keeps, resumes, predicts or compares
 
 

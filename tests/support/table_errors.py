@@ -87,7 +87,8 @@ TABLE_ERRORS = (
         "labels that are no whole numbers, and nothing is declared",
         (
             "the labels must name classes, and found numbers that are not whole; to predict "
-            "values, say task='values' (in [data] of a --config file, or in Python)."
+            "values, say task='values' and give a target_range (in [data] of a --config file, or "
+            "in Python)."
         ),
         table="age,ill\n34,0.5\n35,1.5\n",
         columns=None,

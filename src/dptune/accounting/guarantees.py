@@ -105,6 +105,8 @@ class Guarantee:
         replaced = f"epsilon would be {rounding.cost(self.replace_one_epsilon)}"
         if math.isinf(self.replace_one_epsilon):
             replaced = "we could state no finite epsilon"
+            if self.slack:
+                replaced += ": failures, counted for both, may be more likely than delta"
         failure = ""
         if self.slack:
             failure = f", outside a failure of probability {rounding.cost(self.slack)}"

@@ -1,5 +1,6 @@
 """What `dptune tune` was asked: options over a file over defaults."""
 
+import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +17,7 @@ from dptune.own_code import is_pretrained, pretrained_name
 from dptune.search.space import Space
 from dptune.study.config import (
     AUTO,
+    MOST_SHARE,
     Config,
     Preparation,
     build,
@@ -158,11 +160,15 @@ def share(text: str | None, option: str) -> float | str | None:
     if text in (None, AUTO, "no"):
         return 0.0 if text == "no" else text
     try:
-        return float(text)
+        named = float(text)
     except ValueError:
+        named = math.nan
+    if not 0 <= named <= MOST_SHARE:
         raise InvalidInput(
-            f"{option} takes auto, no, or a share of mu^2 such as 0.01; got {text!r}."
-        ) from None
+            f"{option} takes auto, no, or a share of mu^2 such as 0.01, at most {MOST_SHARE}; got "
+            f"{text!r}."
+        )
+    return named
 
 
 def _default_delta(ledger: str, data: Data) -> float:

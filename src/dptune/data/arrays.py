@@ -183,7 +183,8 @@ def as_class_labels(values: Any, what: str) -> NDArray[Any]:
         if not are_whole(labels):
             raise InvalidInput(
                 f"{what} must name classes, and found numbers that are not whole; to predict "
-                "values, say task='values' (in [data] of a --config file, or in Python)."
+                "values, say task='values' and give a target_range (in [data] of a --config file, "
+                "or in Python)."
             )
     elif labels.dtype.kind not in "biuU":
         raise InvalidInput(f"{what} must be whole numbers, text or booleans; found {labels.dtype}.")

@@ -37,8 +37,11 @@ _HEAD = """\
 _GUESSED = (
     "\n# Types are guessed from the rows at the beginning of the file: correct what is wrong."
 )
-# Also patient_id, "Patient ID" and PatientId, but not paid.
-_KEY = re.compile(r"(?i:(.*[_ .-])?(id|uuid|key)|rownames|index|unnamed: 0)|.*[a-z]I[dD]")
+# Also patient_id, "Patient ID" and PatientId, but not paid; and what people are called.
+_KEY = re.compile(
+    r"(?i:(.*[_ .-])?(id|uuid|key)|pid|rownames|index|unnamed: 0"
+    r"|((first|last|full)[_ ]?)?name|surname|e-?mail)|.*[a-z]I[dD]"
+)
 
 
 def columns_section(

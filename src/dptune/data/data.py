@@ -46,7 +46,7 @@ from dptune.data.made_by import (
 from dptune.data.parquet_rows import ParquetRows
 from dptune.data.preprocess import LARGEST, Preprocessing
 from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
-from dptune.data.rows import ASKED_IN_ROWS, IDS, MOST_COLUMNS_OF_A_TABLE, DataFacts, Rows
+from dptune.data.rows import ASKED_IN_ROWS, IDS, MOST_COLUMNS_IN_DOUBT, DataFacts, Rows
 from dptune.data.shift import Shift, shifted
 from dptune.errors import InvalidInput
 from dptune.privacy import Receipt
@@ -265,7 +265,7 @@ class Data:
         """Whether rows that nobody declared may be columns of a table, and not what some network
         made."""
         plain = self.loss in ("softmax", "squared") and self.copies == 1 and self.made_by is None
-        return plain and len(self.shape) == 1 and self.columns <= MOST_COLUMNS_OF_A_TABLE
+        return plain and len(self.shape) == 1 and self.columns <= MOST_COLUMNS_IN_DOUBT
 
     @staticmethod
     def of(bunch: Any, **facts: Any) -> "Data":

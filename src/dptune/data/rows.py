@@ -26,8 +26,9 @@ PRECISIONS = {
     "bfloat16": torch.bfloat16,
 }
 _AT_ONCE = 1 << 16  # rows that are looked at together, so that looking takes little memory
-# So many columns and more are features that somebody made, such as those of texts and pictures.
-MOST_COLUMNS_OF_A_TABLE = 100
+# More columns are taken for features that somebody made, such as those of texts and pictures; up to
+# how many it may be asked whether they are of one size.
+MOST_COLUMNS_OF_A_TABLE, MOST_COLUMNS_IN_DOUBT = 100, 1_000
 IDS = "int64"  # for rows that are no measurements but numbers of words
 # Losses of rows (2, length) of words that hold what is asked of them, and how many numbers a model
 # gives for a row beside one for every class: its loss; how many words are foretold; the first and

@@ -45,6 +45,7 @@ from dptune.data.readers import (
     new_in_folder,
     new_in_hub,
 )
+from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE
 from dptune.data.shift import Shift, shifted
 from dptune.data.text_sources import load_texts
 from dptune.errors import InvalidInput
@@ -182,7 +183,7 @@ def load_data(
     data.unused_test_rows = test is None and "test" in opened.parts
     if declared is not None:
         data.declared = declared.columns  # the label among them
-    elif train.plain is not None:
+    elif train.plain is not None and data.columns <= MOST_COLUMNS_OF_A_TABLE:
         data.encoding, data.as_given = Encoding(train.plain), False
     return data
 

@@ -51,7 +51,8 @@ class FinalCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        said = _said(self.verdict, _TRIVIAL)
+        known_by_heart = self.verdict != replace(self, by_heart=0.0).verdict
+        said = _said(self.verdict, _TRIVIAL, known_by_heart)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than the number of rows"
         shares = (
@@ -59,7 +60,7 @@ class FinalCheck:
             f"{_percent(self.majority)}"
         )
         known = f"difference is known up to {100 * self._unsure:.1f} points"
-        if self.verdict == replace(self, by_heart=0.0).verdict:
+        if not known_by_heart:
             return f"{said}: {shares}; their {known}"
         return (
             f"{said}: {shares}; a model of so many weights may know up to "
@@ -111,7 +112,8 @@ class ErrorCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        said = _said(self.verdict, _CONSTANT)
+        known_by_heart = self.verdict != replace(self, by_heart=0.0).verdict
+        said = _said(self.verdict, _CONSTANT, known_by_heart)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than what all rows could be off by"
         sure = _SURE * self.error
@@ -141,11 +143,13 @@ def _verdict(gain: float, unsure: float, by_heart: float, room: float, no_better
     return no_better if gain + unsure <= worth else UNKNOWN
 
 
-def _said(verdict: str, than: str) -> str:
+def _said(verdict: str, than: str, known_by_heart: bool) -> str:
+    """A gain that may have been learned by heart may also be none of it."""
+    maybe = "may be" if known_by_heart else "is"
     return {
         BETTER: f"the final model is better {than}",
         UNKNOWN: f"whether the final model is better {than} {UNKNOWN}",
-    }.get(verdict, f"the final model is {verdict}")
+    }.get(verdict, f"the final model {maybe} {verdict}")
 
 
 def _percent(share: float) -> str:
@@ -173,10 +177,11 @@ def final_check(
     counts = [(w * count, w) for w, count in zip(weights, census.classes, strict=True)]
     most, weight = max(counts)
     everything = rows * share
+    fewest = 0.0 if weighing else rows / len(counts)  # no class is the largest with fewer
     return FinalCheck(
         accuracy=correct / everything,
         error=noise / everything,
-        majority=most / everything,
+        majority=max(most, fewest) / everything,
         majority_error=weight * census.noise / everything,
         # Of labels that are coins, each parameter fits about the root of the rows' share; and that
         # a row was trained on cannot show more often than its privacy allows.

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dptune.data.rows import DataFacts
+from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.prior import signal
 from dptune.study.config import Config
 from dptune.study.gates import noisy_moment
@@ -93,8 +93,10 @@ def _borne(config: Config, straight: DataFacts, bent: DataFacts) -> bool:
     """Whether rows and budget bear the features of these curves."""
     mu, width = config.budget.mu, bent.columns
     enough = _LEAST_SIGNAL_AS_GIVEN if bent.as_given else _LEAST_SIGNAL
+    features = bent.as_given and straight.columns > MOST_COLUMNS_OF_A_TABLE
     return (
-        signal(mu, bent.count, width, bent.outputs) >= enough
+        not features
+        and signal(mu, bent.count, width, bent.outputs) >= enough
         and bent.count >= _LEAST_ROWS * width * bent.outputs
         and bent.count * width <= _MOST_NUMBERS
         and not (bent.as_given and _too_wide(config, straight, bent))

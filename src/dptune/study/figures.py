@@ -57,9 +57,10 @@ def lines_of_figures(
 ) -> list[str]:
     """The same for a model's card, in Markdown."""
     where = rows_in_words(result, target_range)
-    return [f"Test {name}: **{figure}** {where}." for name, figure in figures_in_words(result)] or [
-        "Not measured: no test rows were given."
-    ]
+    figures = figures_in_words(result)
+    item = "- " if len(figures) > 1 else ""  # else Markdown makes one line of several
+    lines = [f"{item}Test {name}: **{figure}** {where}." for name, figure in figures]
+    return lines or ["Not measured: no test rows were given."]
 
 
 def _written(name: str, value: float) -> str:

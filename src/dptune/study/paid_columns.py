@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from dptune import accounting
 from dptune.columns.kinds import PAID, Category, Date, Number
 from dptune.columns.private_ranges import most_noise, noise_for, rows_needed
-from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
+from dptune.data.rows import MOST_COLUMNS_IN_DOUBT, MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
 from dptune.study.config import AUTO, MOST_SHARE, Config
 from dptune.study.curves import against as against_curves
@@ -74,7 +74,7 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     def against(columns: Sequence[str]) -> str:
         if config.search.sealing is not None and asked in (AUTO, 0):
             return ALONE
-        if len(free) > MOST_COLUMNS_OF_A_TABLE and columns != paid:
+        if len(free) > MOST_COLUMNS_OF_A_TABLE and columns != paid and not named:
             return TAKEN_FOR_FEATURES
         noise = noise_of(config, len(columns), share_of(columns))
         needed = rows_needed(noise, for_sizes=for_sizes(columns))
@@ -106,15 +106,17 @@ def _rough(
     config: Config, facts: DataFacts, columns: tuple[str, ...], against: str = ""
 ) -> Purchase:
     """Ranges that only tell sizes, as good ones as may be had; nothing where even rough ones are
-    too dear, or nobody could use them."""
-    asked = config.preparation
-    least = enough_for_ranges(config, facts, len(columns), for_sizes=True)
+    too dear, or nobody could use them. So many columns that they are rather features, which lose by
+    it, must be told from others at little expense and without fault."""
+    asked, features = config.preparation, len(columns) > MOST_COLUMNS_OF_A_TABLE
+    least = enough_for_ranges(config, facts, len(columns), for_sizes=not features)
+    most = MOST_SHARE_UNASKED if features else _MOST_FOR_SIZES
     wanted = asked.range_share == AUTO and asked.curves in (AUTO, 1) and not against_curves(config)
-    alone = facts.as_given and len(columns) == 1
-    if not wanted or alone or least is None or least > _MOST_FOR_SIZES:
+    useless = len(columns) == 1 if facts.as_given else features
+    if not wanted or useless or least is None or least > most:
         return Purchase(against=against)
     good = _up(_share_for(len(columns), most_noise(facts.count), config))
-    share = min(max(good, _LEAST_SHARE), _MOST_FOR_SIZES)
+    share = min(max(good, _LEAST_SHARE), most)
     return Purchase(columns, share, against=against, rough=True)
 
 
@@ -122,9 +124,9 @@ def enough_for_ranges(
     config: Config, facts: DataFacts, columns: int, *, for_sizes: bool
 ) -> float | None:
     """Of mu^2, for ranges of so many columns that are of use; None where there is no such share, or
-    more columns than those of a table."""
+    so many columns are never asked for theirs."""
     share = _up(_share_for(columns, most_noise(facts.count, for_sizes=for_sizes), config))
-    possible = columns <= MOST_COLUMNS_OF_A_TABLE and config.search.sealing is None
+    possible = columns <= MOST_COLUMNS_IN_DOUBT and config.search.sealing is None
     return share if possible and share <= MOST_SHARE else None
 
 

@@ -29,6 +29,7 @@ from dptune.study.purchases import of_one_size
 from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT
 
 _CUT_OFF = "ranges of {} were cut off"
+_TWO = "have two values, as far as noise lets it be seen"
 Figure = NDArray[np.float64]
 # All private rows, prepared so far, in one table or several.
 Tables = Callable[[Preprocessing], Iterable[NDArray[Any]]]
@@ -154,10 +155,10 @@ def _curves_found(outline: Outline, encoding: Encoding, *, lost: bool) -> str:
     if bent:
         where = planned
         if len(bent) < len(outline.curves.columns):
-            two = "the others seem to have two values, or nearly"
+            two = f"the others {_TWO}"
             where = f"{len(bent)} of {planned} ({_CUT_OFF.format('the others') if lost else two})"
         return f"bent to curves of degree {max(bent.values())} in {where}: free"
-    why = "they seem to have two values, or nearly"
+    why = f"they {_TWO}"
     if lost:
         why = _CUT_OFF.format("these")
     elif outline.curves.degree == 1:

@@ -217,10 +217,10 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
     )
     usual = replace(config, preparation=preparation)
     scaled = bool(preparation.ranges or preparation.standardize)
-    if facts.named is None and facts.columns > MOST_COLUMNS_OF_A_TABLE and not scaled:
-        one_scale = f"not scaled column by column: {paid_columns.TAKEN_FOR_FEATURES}"
-        return [] if against(config) else [f"{one_scale} (declare ranges if they are not)"]
     without_ranges = facts.as_given and not scaled
+    if (without_ranges or facts.named is None) and facts.straight_columns > MOST_COLUMNS_OF_A_TABLE:
+        known = scaled or bought.columns or against(config)
+        return [] if known else [_taken_for_features(config, facts)]
     if without_ranges and facts.named is not None:
         columns = facts.named.kept
     if drawn.room or not columns:
@@ -241,6 +241,15 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
         or_buy = f", or buy them with range_share = {enough} and curves = 1," if enough else ""
         why += f" (declare ranges{or_buy} if they differ much in size)"
     return [f"{straight}{why}"]
+
+
+def _taken_for_features(config: Config, facts: DataFacts) -> str:
+    """That rows are, and what to do if they are not."""
+    width, or_buy = facts.straight_columns, ""
+    if enough := paid_columns.enough_for_ranges(config, facts, width, for_sizes=True):
+        or_buy = f", or buy them with range_share = {enough}," if facts.as_given else ""
+    one_scale = f"not scaled column by column: {paid_columns.TAKEN_FOR_FEATURES}"
+    return f"{one_scale} (declare ranges{or_buy} if they are not)"
 
 
 def _said(done: str, by: str, share: float, against: str, found: str) -> str:
