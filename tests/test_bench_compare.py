@@ -1,6 +1,7 @@
 """Methods side by side, on a small file."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,9 @@ def test_a_comparison_has_a_row_for_every_method_and_measures_against_the_oracle
     assert rows["linear-scaling"]["spent_epsilon"] <= 2.0
     assert json.loads((tmp_path / "compare.json").read_text()) == json.loads(json.dumps(table))
     assert (tmp_path / "compare.csv").read_text().count("\n") == 5
-    assert "| small | 2 | oracle |" in (tmp_path / "compare.md").read_text()
+    page, best = (tmp_path / "compare.md").read_text(), rows["oracle"]
+    error = best["spread"] / math.sqrt(best["repeats"])
+    assert f"| small | 2 | 1e-05 | oracle | {best['mean']:.2f} | {error:.2f} |" in page
 
 
 def test_what_was_measured_is_not_measured_again(

@@ -33,8 +33,10 @@ DRAWS = 5
 _COLUMNS = (  # heading, name in a row, format
     ("task", "task", ""),
     ("epsilon", "epsilon", "g"),
+    ("delta", "delta", "g"),
     ("method", "method", ""),
     ("accuracy", "mean", ".2f"),
+    ("standard error", "error", ".2f"),
     ("spread", "spread", ".2f"),
     ("RERR", "rerr", ".1f"),
     ("below the oracle", "below_oracle", ".2f"),

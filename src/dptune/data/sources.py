@@ -183,7 +183,7 @@ def load_data(
     data.unused_test_rows = test is None and "test" in opened.parts
     if declared is not None:
         data.declared = declared.columns  # the label among them
-    elif train.plain is not None and data.columns <= MOST_COLUMNS_OF_A_TABLE:
+    elif train.plain is not None and data.columns <= MOST_COLUMNS_OF_A_TABLE:  # else features
         data.encoding, data.as_given = Encoding(train.plain), False
     return data
 

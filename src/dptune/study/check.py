@@ -51,8 +51,8 @@ class FinalCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        known_by_heart = self.verdict != replace(self, by_heart=0.0).verdict
-        said = _said(self.verdict, _TRIVIAL, known_by_heart)
+        heart_decides = self.verdict != replace(self, by_heart=0.0).verdict
+        said = _said(self.verdict, _TRIVIAL, heart_decides)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than the number of rows"
         shares = (
@@ -60,7 +60,7 @@ class FinalCheck:
             f"{_percent(self.majority)}"
         )
         known = f"difference is known up to {100 * self._unsure:.1f} points"
-        if not known_by_heart:
+        if not heart_decides:
             return f"{said}: {shares}; their {known}"
         return (
             f"{said}: {shares}; a model of so many weights may know up to "
@@ -112,8 +112,8 @@ class ErrorCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        known_by_heart = self.verdict != replace(self, by_heart=0.0).verdict
-        said = _said(self.verdict, _CONSTANT, known_by_heart)
+        heart_decides = self.verdict != replace(self, by_heart=0.0).verdict
+        said = _said(self.verdict, _CONSTANT, heart_decides)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than what all rows could be off by"
         sure = _SURE * self.error
@@ -143,9 +143,9 @@ def _verdict(gain: float, unsure: float, by_heart: float, room: float, no_better
     return no_better if gain + unsure <= worth else UNKNOWN
 
 
-def _said(verdict: str, than: str, known_by_heart: bool) -> str:
+def _said(verdict: str, than: str, heart_decides: bool) -> str:
     """A gain that may have been learned by heart may also be none of it."""
-    maybe = "may be" if known_by_heart else "is"
+    maybe = "may be" if heart_decides else "is"
     return {
         BETTER: f"the final model is better {than}",
         UNKNOWN: f"whether the final model is better {than} {UNKNOWN}",

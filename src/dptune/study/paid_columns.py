@@ -112,6 +112,7 @@ def _rough(
     least = enough_for_ranges(config, facts, len(columns), for_sizes=not features)
     most = MOST_SHARE_UNASKED if features else _MOST_FOR_SIZES
     wanted = asked.range_share == AUTO and asked.curves in (AUTO, 1) and not against_curves(config)
+    # One column has no size beside others; of a declared table ranges are used whatever they say.
     useless = len(columns) == 1 if facts.as_given else features
     if not wanted or useless or least is None or least > most:
         return Purchase(against=against)
