@@ -22,6 +22,7 @@ from dptune.data.sources import load_data
 from dptune.engines import TorchModule
 from dptune.errors import InvalidInput
 from dptune.export import to_sklearn
+from dptune.report import model_card
 from dptune.search.private_selection import PrivateSelection
 from dptune.search.unit_noise import UnitNoise
 from dptune.study import purchases
@@ -89,15 +90,18 @@ def test_columns_of_very_different_size_are_brought_to_one() -> None:
 
 
 @pytest.mark.usefixtures("same_noise")
-def test_columns_of_one_size_stay_as_they_are() -> None:
-    data = a_data_set()
-    result = tune(data, budget=BUDGET, search=UnitNoise(), preparation=STRAIGHT)
+def test_columns_of_one_size_stay_as_they_are(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"budget": BUDGET, "search": UnitNoise(), "preparation": STRAIGHT}
+    result = tune(a_data_set(), out=tmp_path / "run", **options)
     ((low, high),) = set(result.model.preprocessing.encoding.ranges.values())
     assert -low == high > np.abs(a_table(4000, 0)[0]).max()  # nothing is cut off
     rows = a_table(50, 1)[0]
     directions = result.model.preprocessing.encoding.apply(rows)
     assert_allclose(unit(directions), unit(rows), atol=1e-6)
     assert any(said.startswith(ONE_SIZE) for said in result.preparation)
+    said = "The 6 columns are of one size, as far as bought ranges tell (ranges.json), and stay as"
+    card = model_card(tmp_path / "run")
+    assert said in card and "by what was bought" not in card
     assert not any("cut off" in note for note in result.guarantee.caveats)
     assert "ranges of 6 columns, from noisy ranks of the rows" in result.guarantee.releases
 

@@ -14,6 +14,7 @@ from dptune.report.split import slots
 from dptune.rounding import cost
 from dptune.search.trial import Trial
 from dptune.study.figures import lines_of_figures
+from dptune.study.purchases import of_one_size
 from dptune.study.trained_model import TrainedModel
 
 _SHOWN = 12  # ranges; run.toml has all of them
@@ -126,6 +127,9 @@ def _columns(model: TrainedModel) -> list[str]:
     encoding = model.preprocessing.encoding
     if encoding is None:
         return []
+    if model.encoding is None and of_one_size(encoding) and not encoding.degrees:
+        alike = "are of one size, as far as bought ranges tell (ranges.json), and stay as they are"
+        return ["", f"The {len(encoding.blocks):,} columns {alike}."]
     rows = [
         (
             _escape(name),
