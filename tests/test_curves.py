@@ -414,7 +414,7 @@ def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     assert encoding.degrees == {"column 1": 6, "column 2": 6}
     assert encoding.width == 11 + 2 * 5 <= planned.data.columns == 50
     assert result.test_accuracy > 0.8  # a line tells nothing of waves
-    two = "the others have two values, as far as noise lets it be seen"
+    two = "the others have two values at most, as far as noise lets it be seen"
     assert f"bent to curves of degree 6 in 2 of 11 columns ({two}): free" in result.preparation
     assert result.check.by_heart == pytest.approx(math.sqrt(2 * 21 / 4000) / 2)
     # The law is told what a model sees, prices are what was said before.
@@ -441,8 +441,8 @@ PLENTY = Budget(3.0, 1e-5)
         (
             2,
             {"column 1": 6, "column 2": 6},
-            "bent to curves of degree 6 in 2 of 20 columns (the others have two values, as far as "
-            "noise lets it be seen): free",
+            "bent to curves of degree 6 in 2 of 20 columns (the others have two values at most, "
+            "as far as noise lets it be seen): free",
         ),
         (
             6,
@@ -557,9 +557,9 @@ def test_where_ranges_are_too_dear_it_is_said_what_would_buy_them() -> None:
         else:
             with pytest.raises(InvalidInput, match=f"make it {share} or more, leave it out, or"):
                 settled(config, data.facts)
-    # Where more columns may well be features, nothing is advised.
+    # Also where more columns may well be features: 60 / (0.26805 x 1,200 / 20.673)^2.
     wide = facts(1200, Columns.of_numbers(f"column {n}" for n in range(60)), as_given=True)
-    assert in_words(asked(), wide)[-1].endswith("for 1,200 rows at this budget")
+    assert in_words(asked(), wide)[-1].endswith(f"at this budget{hint.format(0.248)}")
 
 
 def test_what_is_taken_for_features_is_said_to_be() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
-from dptune import Budget, Data, Preparation, accounting, load, resume
+from dptune import Budget, Data, Ledger, Preparation, accounting, load, resume
 from dptune.bench.harness import outline_of, prepared
 from dptune.bench.tasks import load_task
 from dptune.data.sources import load_data
@@ -302,12 +302,12 @@ def test_ranges_of_many_columns_are_bought_where_that_is_asked_for() -> None:
     data = Data(*wide_table(1000, 0, FROM_1000_TO_1))
     # 120 / (0.26805 x 1,000 / 20.673)^2 = 0.71 is more than may be asked for
     said = in_words(a_config(budget=BUDGET), data.facts)[-1]
-    assert said.endswith("of one scale (declare ranges if they are not)")
+    dear = "scale, and to be sure would cost {} of the budget (declare ranges{} if they are not)"
+    assert said.endswith(dear.format("more than half", ""))
     much, share = Budget(8.0, 1e-5), 0.019  # 120 / (1.66603 x 1,000 / 20.673)^2 = 0.0185
     said = in_words(a_config(budget=much), data.facts)[-1]
-    assert said.endswith(
-        f"(declare ranges, or buy them with range_share = {share}, if they are not)"
-    )
+    buy = f", or buy rough ones with range_share = {share},"
+    assert said.endswith(dear.format("7.4 %", buy))  # 120 / (1.66603 x 1,000 / 41.346)^2
     config = a_config(budget=much, preparation=Preparation(range_share=share))
     assert RANGES in Outline(config=config, data=data.facts, reused=False).preparing
     too_little = replace(config, preparation=Preparation(range_share=0.018))
@@ -345,9 +345,22 @@ def test_ranges_that_are_lost_leave_rows_as_they_are(tmp_path: Path) -> None:
     assert stop_after(run, data, RANGES, **options)
     result = resume(run, data)
     lost = "not scaled by private ranges of 6 columns, which were cut off: 0.9 % of the budget"
+    assert "Columns:" not in model_card(run) and "ranges.json" not in model_card(run)
     assert any("ranges of columns were cut off" in note for note in result.guarantee.caveats)
     assert lost in result.preparation and result.test_accuracy > 0.8
     assert not any(each.startswith("ranges of") for each in result.guarantee.releases)
+
+
+def test_a_search_that_cannot_be_reused_says_in_what_it_is_other(tmp_path: Path) -> None:
+    data, address = a_data_set(rows=1000), f"{tmp_path}/shared.db"
+    Ledger.create(address, Budget(8.0, 1e-5), dataset="d", fingerprint=data.fingerprint)
+    options: dict[str, Any] = {"preparation": STRAIGHT, "ledger": address}
+    tune(data, budget=BUDGET, out=tmp_path / "first", **options)
+    other = (
+        r"is range_share = 0\.\d+, this study asks for range_share = 0\.0; reuse it with"
+    )
+    with pytest.raises(InvalidInput, match=other):
+        tune(data, budget=Budget(0.2, 1e-5), reuse=tmp_path / "first", **options)
 
 
 @pytest.mark.usefixtures("same_noise")

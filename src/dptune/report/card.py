@@ -125,7 +125,7 @@ def _data(record: Record) -> list[str]:
 def _columns(model: TrainedModel) -> list[str]:
     """What was declared of the columns, or bought."""
     encoding = model.preprocessing.encoding
-    if encoding is None:
+    if encoding is None or (model.encoding is None and not encoding.ranges):  # or they are lost
         return []
     if model.encoding is None and of_one_size(encoding) and not encoding.degrees:
         alike = "are of one size, as far as bought ranges tell (ranges.json), and stay as they are"

@@ -242,8 +242,8 @@ def _must_be_unasked(**named: float | str) -> None:
     ((name, asked),) = named.items()
     if asked not in (AUTO, 0):
         raise InvalidInput(
-            f"{name} is {asked}, and no column is declared that something could be bought for; "
-            "leave it out."
+            f"{name} is {asked}, and no column is declared that something could be bought for "
+            f"(arrays may have up to {MOST_COLUMNS_IN_DOUBT:,} of them); leave it out."
         )
 
 

@@ -4,7 +4,8 @@ Nothing here spends anything or reads a private row.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 from dptune.accounting import Budget, Guarantee
 from dptune.columns.spec import Columns
@@ -295,8 +296,9 @@ class Earlier:
                 asked = replace(asked, range_share=found.range_share)
             if asked != found:
                 raise InvalidInput(
-                    f"the {name} in {config.reuse} is {found}, this study asks for {asked}; reuse "
-                    "it with the same options."
+                    f"the {name} in {config.reuse} is {_other(found, asked)}, this study asks for "
+                    f"{_other(asked, found)}; reuse it with the same options, named where a rule "
+                    "chooses others at this budget."
                 )
         planned = outline(data, replace(theirs, ledger=config.ledger))
         search = [planned.price_of(e) for label, e in planned.payments if not is_final(label)]
@@ -307,3 +309,11 @@ class Earlier:
             events=tuple(paid.events(but=is_final)),
             price=total(search),
         )
+
+
+def _other(value: Any, than: Any) -> str:
+    """What of a value is other than in one of its kind; all of it where kinds differ."""
+    if not is_dataclass(value) or type(value) is not type(than):
+        return str(value)
+    options = ((each.name, getattr(value, each.name)) for each in fields(value))
+    return ", ".join(f"{name} = {own}" for name, own in options if own != getattr(than, name))

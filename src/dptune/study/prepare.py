@@ -29,7 +29,7 @@ from dptune.study.purchases import of_one_size
 from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT
 
 _CUT_OFF = "ranges of {} were cut off"
-_TWO = "have two values, as far as noise lets it be seen"
+_TWO = "have two values at most, as far as noise lets it be seen"
 Figure = NDArray[np.float64]
 # All private rows, prepared so far, in one table or several.
 Tables = Callable[[Preprocessing], Iterable[NDArray[Any]]]
@@ -162,7 +162,8 @@ def _curves_found(outline: Outline, encoding: Encoding, *, lost: bool) -> str:
     if lost:
         why = _CUT_OFF.format("these")
     elif outline.curves.degree == 1:
-        why = f"room for {outline.curves.room} features more is too little for those of more than "
+        more = f"{outline.curves.room} feature{'s' * (outline.curves.room > 1)} more"
+        why = f"room for {more} is too little for those of more than "
         why += "two values, or there are none"
     return f"not bent to curves in {planned}: {why}"
 

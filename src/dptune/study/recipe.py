@@ -16,7 +16,7 @@ from dptune.prior import signal
 from dptune.search.space import ADAPTIVE_RATES
 from dptune.study import paid_columns
 from dptune.study.config import AUTO, Config, usual_space
-from dptune.study.curves import MOST_IN_DOUBT, Curves, against, planned
+from dptune.study.curves import Curves, against, planned
 from dptune.study.gates import CENTER_SHARE, WHITEN_SHARE, noisy_mean, noisy_moment
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
@@ -199,7 +199,9 @@ def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:
     where, fewer = paid_columns.columns_in_words(drawn.columns), ""
     if drawn.degree == 1:
         where = f"those of {where} that have more than two values"
-        room = f"as {drawn.room} features more allow"
+        room = "as 1 feature more allows"
+        if drawn.room > 1:
+            room = f"as {drawn.room} features more allow"
         return [f"bent to curves of degree {drawn.up_to} or less in {where}, {room}: free"]
     if drawn.up_to > drawn.degree:
         fewer = f", up to {drawn.up_to} where some of them turn out to have two values"
@@ -236,7 +238,7 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
         why = f", whose ranges are {roughly} bought: {usually.against}"
     if not why:
         return [f"{straight}, as asked"]
-    if without_ranges and not bought.columns and len(columns) <= MOST_IN_DOUBT:
+    if without_ranges and not bought.columns:
         enough = paid_columns.enough_for_ranges(config, facts, len(columns), for_sizes=True)
         or_buy = f", or buy them with range_share = {enough} and curves = 1," if enough else ""
         why += f" (declare ranges{or_buy} if they differ much in size)"
@@ -244,11 +246,17 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
 
 
 def _taken_for_features(config: Config, facts: DataFacts) -> str:
-    """That rows are, and what to do if they are not."""
-    width, or_buy = facts.straight_columns, ""
-    if enough := paid_columns.enough_for_ranges(config, facts, width, for_sizes=True):
-        or_buy = f", or buy them with range_share = {enough}," if facts.as_given else ""
-    one_scale = f"not scaled column by column: {paid_columns.TAKEN_FOR_FEATURES}"
+    """That rows are, why that is not looked at, and what to do if they are not."""
+    width, why, or_buy = facts.straight_columns, "", ""
+    rough, sure = (
+        paid_columns.enough_for_ranges(config, facts, width, for_sizes=for_sizes)
+        for for_sizes in (True, False)
+    )
+    if facts.as_given:
+        price = "more than half" if sure is None else f"{100 * sure:.3g} %"
+        why = f", and to be sure would cost {price} of the budget"
+        or_buy = f", or buy rough ones with range_share = {rough}," if rough else ""
+    one_scale = f"not scaled column by column: {paid_columns.TAKEN_FOR_FEATURES}{why}"
     return f"{one_scale} (declare ranges{or_buy} if they are not)"
 
 
