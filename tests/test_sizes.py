@@ -356,9 +356,7 @@ def test_a_search_that_cannot_be_reused_says_in_what_it_is_other(tmp_path: Path)
     Ledger.create(address, Budget(8.0, 1e-5), dataset="d", fingerprint=data.fingerprint)
     options: dict[str, Any] = {"preparation": STRAIGHT, "ledger": address}
     tune(data, budget=BUDGET, out=tmp_path / "first", **options)
-    other = (
-        r"is range_share = 0\.\d+, this study asks for range_share = 0\.0; reuse it with"
-    )
+    other = r"is range_share = 0\.\d+, this study asks for range_share = 0\.0; reuse it with"
     with pytest.raises(InvalidInput, match=other):
         tune(data, budget=Budget(0.2, 1e-5), reuse=tmp_path / "first", **options)
 
