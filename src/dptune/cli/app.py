@@ -96,11 +96,10 @@ def _explain_usage(error: Any, name: str) -> int:
     command = error.ctx.command_path if error.ctx else name
     # Some versions of Typer name the class of a problem before they tell it.
     message = error.format_message().replace("Value error, ", "", 1)
-    if message and message[-1] not in ".?":
-        message += "."
     if not message:  # a verb without arguments has shown its help already
         return int(error.exit_code)
-    return _fail("InvalidInput", f"{message} See {command} --help.", error.exit_code)
+    end = "" if message[-1] in ".?" else "."
+    return _fail("InvalidInput", f"{message}{end} See {command} --help.", error.exit_code)
 
 
 def _version(wanted: bool) -> None:

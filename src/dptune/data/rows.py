@@ -100,6 +100,11 @@ class DataFacts:
         return self.columns if self.named is None else Encoding(self.named).width
 
     @property
+    def rather_features(self) -> bool:
+        """Whether there are more columns than a table has, as a rule."""
+        return self.straight_columns > MOST_COLUMNS_OF_A_TABLE
+
+    @property
     def is_table(self) -> bool:
         return len(self.shape) == 1
 

@@ -51,7 +51,7 @@ class FinalCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        heart_decides = self.verdict != replace(self, by_heart=0.0).verdict
+        heart_decides = _heart_decides(self)
         said = _said(self.verdict, _TRIVIAL, heart_decides)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than the number of rows"
@@ -112,7 +112,7 @@ class ErrorCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        heart_decides = self.verdict != replace(self, by_heart=0.0).verdict
+        heart_decides = _heart_decides(self)
         said = _said(self.verdict, _CONSTANT, heart_decides)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than what all rows could be off by"
@@ -141,6 +141,11 @@ def _verdict(gain: float, unsure: float, by_heart: float, room: float, no_better
         return BETTER
     worth = max(_WORTH * room, min(by_heart, _HEART * room))
     return no_better if gain + unsure <= worth else UNKNOWN
+
+
+def _heart_decides(check: FinalCheck | ErrorCheck) -> bool:
+    """Whether the verdict would be another if nothing could be learned by heart."""
+    return check.verdict != replace(check, by_heart=0.0).verdict
 
 
 def _said(verdict: str, than: str, heart_decides: bool) -> str:

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
+from dptune.data.rows import DataFacts
 from dptune.prior import signal
 from dptune.study.config import Config
 from dptune.study.gates import noisy_moment
@@ -20,7 +20,7 @@ from dptune.study.gates import noisy_moment
 _HIGHEST, _LEAST_ROWS, _LEAST_SIGNAL, _LEAST_SIGNAL_AS_GIVEN = 6, 40, 2.0, 5.0
 # Of rows as given, ranges are bought where there is room for so many of the columns: of those of
 # our tables about a third have more than two values. But more columns than these may be features.
-_LEAST_ROOM, MOST_IN_DOUBT = 0.5, 50
+_LEAST_ROOM, _MOST_IN_DOUBT = 0.5, 50
 _MOST_NUMBERS = 1 << 28  # in all rows together: a gibibyte
 
 
@@ -65,7 +65,7 @@ def planned(config: Config, facts: DataFacts, columns: Sequence[str], *, bought:
         highest = asked.curves_up_to or _HIGHEST
         room = _room(config, facts, (highest - 1) * count)
         in_doubt = bought and facts.as_given
-        if in_doubt and room < count * (_LEAST_ROOM if count <= MOST_IN_DOUBT else 1):
+        if in_doubt and room < count * (_LEAST_ROOM if count <= _MOST_IN_DOUBT else 1):
             room = 0
         if asked.curves_room is not None:
             room = min(room, asked.curves_room)
@@ -93,9 +93,8 @@ def _borne(config: Config, straight: DataFacts, bent: DataFacts) -> bool:
     """Whether rows and budget bear the features of these curves."""
     mu, width = config.budget.mu, bent.columns
     enough = _LEAST_SIGNAL_AS_GIVEN if bent.as_given else _LEAST_SIGNAL
-    features = bent.as_given and straight.columns > MOST_COLUMNS_OF_A_TABLE
     return (
-        not features
+        not (bent.as_given and bent.rather_features)
         and signal(mu, bent.count, width, bent.outputs) >= enough
         and bent.count >= _LEAST_ROWS * width * bent.outputs
         and bent.count * width <= _MOST_NUMBERS

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE, DataFacts
+from dptune.data.rows import DataFacts
 from dptune.errors import InvalidInput
 from dptune.plan import ADAPTIVE
 from dptune.prior import signal
@@ -220,7 +220,7 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
     usual = replace(config, preparation=preparation)
     scaled = bool(preparation.ranges or preparation.standardize)
     without_ranges = facts.as_given and not scaled
-    if (without_ranges or facts.named is None) and facts.straight_columns > MOST_COLUMNS_OF_A_TABLE:
+    if (without_ranges or facts.named is None) and facts.rather_features:
         known = scaled or bought.columns or against(config)
         return [] if known else [_taken_for_features(config, facts)]
     if without_ranges and facts.named is not None:
