@@ -2,6 +2,7 @@
 those that are kept out of every choice.
 
     python benchmarks/make_sets.py build DATA OUT [NAME ...]
+    python benchmarks/make_sets.py resplit FILE OUT COUNT
     python benchmarks/make_sets.py page OUT > benchmarks/SETS.md
 
 `DATA` holds images (`mnist.npz`, ...), texts (`subj.jsonl.gz`, ...) and `tables/`; everything else
@@ -1046,13 +1047,28 @@ def build(data: Path, out: Path, names: list[str]) -> None:
     for name in names or SETS:
         started, path = time.monotonic(), path_of(out, name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        arrays = SETS[name].build(data)
-        part = path.with_suffix(".part")
-        with part.open("wb") as file:  # nobody reads half a file
-            np.savez_compressed(file, **arrays)
-        part.rename(path)
+        write(path, SETS[name].build(data))
         seconds = time.monotonic() - started
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, {seconds:.0f} s", flush=True)
+
+
+def resplit(path: Path, out: Path, count: int) -> None:
+    """The same rows split `count` times anew, to tell what hangs on the rows that test."""
+    with np.load(path) as arrays:
+        codes = np.concatenate([arrays["X_train"], arrays["X_test"]])
+        labels = np.concatenate([arrays["y_train"], arrays["y_test"]])
+        train, scale = len(arrays["X_train"]), arrays["scale"]
+    out.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        order = np.random.default_rng((SEED, number)).permutation(len(codes))
+        write(out / f"{path.stem}-{number}.npz", split(codes[order], labels[order], train, scale))
+
+
+def write(path: Path, arrays: dict[str, Any]) -> None:
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:  # nobody reads half a file
+        np.savez_compressed(file, **arrays)
+    part.rename(path)
 
 
 def figures(path: Path) -> str:
@@ -1128,10 +1144,16 @@ def main() -> None:
     building.add_argument("data", type=Path, help="folder of images, texts and tables")
     building.add_argument("out", type=Path, help="folder to write to")
     building.add_argument("names", nargs="*", metavar="NAME", help="some sets only")
+    splitting = verbs.add_parser("resplit", help="write a set split anew, COUNT times")
+    splitting.add_argument("file", type=Path, help="a file that build wrote")
+    splitting.add_argument("out", type=Path, help="folder to write to")
+    splitting.add_argument("count", type=int)
     verbs.add_parser("page", help="print SETS.md").add_argument("out", type=Path)
     asked = parser.parse_args()
     if asked.verb == "build":
         build(asked.data, asked.out, asked.names)
+    elif asked.verb == "resplit":
+        resplit(asked.file, asked.out, asked.count)
     else:
         page(asked.out)
 

@@ -385,7 +385,13 @@ def test_a_ledger_opened_here_pays_for_a_study_and_its_reuse(run: Run) -> None:
     run(*OPEN[:-4], "--epsilon", "3", "--delta", "1e-5")
     paid = ("--ledger", "l.db", "--delta", "1e-5", "--json")
     as_json(run(*QUICK, *paid, "--out", "a"))
+    plan = as_json(run(*QUICK, *paid, "--reuse", "a", "--dry-run"))
     told = as_json(run(*QUICK, *paid, "--out", "b", "--reuse", "a"))
+    others = [
+        [caveat for caveat in each["guarantee"]["caveats"] if "other payments" in caveat]
+        for each in (plan, told)
+    ]
+    assert len(others[0]) == 1 and others[0] == others[1], "the search is none of the others"
     assert told["guarantee"]["epsilon"] > 1.0 and len(told["trials"]) == 3
     assert not Path("a/ledger.db").exists()
 

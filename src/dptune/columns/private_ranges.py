@@ -31,6 +31,9 @@ _TAIL = 0.01
 # And where that is so many times the noise of a count of rows below a mark: what is found there is
 # never far out by noise alone, which between thousands of empty marks would else be taken for rows.
 _CLEAR = 3.0
+# Ends lie no further out than those of normal rows, judged by where this part of all rows lies
+# beyond: else a few large numbers would squeeze all others, and the more so the more budget.
+_THINNING = 0.03
 # Rows lie between two ends where they are so many times that noise: of a column of two values fewer
 # than one in two hundred would be said to have others.
 _CLEAR_BETWEEN = 4.0
@@ -170,28 +173,51 @@ def _times_root(vector: Array) -> Array:
 def _found(ranks: Array, noise: float, rows: int) -> Range:
     """From noisy ranks alone."""
     from scipy.optimize import isotonic_regression  # slow to import
-    from scipy.special import ndtri
 
     rising: Array = isotonic_regression(ranks).x
     everybody = min(max(float(rising[-1]), 1.0), float(rows))  # without gaps
     off = noise_of_ranks(noise) / everybody
     tail = min(max(_TAIL, _CLEAR * off), _MOST_TAIL)
-    inner = min(2 * tail, 0.5)
-    parts = np.array([tail, inner, 1 - inner, 1 - tail])
-    places = np.searchsorted(rising, parts * everybody)
-    first, second, last_but_one, last = (min(int(place), CELLS - 1) for place in places)
-    low, high = marks_of(first)[0], marks_of(last)[1]
+    places = _places(rising, tail, everybody)
+    first, last = places[0], places[-1]
     rows_between = float(rising[max(last - 1, first)] - rising[first])
     between = rows_between > _CLEAR_BETWEEN * noise_of_ranks(noise)
+    low, below, above, high = _ends(places, tail)
     # What noise hides lies as far beyond as if rows went on as normal ones do from there; of two
     # values none does. And zero has a cell of its own: where it is an end, it is that end.
-    further = float((ndtri(_TAIL) - ndtri(tail)) / (ndtri(tail) - ndtri(inner))) * between
     if low != -SMALLEST:
-        low -= further * (marks_of(second)[0] - low)
+        low -= below * between
     elif high > SMALLEST:
         low = 0.0
     if high != SMALLEST:
-        high += further * (high - marks_of(last_but_one)[1])
+        high += above * between
     elif low < -SMALLEST:
         high = 0.0
+    if between and tail < _THINNING:
+        places = _places(rising, _THINNING, everybody)
+        inner_low, below, above, inner_high = _ends(places, _THINNING)
+        low = max(low, inner_low - below) if below else low
+        high = min(high, inner_high + above) if above else high
     return Range(low, high, between)
+
+
+def _places(rising: Array, tail: float, everybody: float) -> list[int]:
+    """The cells where `tail` of the rows lies below, twice that, and as much above."""
+    inner = _inner(tail)
+    parts = np.array([tail, inner, 1 - inner, 1 - tail])
+    return [min(int(place), CELLS - 1) for place in np.searchsorted(rising, parts * everybody)]
+
+
+def _ends(places: list[int], tail: float) -> tuple[float, float, float, float]:
+    """The outer two of the places; and between these, how far normal rows would go on from either
+    until `_TAIL` lies beyond, which is nowhere where the inner one is the same."""
+    from scipy.special import ndtri
+
+    low, inner_low = (marks_of(place)[0] for place in places[:2])
+    inner_high, high = (marks_of(place)[1] for place in places[2:])
+    further = float((ndtri(_TAIL) - ndtri(tail)) / (ndtri(tail) - ndtri(_inner(tail))))
+    return low, further * (inner_low - low), further * (high - inner_high), high
+
+
+def _inner(tail: float) -> float:
+    return min(2 * tail, 0.5)

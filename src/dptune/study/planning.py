@@ -203,6 +203,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     if config.reuse:
         earlier = Earlier.read(config, data)
         events, searched = [*earlier.events, *events], earlier.price
+        others -= len(earlier.events)
         counted, scored = earlier.census is not None, True
     caveats = ("a plan: true of a study that is run exactly like this", *noise_notes(planned))
     return planned, guarantee_for(
