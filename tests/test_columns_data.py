@@ -17,8 +17,10 @@ from pyarrow import parquet
 
 from dptune import table_files
 from dptune.columns import Coded, Columns, Encoding
+from dptune.columns.private_ranges import private_ranges
 from dptune.data import Data, Shift
 from dptune.data.columns_section import columns_section
+from dptune.data.declared import known_of
 from dptune.data.preprocess import Preprocessing
 from dptune.data.sources import load_data, read_new_rows
 from dptune.errors import InvalidInput
@@ -439,3 +441,15 @@ def test_a_folder_that_holds_no_table_is_called_so(
     (tmp_path / "dir.csv").mkdir()
     with pytest.raises(InvalidInput, match=r"is a folder, but not one .* no \.parquet files"):
         load_data(tmp_path / "dir.csv", label="ill")
+
+
+def test_a_card_says_what_becomes_of_a_column_that_is_nearly_always_zero() -> None:
+    flags = np.repeat([0.0, 1.0], [9950, 50])[:, None]
+    (found,) = private_ranges([flags], 1, 1e-6, len(flags), np.zeros)
+    encoding = Encoding(Columns.of_numbers(["ill"]), ranges={"ill": (found.low, found.high)})
+    assert known_of(encoding, "ill") == (
+        "nearly always 0; more counts as 1, less as -1 (by what was bought)"
+    )
+    assert encoding.apply(np.array([[0.0], [1.0], [-5.0]])).ravel().tolist() == [0.0, 1.0, -1.0]
+    other = Encoding(Columns.of_numbers(["ill"]), ranges={"ill": (-2.0, 2.0)})
+    assert known_of(other, "ill") == "-2 to 2 (by what was bought)"

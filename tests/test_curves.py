@@ -414,7 +414,10 @@ def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     assert encoding.degrees == {"column 1": 6, "column 2": 6}
     assert encoding.width == 11 + 2 * 5 <= planned.data.columns == 50
     assert result.test_accuracy > 0.8  # a line tells nothing of waves
-    two = "the others have two values at most, as far as noise lets it be seen"
+    two = (
+        "the others have two values at most, or values within 1 % of each other, as far as can be "
+        "seen"
+    )
     assert f"bent to curves of degree 6 in 2 of 11 columns ({two}): free" in result.preparation
     assert result.check.by_heart == pytest.approx(math.sqrt(2 * 21 / 4000) / 2)
     # The law is told what a model sees, prices are what was said before.
@@ -442,7 +445,7 @@ PLENTY = Budget(3.0, 1e-5)
             2,
             {"column 1": 6, "column 2": 6},
             "bent to curves of degree 6 in 2 of 20 columns (the others have two values at most, "
-            "as far as noise lets it be seen): free",
+            "or values within 1 % of each other, as far as can be seen): free",
         ),
         (
             6,

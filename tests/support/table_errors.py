@@ -129,8 +129,7 @@ TABLE_ERRORS = (
         (
             "'patients.csv' has columns that must be declared. Begin with dptune columns "
             "patients.csv -o columns.toml, fill that in, and give it with --columns "
-            "columns.toml (columns= in Python); name a column of labels with --label (label= "
-            "in Python):\n"
+            "columns.toml (columns= in Python):\n"
             "  job, smoker: must be numbers, or lists of numbers; found string.\n"
             "  seen: must be numbers, or lists of numbers; found date32[day]."
         ),
@@ -141,11 +140,21 @@ TABLE_ERRORS = (
         (
             "'patients.csv' has columns that must be declared. Begin with dptune columns "
             "patients.csv -o columns.toml, fill that in, and give it with --columns "
-            "columns.toml (columns= in Python); name a column of labels with --label (label= "
-            "in Python):\n"
+            "columns.toml (columns= in Python):\n"
             "  age: has missing values."
         ),
         table="age,ill\n34,no\n,yes\n",
+        columns=None,
+    ),
+    TableError(
+        "a text among numbers",
+        (
+            "'patients.csv' has columns that must be declared. Begin with dptune columns "
+            "patients.csv -o columns.toml, fill that in, and give it with --columns "
+            "columns.toml (columns= in Python):\n"
+            "  age: must be numbers, or lists of numbers; found string (the first in row 2)."
+        ),
+        table="age,ill\n34,no\nn.a.,yes\n35,no\n",
         columns=None,
     ),
     TableError(

@@ -18,6 +18,7 @@ from dptune.columns import (
     as_table,
     code,
 )
+from dptune.columns.private_ranges import SMALLEST
 from dptune.data.arrays import as_array
 from dptune.data.fingerprint import fingerprint_arrays
 from dptune.data.table_fingerprint import fingerprint_table
@@ -25,6 +26,8 @@ from dptune.errors import InvalidInput
 from dptune.table_files import listed
 
 Vocabularies = Mapping[str, tuple[str, ...]]
+
+_ZERO = 3 * SMALLEST  # the marks next to zero, as rough ranges widen them
 
 
 def named_table(values: Any, names: Sequence[str], what: str) -> pa.Table:
@@ -86,7 +89,7 @@ def known_of(encoding: Encoding, name: str) -> str:
     if isinstance(column, Number | Date):
         ends = column.range if isinstance(column.range, tuple) else encoding.ranges.get(name)
         bought = " (by what was bought)" * (name in encoding.ranges)  # rough ones are widened
-        said.append("as it is" if ends is None else f"{_end(ends[0])} to {_end(ends[1])}{bought}")
+        said.append("as it is" if ends is None else f"{_between(*ends)}{bought}")
     if isinstance(column, Category):
         names = column.values if isinstance(column.values, tuple) else encoding.categories.get(name)
         bought = " (bought)" * (name in encoding.categories)
@@ -100,6 +103,12 @@ def known_of(encoding: Encoding, name: str) -> str:
     if not isinstance(column, Drop) and column.fill is not None:
         said.append(f"gaps: {_end(column.fill)}")
     return "; ".join(said)
+
+
+def _between(low: float | str, high: float | str) -> str:
+    if isinstance(low, float) and -low == high <= _ZERO:
+        return "nearly always 0; more counts as 1, less as -1"
+    return f"{_end(low)} to {_end(high)}"
 
 
 def _end(end: float | str) -> str:

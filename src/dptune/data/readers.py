@@ -285,7 +285,7 @@ def _table_part(
     features = [name for name in names if name != label]
     if not features:
         raise InvalidInput(f"{where!r} has no columns besides {label!r}; features are needed.")
-    blocks = _all_numbers(table, features, where, new=new)
+    blocks = _all_numbers(table, features, where, labelled=label in names, new=new)
     columns = [
         each
         for name, block in zip(features, blocks, strict=True)
@@ -306,7 +306,9 @@ def _each_name(name: str, kind: Any, width: int) -> list[str]:
     return [f"{name}[{number}]" for number in range(width)] if _is_list(kind) else [name]
 
 
-def _all_numbers(table: Any, names: Sequence[str], where: str, *, new: bool) -> list[NDArray[Any]]:
+def _all_numbers(
+    table: Any, names: Sequence[str], where: str, *, labelled: bool, new: bool
+) -> list[NDArray[Any]]:
     """Every column as numbers; all that are not are named at once."""
     problems, blocks = Problems(), []
     for name in names:
@@ -319,10 +321,11 @@ def _all_numbers(table: Any, names: Sequence[str], where: str, *, new: bool) -> 
             f"{where!r} does not fit the model, which was trained on numbers without gaps; put "
             "numbers there, or leave those rows or columns out"
         )
+    name_labels = "; name a column of labels with --label (label= in Python)"
     problems.raise_any(
         f"{where!r} has columns that must be declared. Begin with dptune columns "
         f"{shlex.quote(where)} -o columns.toml, fill that in, and give it with --columns "
-        "columns.toml (columns= in Python); name a column of labels with --label (label= in Python)"
+        f"columns.toml (columns= in Python){'' if labelled else name_labels}"
     )
     return blocks
 
@@ -344,8 +347,24 @@ def _numbers(column: Any) -> NDArray[Any]:
     if missing:
         raise InvalidInput("has missing values.")
     if not number:
-        raise InvalidInput(f"must be numbers, or lists of numbers; found {kind}.")
+        raise InvalidInput(f"must be numbers, or lists of numbers; found {kind}{_first(column)}.")
     return np.asarray(column.to_numpy()).reshape(rows, width)
+
+
+def _first(column: Any) -> str:
+    """Which row holds the first text, where others of the column hold numbers."""
+    if not pa.types.is_string(column.type):
+        return ""
+    numbers = [_is_number(text) for text in column.to_pylist()]
+    return f" (the first in row {numbers.index(False) + 1:,})" if any(numbers) else ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_list(kind: Any) -> bool:
