@@ -342,7 +342,9 @@ def test_a_folder_called_like_a_partition_adds_no_column(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"a": ["u", "v"], "label": [0, 1]}, "  a: .*found string"),
+        ({"a": ["u", "v"], "label": [0, 1]}, r"  a: .*found string\."),
+        ({"a": ["1", "2"], "label": [0, 1]}, r"  a: .*found string\."),
+        ({"a": ["1", "v"], "label": [0, 1]}, r"  a: .*found string \(the first in row 2\)\."),
         ({"a": [1, None], "label": [0, 1]}, "  a: .*missing values"),
         ({"a": [1, 2], "label": ["x", None]}, "the column 'label' .* missing values"),
         ({"a": [[1.0], [1.0, 2.0]], "label": [0, 1]}, "  a: .*different lengths"),

@@ -347,16 +347,17 @@ def _numbers(column: Any) -> NDArray[Any]:
     if missing:
         raise InvalidInput("has missing values.")
     if not number:
-        raise InvalidInput(f"must be numbers, or lists of numbers; found {kind}{_first(column)}.")
+        first = _first_text(column) if width == 1 else ""
+        raise InvalidInput(f"must be numbers, or lists of numbers; found {kind}{first}.")
     return np.asarray(column.to_numpy()).reshape(rows, width)
 
 
-def _first(column: Any) -> str:
-    """Which row holds the first text, where others of the column hold numbers."""
-    if not pa.types.is_string(column.type):
+def _first_text(column: Any) -> str:
+    """Which row holds the first text that is no number, where some are."""
+    numbers = [pa.types.is_string(column.type) and _is_number(each) for each in column.to_pylist()]
+    if all(numbers) or not any(numbers):
         return ""
-    numbers = [_is_number(text) for text in column.to_pylist()]
-    return f" (the first in row {numbers.index(False) + 1:,})" if any(numbers) else ""
+    return f" (the first in row {numbers.index(False) + 1:,})"
 
 
 def _is_number(text: str) -> bool:
