@@ -187,7 +187,7 @@ def _opened_csv(path: Path, texts: Sequence[str]) -> Any:
 
 def _must_be_names(names: Sequence[str], path: Path) -> None:
     """Checked before any message shows them: a first line of data is private."""
-    if any(_is_number(name) for name in names):
+    if any(is_number(name) for name in names):
         raise InvalidInput(
             f"the first line of {str(path)!r} must name the columns, and looks like data: it "
             "has numbers. Add a line with names; a name cannot be a number."
@@ -312,7 +312,7 @@ def not_utf8(path: Path) -> InvalidInput:
     )
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:

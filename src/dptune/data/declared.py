@@ -106,7 +106,7 @@ def known_of(encoding: Encoding, name: str) -> str:
 
 
 def _between(low: float | str, high: float | str) -> str:
-    if isinstance(low, float) and -low == high <= _ZERO:
+    if isinstance(low, float) and isinstance(high, float) and -low == high <= _ZERO:
         return "nearly always 0; more counts as 1, less as -1"
     return f"{_end(low)} to {_end(high)}"
 

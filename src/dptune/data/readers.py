@@ -25,6 +25,7 @@ from dptune.data.parquet_rows import ParquetRows
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
 from dptune.table_files import (
+    is_number,
     listed,
     must_be_told_apart,
     parquet_files,
@@ -354,18 +355,10 @@ def _numbers(column: Any) -> NDArray[Any]:
 
 def _first_text(column: Any) -> str:
     """Which row holds the first text that is no number, where some are."""
-    numbers = [pa.types.is_string(column.type) and _is_number(each) for each in column.to_pylist()]
+    numbers = [pa.types.is_string(column.type) and is_number(each) for each in column.to_pylist()]
     if all(numbers) or not any(numbers):
         return ""
     return f" (the first in row {numbers.index(False) + 1:,})"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_list(kind: Any) -> bool:
