@@ -338,6 +338,7 @@ def test_prepared_rows_are_no_longer_than_promised(study: Any) -> None:
     assert np.linalg.norm(rows.astype(np.float64), axis=1).max() <= 1 + 1e-6
 
 
+@pytest.mark.usefixtures("same_noise")  # which goes on: what is bought twice is other
 def test_a_study_of_an_array_that_is_killed_buys_its_ranges_once(tmp_path: Path) -> None:
     made, labels = waves(4000, 0)
     data = Data(made.to_numpy(), labels)
