@@ -240,7 +240,7 @@ def test_what_prepares_rows_is_said_before_it_is_paid(run: Run) -> None:
     code, out, _ = run(*QUICK, "--dry-run", "--epsilon", "4", "--delta", "1e-5")
     assert code == 0 and said in one_line(out)
     assert re.search(
-        r"Rows are scaled by private ranges of \d columns: 11.2 % of the budget", one_line(out)
+        r"Rows are scaled by private ranges of \d columns: 6.9 % of the budget", one_line(out)
     )
     code, _, err = run(*QUICK, "--epsilon", "4", "--out", "r", "--whiten", "no")
     assert code == 0 and "; not whitened, as asked; " in err

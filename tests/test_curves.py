@@ -199,7 +199,7 @@ def test_arrays_stay_so_narrow_that_they_are_whitened() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "bent", "bought"), [(500, False, False), (1_500, False, True), (20_000, True, True)]
+    ("rows", "bent", "bought"), [(400, False, False), (1_500, False, True), (20_000, True, True)]
 )
 def test_of_arrays_ranges_are_bought_for_curves_or_to_tell_sizes(
     rows: int, bent: bool, bought: bool
@@ -542,16 +542,16 @@ def test_arrays_say_why_their_lines_are_straight(rows: int, epsilon: float, why:
 def test_arrays_say_that_ranges_are_missing_for_curves() -> None:
     known = facts(4000, Columns.of_numbers(["a", "b", "c"]), as_given=True)
     why = ", whose ranges are not bought: 3 columns are too many for 4,000 rows at this budget"
-    for config in (asked(0.05), settled(asked(0.05), known)):
+    for config in (asked(0.04), settled(asked(0.04), known)):
         assert in_words(config, known)[-1].startswith(f"not bent to curves in 3 columns{why}")
 
 
 def test_where_ranges_are_too_dear_it_is_said_what_would_buy_them() -> None:
-    data = Data(*mostly_two(500, 0))
+    data = Data(*mostly_two(400, 0))
     said = in_words(asked(), data.facts)[-1]
     both = "range_share = {} and curves = 1"
     hint = f" (declare ranges, or buy them with {both}, if they differ much in size)"
-    share = 0.262  # 11 / (0.26805 x 500 / 20.673)^2: rows are five times the noise of a rank
+    share = 0.254  # 11 / (0.26805 x 400 / 16.262)^2: rows are five times the noise of a rank
     assert said.endswith(f"at this budget{hint.format(share)}")
     for named, bought in ((share, True), (share - 0.001, False)):
         config = asked(preparation=Preparation(range_share=named, curves=1))
@@ -561,9 +561,9 @@ def test_where_ranges_are_too_dear_it_is_said_what_would_buy_them() -> None:
         else:
             with pytest.raises(InvalidInput, match=f"make it {share} or more, leave it out, or"):
                 settled(config, data.facts)
-    # Also where more columns may well be features: 60 / (0.26805 x 1,200 / 20.673)^2.
-    wide = facts(1200, Columns.of_numbers(f"column {n}" for n in range(60)), as_given=True)
-    assert in_words(asked(), wide)[-1].endswith(f"at this budget{hint.format(0.248)}")
+    # Also where more columns may well be features: 60 / (0.26805 x 1,000 / 16.262)^2.
+    wide = facts(1000, Columns.of_numbers(f"column {n}" for n in range(60)), as_given=True)
+    assert in_words(asked(), wide)[-1].endswith(f"at this budget{hint.format(0.221)}")
 
 
 def test_what_is_taken_for_features_is_said_to_be() -> None:

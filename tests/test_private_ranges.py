@@ -14,31 +14,35 @@ from scipy.stats import chi2, norm
 
 from dptune import accounting
 from dptune.columns import private_ranges as ranges
-from dptune.columns.private_ranges import CELLS, cells_of, marks_of, noisy_ranks, private_ranges
+from dptune.columns.marks import COARSE, FINE, Marks
+from dptune.columns.private_ranges import private_ranges
 from dptune.errors import InvalidInput
 from dptune.privacy import NoisyRanks
 from dptune.study.measure import fresh_normal
 
 Array = NDArray[np.float64]
-NOBODY = np.zeros(CELLS, dtype=np.int64)
-A_CELL = [0, 1, 4000, CELLS // 2, CELLS - 300, CELLS - 1]
+BOTH = pytest.mark.parametrize("marks", [FINE, COARSE], ids=["fine", "coarse"])
 
 
 def no_noise(shape: tuple[int, ...]) -> Array:
     return np.zeros(shape)
 
 
-def one_in(cell: int) -> NDArray[np.int64]:
-    counts = NOBODY.copy()
+def nobody(marks: Marks) -> NDArray[np.int64]:
+    return np.zeros(marks.cells, dtype=np.int64)
+
+
+def one_in(cell: int, marks: Marks) -> NDArray[np.int64]:
+    counts = nobody(marks)
     counts[cell] = 1
     return counts
 
 
 @cache
-def coefficients(power: float) -> Array:
+def coefficients(power: float, count: int) -> Array:
     """Of (1 - z)^power, one from the one before."""
-    found = np.ones(CELLS)
-    for step in range(1, CELLS):
+    found = np.ones(count)
+    for step in range(1, count):
         found[step] = found[step - 1] * (step - 1 - power) / step
     return found
 
@@ -46,26 +50,29 @@ def coefficients(power: float) -> Array:
 def without_root(vector: Array) -> Array:
     """R^-1, which is the square root of 1 - z."""
     length = 2**15
-    inverse = np.fft.rfft(coefficients(0.5), length)
-    product: Array = np.fft.irfft(np.fft.rfft(vector, length) * inverse, length)[:CELLS]
+    inverse = np.fft.rfft(coefficients(0.5, len(vector)), length)
+    product: Array = np.fft.irfft(np.fft.rfft(vector, length) * inverse, length)[: len(vector)]
     return product
 
 
-@pytest.mark.parametrize("cell", A_CELL)
-def test_a_row_moves_ranks_by_what_is_paid_measured_in_their_own_noise(cell: int) -> None:
+@BOTH
+@pytest.mark.parametrize("place", [0.0, 1e-3, 0.26, 0.5, 0.98, 1.0])
+def test_a_row_moves_ranks_by_what_is_paid_measured_in_their_own_noise(
+    place: float, marks: Marks
+) -> None:
     """Ranks have noise L z, with L read off the code by its columns. A row adds a step v, so what
     it costs is the length of L^-1 v: here once through the inverse of the root, once as R e."""
-    noise = 7.0
-    step = noisy_ranks(one_in(cell), noise, np.zeros(CELLS))
-    np.testing.assert_array_equal(step, (np.arange(CELLS) >= cell).astype(float))
-    unit = np.zeros(CELLS)
+    noise, cells = 7.0, marks.cells
+    cell = round(place * (cells - 1))
+    step = marks.noisy_ranks(one_in(cell, marks), noise, np.zeros(cells))
+    np.testing.assert_array_equal(step, (np.arange(cells) >= cell).astype(float))
+    unit = np.zeros(cells)
     unit[0] = 1.0
-    scale = noisy_ranks(NOBODY, noise, unit)[0]  # L is lower triangular, the same all along
-    np.testing.assert_allclose(
-        noisy_ranks(NOBODY, noise, unit), scale * coefficients(-0.5), atol=1e-12
-    )
+    drawn = marks.noisy_ranks(nobody(marks), noise, unit)
+    scale = drawn[0]  # L is lower triangular, the same all along
+    np.testing.assert_allclose(drawn, scale * coefficients(-0.5, cells), atol=1e-12)
     by_inverse = float(np.linalg.norm(without_root(step))) / scale
-    by_column = float(np.linalg.norm(coefficients(-0.5)[: CELLS - cell])) / scale
+    by_column = float(np.linalg.norm(coefficients(-0.5, cells)[: cells - cell])) / scale
     assert by_inverse == pytest.approx(by_column, rel=1e-9)
     mu = accounting.price(NoisyRanks(columns=1, noise=noise)).mu
     assert by_inverse <= mu
@@ -73,24 +80,27 @@ def test_a_row_moves_ranks_by_what_is_paid_measured_in_their_own_noise(cell: int
         assert by_inverse == pytest.approx(mu, rel=1e-9)
 
 
-def test_ranks_are_the_root_applied_twice() -> None:
+@BOTH
+def test_ranks_are_the_root_applied_twice(marks: Marks) -> None:
     """Noise put in at a place and counts put in at a place go the same way: A = R R."""
-    drawn = np.random.default_rng(0).normal(size=CELLS)
-    unit = ranges.noise_of_ranks(1.0)
-    once = noisy_ranks(NOBODY, 1.0, drawn)
-    twice = noisy_ranks(NOBODY, 1.0, once)
+    drawn = np.random.default_rng(0).normal(size=marks.cells)
+    unit = marks.noise_of_ranks(1.0)
+    once = marks.noisy_ranks(nobody(marks), 1.0, drawn)
+    twice = marks.noisy_ranks(nobody(marks), 1.0, once)
     np.testing.assert_allclose(twice, unit * np.cumsum(drawn), atol=1e-9)
 
 
-def test_the_best_test_of_one_row_is_no_better_than_what_is_paid() -> None:
+@BOTH
+def test_the_best_test_of_one_row_is_no_better_than_what_is_paid(marks: Marks) -> None:
     """Audit of what the code draws: the likelihood ratio of two neighbours, over 300 releases."""
-    noise, tries = 5.0, 300
-    direction = coefficients(-0.5)
-    seen = [
-        float(direction @ without_root(noisy_ranks(NOBODY, noise, fresh_normal((CELLS,)))))
-        for _ in range(tries)
-    ]
-    signal = float(direction @ without_root(noisy_ranks(one_in(0), noise, np.zeros(CELLS))))
+    noise, tries, cells = 5.0, 300, marks.cells
+    direction = coefficients(-0.5, cells)
+
+    def found(counts: NDArray[np.int64], drawn: Array) -> float:
+        return float(direction @ without_root(marks.noisy_ranks(counts, noise, drawn)))
+
+    seen = [found(nobody(marks), fresh_normal((cells,))) for _ in range(tries)]
+    signal = found(one_in(0, marks), np.zeros(cells))
     # So small a spread is seen once in a million if the noise is what it should be.
     spread = math.sqrt(np.sum(np.square(seen)) / chi2.isf(1e-6, tries))
     mu = accounting.price(NoisyRanks(columns=1, noise=noise)).mu
@@ -105,23 +115,31 @@ NUMBERS = st.one_of(
 )
 
 
+@BOTH
 @settings(max_examples=100)
-@given(NUMBERS)
-def test_every_number_is_in_one_cell_and_between_its_marks(value: float) -> None:
-    (cell,) = cells_of(np.array([value]))
-    assert 0 <= cell < CELLS
-    low, high = marks_of(int(cell))
+@given(value=NUMBERS)
+def test_every_number_is_in_one_cell_and_between_its_marks(value: float, marks: Marks) -> None:
+    (cell,) = marks.cells_of(np.array([value]))
+    assert 0 <= cell < marks.cells
+    low, high = marks.around(int(cell))
     assert low < high
     if abs(value) < 2.0**40:
         assert low <= value <= high
         assert value < high or value <= 0
     else:
-        assert cell in (0, CELLS - 1)
+        assert cell in (0, marks.cells - 1)
 
 
-def test_cells_touch_each_other_in_order() -> None:
-    marks = [marks_of(cell) for cell in range(CELLS)]
-    assert all(one[1] == next_one[0] for one, next_one in itertools.pairwise(marks))
+@BOTH
+def test_cells_touch_each_other_in_order(marks: Marks) -> None:
+    around = [marks.around(cell) for cell in range(marks.cells)]
+    assert all(one[1] == next_one[0] for one, next_one in itertools.pairwise(around))
+
+
+@pytest.mark.parametrize(("marks", "apart"), [(FINE, 1 / 128), (COARSE, 1 / 8)])
+def test_marks_are_so_far_apart_at_most(marks: Marks, apart: float) -> None:
+    ends = [marks.around(cell) for cell in range(marks.cells // 2 + 1, marks.cells - 1)]
+    assert max(high / low for low, high in ends) == 1 + apart
 
 
 @settings(max_examples=15, deadline=None)
@@ -132,7 +150,7 @@ def test_a_row_is_counted_once_in_every_column_and_a_gap_is_not(
     def counted(table: list[tuple[float, float]]) -> list[Array]:
         seen: list[Array] = []
         kept = ranges._found
-        ranges._found = lambda ranks, noise, rows: seen.append(ranks)  # type: ignore[assignment]
+        ranges._found = lambda ranks, *_: seen.append(ranks)  # type: ignore[assignment]
         try:
             codes = np.array(table, dtype=np.float32).reshape(-1, 2)
             private_ranges([codes[:1], codes[1:]], 2, 1.0, 9, no_noise)
@@ -285,7 +303,34 @@ def test_the_rule_of_how_many_rows_are_needed_follows_the_noise() -> None:
     assert 2000 < ranges.rows_needed(NOISE) < 2200
     assert ranges.rows_needed(2 * NOISE) == pytest.approx(2 * ranges.rows_needed(NOISE), rel=0.01)
     noise = ranges.noise_for(10_000, 0.02)
-    assert ranges.noise_of_ranks(noise) == pytest.approx(200)
+    assert FINE.noise_of_ranks(noise) == pytest.approx(200)
+
+
+def test_sizes_are_told_by_coarse_marks_where_fine_ones_are_too_noisy() -> None:
+    """Three quarters of the noise in a rank, by a sum of its own; and fine marks as long as ranks
+    are off by a tenth of the rows or less."""
+    less = math.sqrt(
+        sum(coefficients(-0.5, COARSE.cells) ** 2) / sum(coefficients(-0.5, FINE.cells) ** 2)
+    )
+    for noise in (3.0, NOISE):
+        fine = ranges.rows_needed(noise)
+        assert ranges.rows_needed(noise, for_sizes=True) == pytest.approx(
+            fine * less**2 / 2, rel=0.01
+        )
+        assert ranges.marks_for(noise, fine) is FINE
+        assert ranges.marks_for(noise, fine - 1) is COARSE
+        for rows in (1000, 20_000):
+            assert ranges.rows_needed(ranges.most_noise(rows)) in (rows, rows + 1)
+
+
+def test_coarse_ranges_are_those_of_fine_marks_or_a_mark_further_out() -> None:
+    """With next to no noise: that of years is an eighth of an octave."""
+    values = np.stack([MADE.integers(1990, 2021, ROWS), MADE.integers(18, 90, ROWS)], axis=1)
+    (years, ages), (near, _) = (
+        private_ranges([values], 2, 1e-6, ROWS, np.zeros, marks) for marks in (COARSE, FINE)
+    )
+    assert years[:2] == (1920, 2048) and near.low >= 1984 and near.high <= 2024
+    assert 16 <= ages.low <= 18 and 89 <= ages.high <= 96
 
 
 def wrong_table() -> None:

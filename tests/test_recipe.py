@@ -172,7 +172,7 @@ def test_the_decision_is_the_same_whatever_the_rows_hold() -> None:
 def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> None:
     study(tmp_path / "run", **AUTO)
     config = read_config(RunFolder.open(tmp_path / "run"))
-    for_columns = {"range_share": 0.17, "category_share": 0}  # 4 / (0.5001 x 400 / 41.346)^2
+    for_columns = {"range_share": 0.106, "category_share": 0}  # 4 / (0.5001 x 400 / 32.523)^2
     decided = Preparation(
         center_share=0.01, whiten_share=0.02, shorten=False, curves=1, **for_columns
     )

@@ -314,7 +314,7 @@ def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_pa
         "second moment, a column of 0.25 put beside them, rows scaled to unit length again |"
     ) in usual
     bought = (
-        r"\| rows are \| not scaled by private ranges of 6 columns, which are of one size: 19.3 % "
+        r"\| rows are \| not scaled by private ranges of 6 columns, which are of one size: 12 % "
         r"of the budget; centred by a private mean \(.* of them\): 1 % of the budget; whitened by "
         r"a private second moment \(.* %\): 2 % of the budget; clipped at norm 0.5, so"
     )
@@ -384,7 +384,7 @@ def test_elsewhere_progress_is_one_line_a_change(
     assert len(lines) == len(seen)
     bought = (
         "rows are scaled by private ranges of 6 columns if their sizes differ much, paid for "
-        "either way (range_share = 0 under [preparation] buys none): 19.3 % of the budget; centred "
+        "either way (range_share = 0 under [preparation] buys none): 12 % of the budget; centred "
     )
     assert lines[0].startswith(bought) and "(0.0 % of the budget is used, " in lines[0]
     assert [line.split(" (")[0] for line in lines[1:7]] == [

@@ -18,7 +18,7 @@ from dptune.columns import (
     as_table,
     code,
 )
-from dptune.columns.private_ranges import SMALLEST
+from dptune.columns.marks import SMALLEST
 from dptune.data.arrays import as_array
 from dptune.data.fingerprint import fingerprint_arrays
 from dptune.data.table_fingerprint import fingerprint_table

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from dptune import accounting, validate
+from dptune.columns.marks import COARSE, FINE, Marks
+from dptune.columns.private_ranges import marks_for
 from dptune.data.rows import IDS, DataFacts
 from dptune.engines.base import Engine
 from dptune.errors import InvalidInput
@@ -46,7 +48,6 @@ from dptune.study.curves import Curves
 from dptune.study.measure import COUNTS_OF_ERRORS
 from dptune.study.paid_columns import (
     CATEGORIES,
-    MOST_SHARE_UNASKED,
     RANGES,
     categories_bought,
     noise_of,
@@ -231,8 +232,12 @@ class Outline:
     @property
     def ranges_are_rough(self) -> bool:
         """Too rough for rows to be cut off at their ends."""
-        dear = self.shares.ranges > MOST_SHARE_UNASKED
-        return self.tells_sizes or (dear and not self.curves.room)
+        return self.tells_sizes or self.marks is COARSE
+
+    @property
+    def marks(self) -> Marks:
+        """By which ranges are told."""
+        return FINE if self.ranks is None else marks_for(self.ranks.noise, self.data.count)
 
     @cached_property
     def categorized(self) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from scipy.special import ndtri
 
 from dptune import accounting
 from dptune.columns.kinds import PAID, Category, Date, Number
-from dptune.columns.private_ranges import most_noise, noise_for, rows_needed
+from dptune.columns.marks import COARSE
+from dptune.columns.private_ranges import GOOD, most_noise, noise_for, rows_needed
 from dptune.data.rows import MOST_COLUMNS_IN_DOUBT, MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
 from dptune.study.config import AUTO, MOST_SHARE, Config
@@ -116,8 +117,10 @@ def _rough(
     useless = len(columns) == 1 if facts.as_given else features
     if not wanted or useless or least is None or least > most:
         return Purchase(against=against)
-    good = _up(_share_for(len(columns), most_noise(facts.count), config))
-    share = min(max(good, _LEAST_SHARE), most)
+    good = _share_for(len(columns), most_noise(facts.count), config)
+    if good > MOST_SHARE_UNASKED and not features:
+        good = _share_for(len(columns), noise_for(facts.count, GOOD, COARSE), config)
+    share = min(max(_up(good), _LEAST_SHARE), most)
     return Purchase(columns, share, against=against, rough=True)
 
 

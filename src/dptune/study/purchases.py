@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from dptune.columns.encoding import Encoding
 from dptune.columns.kinds import Category, Pair
+from dptune.columns.marks import SMALLEST
 from dptune.columns.private_categories import private_categories
-from dptune.columns.private_ranges import SMALLEST, Range, private_ranges
+from dptune.columns.private_ranges import Range, private_ranges
 from dptune.study.measure import fresh_normal
 from dptune.study.outline import Outline
 
@@ -31,6 +32,7 @@ def buy_ranges(outline: Outline, encoding: Encoding, codes: Codes) -> dict[str, 
         outline.ranks.noise,
         outline.data.count,
         fresh_normal,
+        outline.marks,
     )
     return dict(zip(outline.ranged, found, strict=True))
 

@@ -1,0 +1,108 @@
+"""Public marks, and how many rows lie below each: what private ranges are made of.
+
+All columns have the same marks: every float32 whose last bits are 0, from 2^-20 to 2^40 and the
+same below zero. The rows between two marks are counted exactly. How many rows lie below a mark is a
+sum of such counts, A x, where A is lower triangular and all ones; with independent noise in every
+count, that of a sum would grow with the square root of its length. So what is released is R x +
+noise, where R is the square root of A: A x = R (R x). Sums then have noise of the same size all
+along, some 4 times that of one count with fine marks, 3 times with coarse ones.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptune import rounding
+
+Array = NDArray[np.float64]
+Cells = NDArray[np.int64]
+
+SMALLEST, _LARGEST = 2.0**-20, 2.0**40
+
+
+@dataclass(frozen=True)
+class Marks:
+    """All float32 numbers of this size whose last `cut` bits are 0. As whole numbers they keep
+    their order, so that a cell is a number without these bits."""
+
+    cut: int
+
+    @cached_property
+    def _first(self) -> int:
+        return self._index(SMALLEST)
+
+    @cached_property
+    def _side(self) -> int:
+        """Cells above zero, the last without an end."""
+        return self._index(_LARGEST) - self._first
+
+    @property
+    def cells(self) -> int:
+        return 2 * self._side + 1
+
+    def _index(self, value: float) -> int:
+        """The number of the mark at or below a number that is not negative."""
+        return int(np.float32(value).view(np.uint32)) >> self.cut
+
+    def cells_of(self, values: NDArray[Any]) -> Cells:
+        """The cell of each number: in the middle those around zero, at the ends all beyond."""
+        with np.errstate(over="ignore"):  # what float32 does not know is beyond, too
+            narrow = np.asarray(values).astype(np.float32)
+        indices = (np.abs(narrow).view(np.uint32) >> np.uint32(self.cut)).astype(np.int64)
+        far = np.clip(indices - self._first + 1, 0, self._side)
+        cells: Cells = self._side + np.where(narrow < 0, -far, far)
+        return cells
+
+    def around(self, cell: int) -> tuple[float, float]:
+        """Between which numbers a cell lies."""
+        far = abs(cell - self._side)
+        if far == 0:
+            return -SMALLEST, SMALLEST
+        near, beyond = (
+            float(np.uint32((self._first + mark) << self.cut).view(np.float32))
+            for mark in (far - 1, far)
+        )
+        return (near, beyond) if cell > self._side else (-beyond, -near)
+
+    def noisy_ranks(self, counts: Cells, noise: float, drawn: Array) -> Array:
+        """How many rows lie in a cell or below it: A x + R noise. As the noise is that of R x,
+        whose columns are at most `_longest_column`, multiplied by R, this is R (R x + noise)."""
+        return np.cumsum(counts) + noise * self._longest_column * self._times_root(drawn)
+
+    def noise_of_ranks(self, noise: float) -> float:
+        """Of a count of rows below a mark, at most."""
+        return noise * self._longest_column**2
+
+    @cached_property
+    def _root(self) -> Array:
+        """The first column of R, the others of which are the same further down: A is 1 / (1 - z),
+        and R the coefficients (2j over j) / 4^j of 1 / sqrt(1 - z)."""
+        steps = np.arange(1, self.cells)
+        return np.cumprod(np.concatenate([[1.0], (2 * steps - 1) / (2 * steps)]))
+
+    @cached_property
+    def _longest_column(self) -> float:
+        """Of R, the first; rounded up by more than the sum of its squares is off."""
+        return rounding.above(math.sqrt(math.fsum(self._root**2))) * (1 + 1e-12)
+
+    @property
+    def _period(self) -> int:
+        """Of Fourier transforms: products do not come around."""
+        return 1 << (2 * self.cells).bit_length()
+
+    @cached_property
+    def _root_transformed(self) -> NDArray[np.complex128]:
+        return np.fft.rfft(self._root, self._period)
+
+    def _times_root(self, vector: Array) -> Array:
+        transformed = np.fft.rfft(vector, self._period) * self._root_transformed
+        product: Array = np.fft.irfft(transformed, self._period)
+        return product[: self.cells]
+
+
+# 128 in every octave, which are all that bfloat16 has, and 8.
+FINE, COARSE = Marks(cut=16), Marks(cut=20)
