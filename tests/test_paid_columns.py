@@ -1,6 +1,7 @@
 """Studies that buy ranges and categories of columns: said before, paid once, found again."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from dptune import accounting
 from dptune.accounting import Budget
 from dptune.columns import Columns
+from dptune.columns.marks import COARSE
 from dptune.data import Data
 from dptune.data.rows import DataFacts
 from dptune.data.sources import load_data
@@ -223,6 +225,42 @@ def test_numbers_without_a_range_are_bought_where_rows_stand_against_the_noise(
     assert (too_many in words) != bool(share)
     later = settled(config, known)  # a resume decides the same
     assert settled(later, known) == later and ranges_bought(later, known).share == share
+    planned = Outline(config=later, data=known, reused=False)
+    assert planned.ranges_are_rough == found.rough == (planned.marks is COARSE)
+
+
+@pytest.mark.parametrize(("columns", "epsilon"), [(NUMBERS, 1.0), (PAID, 0.3), (PAID, 1.0)])
+@pytest.mark.parametrize("curves", ["auto", 1])
+def test_of_a_share_that_is_too_small_it_is_said_which_would_do(
+    columns: Any, epsilon: float, curves: Any
+) -> None:
+    """For columns that ask for a range as for those that declare none."""
+    known = facts(1500, columns, len(columns))
+
+    def bought(share: float) -> Any:
+        asked = Preparation(range_share=share, curves=curves)
+        config = a_config(make_data(), budget=Budget(epsilon, 1e-5), preparation=asked)
+        return ranges_bought(config, known)
+
+    with pytest.raises(InvalidInput, match="and ranges are not bought") as told:
+        bought(0.001)
+    named = re.search(r"make it (0\.\d+) or more", str(told.value))
+    assert named
+    enough = float(named[1])
+    assert bought(enough).columns == tuple(columns)
+    with pytest.raises(InvalidInput, match="too many"):
+        bought(enough - 0.001)
+
+
+def test_a_table_without_any_range_says_which_share_would_buy_them() -> None:
+    config, known = a_config(make_data(), budget=Budget(0.3, 1e-5)), facts(900, NUMBERS)
+    said, later = (in_words(each, known)[-1] for each in (config, settled(config, known)))
+    assert said.startswith("taken as they are in 9 columns without a range, not bought: 9 columns")
+    named = re.search(r" \(range_share = (0\.\d+) and curves = 1 would buy them\)$", said)
+    assert named and said == later
+    asked = Preparation(range_share=float(named[1]), curves=1)
+    config = a_config(make_data(), budget=Budget(0.3, 1e-5), preparation=asked)
+    assert ranges_bought(config, known).columns == tuple(NUMBERS)
 
 
 def test_a_share_that_buys_nothing_is_refused_for_tables_as_for_arrays() -> None:

@@ -26,7 +26,7 @@ SMALLEST, _LARGEST = 2.0**-20, 2.0**40
 
 @dataclass(frozen=True)
 class Marks:
-    """All float32 numbers of this size whose last `cut` bits are 0. As whole numbers they keep
+    """Those float32 numbers between these whose last `cut` bits are 0. As whole numbers they keep
     their order, so that a cell is a number without these bits."""
 
     cut: int

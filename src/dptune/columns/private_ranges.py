@@ -26,7 +26,7 @@ _THINNING = 0.03
 _CLEAR_BETWEEN = 4.0
 _MOST_TAIL = 0.4  # where noise is that large, ends say little, but are still in order
 # Up to noise of which part of the rows, in a count of rows below a mark, ranges are of use; and
-# those that only tell sizes. With a fifth one set of columns of one size in twenty is not seen to
+# those that only tell sizes. With a fifth one set of columns of one size in thirteen is not seen to
 # be so, with a quarter one in four.
 GOOD, _OF_SIZES = 0.1, 0.2
 

@@ -48,6 +48,7 @@ from dptune.study.curves import Curves
 from dptune.study.measure import COUNTS_OF_ERRORS
 from dptune.study.paid_columns import (
     CATEGORIES,
+    MOST_SHARE_UNASKED,
     RANGES,
     categories_bought,
     noise_of,
@@ -232,7 +233,8 @@ class Outline:
     @property
     def ranges_are_rough(self) -> bool:
         """Too rough for rows to be cut off at their ends."""
-        return self.tells_sizes or self.marks is COARSE
+        dear = self.shares.ranges > MOST_SHARE_UNASKED and not self.curves.room
+        return self.tells_sizes or dear or self.marks is COARSE
 
     @property
     def marks(self) -> Marks:

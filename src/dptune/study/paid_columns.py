@@ -27,6 +27,7 @@ from dptune.study.curves import planned
 # As payments are labelled.
 RANGES, CATEGORIES = "ranges of columns", "names of categories"
 ALONE = "a sealed search is priced well only where it is alone"
+_AS_ASKED = "as asked"
 TAKEN_FOR_FEATURES = (
     f"more than {MOST_COLUMNS_OF_A_TABLE} columns are taken for features of one scale"
 )
@@ -83,12 +84,14 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
 
     if asked == 0:
         _must_be_free(paid, "range", "range_share is 0")
-        return Purchase(left=free, against=against(free) or "as asked")
+        return Purchase(left=free, against=against(free) or _AS_ASKED)
     why = against(everything)
     if not why:
         return Purchase(everything, share_of(everything))
-    if named and not paid:
-        enough = enough_for_ranges(config, facts, len(everything), for_sizes=for_sizes(everything))
+    if named and (not paid or against(paid)):
+        wanted = paid or everything
+        why = against(wanted)
+        enough = enough_for_ranges(config, facts, len(wanted), for_sizes=for_sizes(wanted))
         larger = "" if enough is None else f"make it {enough:g} or more, "
         raise InvalidInput(
             f"range_share is {named}, and ranges are not bought ({why}). Nothing was spent; "
@@ -106,9 +109,10 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
 def _rough(
     config: Config, facts: DataFacts, columns: tuple[str, ...], against: str = ""
 ) -> Purchase:
-    """Ranges that only tell sizes, as good ones as may be had; nothing where even rough ones are
-    too dear, or nobody could use them. So many columns that they are rather features, which lose by
-    it, must be told from others at little expense and without fault."""
+    """Ranges that only tell sizes, good ones by fine marks if these are cheap, else by coarse ones;
+    nothing where even rough ones are too dear, or nobody could use them. So many columns that they
+    are rather features, which lose by it, must be told from others at little expense and without
+    fault."""
     asked, features = config.preparation, len(columns) > MOST_COLUMNS_OF_A_TABLE
     least = enough_for_ranges(config, facts, len(columns), for_sizes=not features)
     most = MOST_SHARE_UNASKED if features else _MOST_FOR_SIZES
@@ -188,10 +192,14 @@ def bought_in_words(
 def left_in_words(config: Config, facts: DataFacts) -> list[str]:
     """What is not, and why."""
     ranges = ranges_bought(config, facts)
-    as_they_are = (
-        f"taken as they are in {columns_in_words(ranges.left)} without a range, not bought"
-    )
-    return [f"{as_they_are}: {ranges.against}"] if ranges.left else []
+    if not ranges.left:
+        return []
+    left, hint = columns_in_words(ranges.left), ""
+    table = len(ranges.left) <= MOST_COLUMNS_OF_A_TABLE and not declared_with_a_range(facts)
+    if table and ranges.against != _AS_ASKED:
+        enough = enough_for_ranges(config, facts, len(ranges.left), for_sizes=True)
+        hint = f" (range_share = {enough} and curves = 1 would buy them)" if enough else ""
+    return [f"taken as they are in {left} without a range, not bought: {ranges.against}{hint}"]
 
 
 def _usual(counts: int, noise: float, config: Config) -> float:
