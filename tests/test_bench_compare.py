@@ -34,6 +34,8 @@ def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "_GRID_RATES", 4)
     monkeypatch.setattr(harness, "_GRID_STEPS", (5, 10))
     monkeypatch.setattr(harness, "_GRID_STEPS_OF_NOISES", (5, 10))
+    monkeypatch.setattr(harness, "_FINALISTS", 3)
+    monkeypatch.setattr(harness, "_FINALISTS_RUNS", 6)
 
 
 def run(file: Path, out: Path, **changed: object) -> list[dict[str, object]]:
@@ -212,7 +214,7 @@ def test_the_oracle_has_the_recipe_of_the_methods(
     monkeypatch.setattr(harness, "fit", watched)
     budget = Budget(2.0, 1e-5)
     found = harness.run_oracle(load_task(f"{file}{change}"), budget, 3, lambda _: None)
-    assert len(found.accuracies) == 3 and len(plans) == 8 * 5 + 3
+    assert len(found.accuracies) == 3 and len(plans) == 8 * 5 + 3 * 6 + 3
     share = 1.0 if change else 1 - 0.071 - 0.001 - 0.01 - 0.02  # ranges, lengths, moments
     for plan in plans:
         assert plan.clip_norm == (1.0 if change else 0.5)
@@ -223,6 +225,23 @@ def test_the_oracle_has_the_recipe_of_the_methods(
     else:
         noises = sorted({round(plan.weight_noise, 6) for plan in plans})
         assert noises == pytest.approx(np.geomspace(0.1, 60, 4).tolist(), rel=1e-3)
+
+
+def test_of_the_settings_that_lead_more_runs_decide(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[list[TrainPlan], int]] = []
+
+    def told(task: Task, planned: Any, plans: list[TrainPlan], times: int) -> Any:
+        asked.append((plans, times))
+        luck = -1 if len(asked) == 1 else 1  # the first have it, and only once
+        return np.tile(luck * np.arange(len(plans), dtype=float), (times, 1))
+
+    monkeypatch.setattr(harness, "_repeated", told)
+    harness.run_oracle(load_task(str(file)), Budget(2.0, 1e-5), 4, lambda _: None)
+    (grid, few), (leading, more), (best, repeats) = asked
+    assert leading == grid[:3] and best == [grid[2]]
+    assert (few, more, repeats) == (5, 6, 4)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ NAMES = [
 def small_grids(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(harness, "_GRID_RATES", 4)
     patch.setattr(harness, "_GRID_STEPS", (5, 10))
+    patch.setattr(harness, "_FINALISTS_RUNS", 2)
     few = ("linear-scaling", "paper-line", "random-search", "private-selection")
     for module, names in ((methods, few), (runtime, few[:1])):
         patch.setattr(module, "METHODS", {name: METHODS[name] for name in names})
