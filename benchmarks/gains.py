@@ -105,11 +105,11 @@ mean ± standard deviation of 40 studies, delta 1e-5, 16 cores of an x86 CPU, th
 
 RERR is the share of the gap between random search and the oracle that the default closes. The last
 columns are differences with their standard errors. These tables have judged several defaults that
-missed an aim, and the same tables then judged the next one; what changed between
-([room, ends of ranges, half of c for two classes, sizes, many classes](../../docs/law.md#curves))
-was chosen on the fit and seen sets alone. Of these, RERR was 90, 94 and 101 with 8 studies a cell,
-then 95, 98 and 98, then 99, 96 and 100 with 40, then 102, 95 and 97, then 107, 94 and 98, by
-oracles of one round. For [few large numbers](../../docs/law.md#curves), which moves ranges at 8 alone, the default was
+missed an aim, and the same tables then judged the next one; what changed between ([room, ends of
+ranges, half of c for two classes, sizes, many classes](../../docs/law.md#curves)) was chosen on the
+fit and seen sets alone. Of these, RERR was 90, 94 and 101 with 8 studies a cell, then 95, 98 and
+98, then 99, 96 and 100 with 40, then 102, 95 and 97, then 107, 94 and 98, by oracles of one round.
+For [few large numbers](../../docs/law.md#curves), which moves ranges at 8 alone, the default was
 measured anew at 8 on children, colleges and diseases, and with 20 studies on employment and stops,
 on an ARM CPU; for [coarse marks](../../docs/law.md#curves), which make ranges cheaper there, all
 columns but "before" at 0.3 of contraception and developers (default and `unit-noise` 80 studies)
