@@ -355,7 +355,9 @@ def _numbers(column: Any) -> NDArray[Any]:
 
 def _first_text(column: Any) -> str:
     """Which row holds the first text that is no number, where some are."""
-    numbers = [pa.types.is_string(column.type) and is_number(each) for each in column.to_pylist()]
+    if not pa.types.is_string(column.type):
+        return ""
+    numbers = [is_number(each) for each in column.to_pylist()]
     if all(numbers) or not any(numbers):
         return ""
     return f" (the first in row {numbers.index(False) + 1:,})"

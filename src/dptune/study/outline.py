@@ -233,6 +233,7 @@ class Outline:
     @property
     def ranges_are_rough(self) -> bool:
         """Too rough for rows to be cut off at their ends."""
+        # What was dear before there were coarse marks; runs of older versions go on with that.
         dear = self.shares.ranges > MOST_SHARE_UNASKED and not self.curves.room
         return self.tells_sizes or dear or self.marks is COARSE
 

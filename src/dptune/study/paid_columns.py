@@ -88,13 +88,12 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     why = against(everything)
     if not why:
         return Purchase(everything, share_of(everything))
-    if named and (not paid or against(paid)):
-        wanted = paid or everything
-        why = against(wanted)
-        enough = enough_for_ranges(config, facts, len(wanted), for_sizes=for_sizes(wanted))
+    firmly = paid or everything
+    if named and (why_not := against(firmly)):
+        enough = enough_for_ranges(config, facts, len(firmly), for_sizes=for_sizes(firmly))
         larger = "" if enough is None else f"make it {enough:g} or more, "
         raise InvalidInput(
-            f"range_share is {named}, and ranges are not bought ({why}). Nothing was spent; "
+            f"range_share is {named}, and ranges are not bought ({why_not}). Nothing was spent; "
             f"{larger}leave it out, or declare ranges."
         )
     if facts.as_given or not declared_with_a_range(facts):
@@ -136,6 +135,12 @@ def enough_for_ranges(
     share = _up(_share_for(columns, most_noise(facts.count, for_sizes=for_sizes), config))
     possible = columns <= MOST_COLUMNS_IN_DOUBT and config.search.sealing is None
     return share if possible and share <= MOST_SHARE else None
+
+
+def what_would_buy(config: Config, facts: DataFacts, columns: Sequence[str]) -> str:
+    """What to ask for to have rough ranges of these; nothing where no share is enough."""
+    enough = enough_for_ranges(config, facts, len(columns), for_sizes=True)
+    return f"range_share = {enough} and curves = 1" if enough else ""
 
 
 def _bends(config: Config, facts: DataFacts, columns: Sequence[str]) -> bool:
@@ -197,8 +202,8 @@ def left_in_words(config: Config, facts: DataFacts) -> list[str]:
     left, hint = columns_in_words(ranges.left), ""
     table = len(ranges.left) <= MOST_COLUMNS_OF_A_TABLE and not declared_with_a_range(facts)
     if table and ranges.against != _AS_ASKED:
-        enough = enough_for_ranges(config, facts, len(ranges.left), for_sizes=True)
-        hint = f" (range_share = {enough} and curves = 1 would buy them)" if enough else ""
+        enough = what_would_buy(config, facts, ranges.left)
+        hint = f" ({enough} would buy them)" if enough else ""
     return [f"taken as they are in {left} without a range, not bought: {ranges.against}{hint}"]
 
 

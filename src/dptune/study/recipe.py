@@ -239,8 +239,8 @@ def _straight_in_words(config: Config, facts: DataFacts) -> list[str]:
     if not why:
         return [f"{straight}, as asked"]
     if without_ranges and not bought.columns:
-        enough = paid_columns.enough_for_ranges(config, facts, len(columns), for_sizes=True)
-        or_buy = f", or buy them with range_share = {enough} and curves = 1," if enough else ""
+        enough = paid_columns.what_would_buy(config, facts, columns)
+        or_buy = f", or buy them with {enough}," if enough else ""
         why += f" (declare ranges{or_buy} if they differ much in size)"
     return [f"{straight}{why}"]
 
