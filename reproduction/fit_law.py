@@ -60,8 +60,10 @@ class Cells:
         near = noise + LINEAR.columns_power * counted
         converged = self.averaged * np.exp(near) * self.signal
         longer = converged / np.exp(averaged_from) * self.beyond_two
-        near = near + np.log1p(longer * (self.columns <= LINEAR.wide)) / 2
+        narrow = self.columns <= LINEAR.wide
+        near = near + np.log1p(longer * narrow) / 2
         far = reach + reach_power * np.log(self.rows / self.columns) - np.log(self.mu)
+        far = far + np.log(LINEAR.averaged_reach) * (self.averaged & narrow)
         times = 1 + np.expm1(averaged) * converged / (converged + LINEAR.averaged_half)
         times *= np.where(self.averaged & (self.beyond_two == 0), LINEAR.averaged_of_two, 1)
         log_noise: Numbers = np.log(times) - np.logaddexp(-2 * near, -2 * far) / 2

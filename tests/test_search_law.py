@@ -74,8 +74,9 @@ def test_the_guess_is_what_its_docstring_says(
     log_near = math.log(18) - math.log(columns) / 2 + many * math.log(columns / 200) / 2
     log_far = math.log(0.2) + 2 * math.log(rows / columns) / 3 - math.log(mu)
     told = math.exp(log_near) * mu * rows / (columns * outputs)
-    if averaging == "swa" and outputs > 2 and columns <= 200:
-        log_near += math.log1p((outputs - 2) / outputs * told / 10) / 2
+    if averaging == "swa" and columns <= 200:
+        log_near += math.log1p(max(outputs - 2, 0) / outputs * told / 10) / 2
+        log_far += math.log(3)
     wanted = -np.logaddexp(-2 * log_near, -2 * log_far) / 2
     if averaging == "swa":  # from 1 to 9 / 5, half of the way at 50
         wanted += math.log((50 + 9 / 5 * told) / (50 + told))

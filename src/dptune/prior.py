@@ -25,8 +25,9 @@ is longer by
 
     sqrt(1 + (1 - 2 / classes) * converged / averaged_from),
 
-unless rows are wider than `wide`, which are fitted too closely then. But with two classes, which
-are told apart early, c is `averaged_of_two` times as large.
+and far is `averaged_reach` times as long, unless rows are wider than `wide`, which are fitted too
+closely then. But with two classes, which are told apart early, c is `averaged_of_two` times as
+large.
 
 Another engine states its own numbers, with an error as large as its ignorance.
 """
@@ -54,6 +55,7 @@ class Prior:
     averaged: float = 1.0
     averaged_from: float = math.inf
     averaged_half: float = 0.0
+    averaged_reach: float = 1.0
     averaged_of_two: float = 1.0
     few_classes: float = math.inf
     wide: float = math.inf
@@ -84,6 +86,7 @@ LINEAR = Prior(
     averaged=1.8,
     averaged_from=10.0,
     averaged_half=50.0,
+    averaged_reach=3.0,
     averaged_of_two=0.5,
     few_classes=6,
     wide=200,

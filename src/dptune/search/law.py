@@ -56,6 +56,7 @@ def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None
         if facts.columns <= prior.wide:
             more_than_two = max(1 - 2 / facts.outputs, 0.0)
             near *= math.sqrt(1 + more_than_two * converged / prior.averaged_from)
+            far *= prior.averaged_reach
         times += (prior.averaged - 1) * converged / (converged + prior.averaged_half)
         if facts.outputs <= 2:
             times *= prior.averaged_of_two
