@@ -79,6 +79,15 @@ def test_what_was_measured_is_not_measured_again(
     assert again[0]["accuracies"] == first[0]["accuracies"]
 
 
+def test_what_another_version_measured_is_measured_anew(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(file, tmp_path, methods=("unit-noise",))
+    monkeypatch.setattr(compare, "__version__", "0.0.1")
+    run(file, tmp_path, methods=("unit-noise",))
+    assert len(list((tmp_path / "cells").iterdir())) == 2
+
+
 def test_another_file_of_the_same_name_is_measured_anew(file: Path, tmp_path: Path) -> None:
     run(file, tmp_path, methods=("unit-noise",))
     other = tmp_path / "other" / file.name

@@ -253,6 +253,20 @@ def test_no_number_is_cut_short_on_a_narrow_terminal(
     assert "…" not in dptune("budget", "l.db")[1] + dptune(*PLAN)[1]
 
 
+def test_what_was_exchanged_is_counted_not_listed(dptune: Run) -> None:
+    dptune(*OPEN)
+    dptune(*RESERVE, "60")
+    ledger = Ledger.open("l.db")
+    ledger.exchange(ledger.receipt(1), FullBatchRun(steps=100, noise_multiplier=70.0))
+    code, out, _ = dptune("budget", "l.db")
+    assert code == 0 and "1 more was exchanged for one of these before beginning: see --json" in out
+    payments = out[out.index("payments") : out.index("changes")].splitlines()[2:]
+    assert [line[0] for line in payments if line[0].strip()] == ["2"], "the one in its place"
+    assert "payment 1 exchanged" not in out
+    states = [each["state"] for each in as_json(dptune("budget", "l.db", "--json"))["payments"]]
+    assert states == ["exchanged", "reserved"]
+
+
 def test_history_shows_voids_changes_and_versions(dptune: Run) -> None:
     dptune(*OPEN)
     dptune(*RESERVE, "60")

@@ -23,6 +23,7 @@ from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
 from dptune.search.random_search import RandomSearch
 from dptune.study.config import search_from
+from dptune.version import __version__
 
 DEFAULT_METHODS = (*METHODS, ORACLE)
 # The authors' trials for a total of epsilon 1; for other totals in proportion.
@@ -50,7 +51,7 @@ _COLUMNS = (  # heading, name in a row, format
 @dataclass(frozen=True)
 class Cell:
     """One method on one task with one budget: what is measured, and measured again only if its
-    file is not there."""
+    file is not there, which another version of dptune does not share."""
 
     source: str
     rows: str  # what they are, whatever the source is called
@@ -64,7 +65,7 @@ class Cell:
             "".join(c if c.isalnum() or c == "-" else "-" for c in text)
             for text in (Path(self.source).name, self.method)
         )
-        rows = hashlib.sha256(self.rows.encode()).hexdigest()[:8]
+        rows = hashlib.sha256(f"{self.rows} {__version__}".encode()).hexdigest()[:8]
         budget = f"{self.budget.epsilon:g}_{self.budget.delta:g}"
         name = f"{task}_{rows}_{method}_{budget}_{self.repeats}"
         return out / "cells" / f"{name}.json"

@@ -171,6 +171,9 @@ def budget(address: str, state: "State") -> None:
     if state.payments:
         out.print(_payments(state))
     out.print(_changes(state))
+    if exchanged := sum(payment.state == "exchanged" for payment in state.payments):
+        more = f"{exchanged} more {'were' if exchanged > 1 else 'was'} exchanged for one of these"
+        out.print(Text(f"{more} before beginning: see --json", "dim"))
     statement(state.guarantee())
 
 
@@ -235,12 +238,13 @@ def _payments(state: "State") -> Table:
         "started": "cyan",
         "committed": "green",
         "voided": "dim",
-        "exchanged": "dim",
     }
     # Runs that were fixed beforehand may fit together though their prices in company would not.
     prices = sum(payment.price.mu_squared for payment in state.counted)
     everything = max(state.budget.mu_squared(state.slack), prices)
     for payment in state.payments:
+        if payment.state == "exchanged":  # another stands in its place
+            continue
         counts = payment.counts
         table.add_row(
             str(payment.number),
@@ -278,7 +282,7 @@ def _changes(state: "State") -> Table:
     rows += [
         (p.settled, f"payment {p.number} {p.state}", p.reason)
         for p in state.payments
-        if not p.counts
+        if p.state == "voided"
     ]
     for time, what, why in sorted(rows, key=lambda row: row[0]):
         table.add_row(time[:16].replace("T", " "), what, Text(why))

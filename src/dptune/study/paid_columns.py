@@ -27,7 +27,6 @@ from dptune.study.curves import planned
 # As payments are labelled.
 RANGES, CATEGORIES = "ranges of columns", "names of categories"
 ALONE = "a sealed search is priced well only where it is alone"
-_AS_ASKED = "as asked"
 TAKEN_FOR_FEATURES = (
     f"more than {MOST_COLUMNS_OF_A_TABLE} columns are taken for features of one scale"
 )
@@ -44,13 +43,15 @@ _MOST_HIDDEN = 0.25
 @dataclass(frozen=True)
 class Purchase:
     """Columns for which something is bought, and for which share of mu^2; `against` says why the
-    columns in `left` are not among them, or why ranges are so `rough` that they bear no curves."""
+    columns in `left` are not among them, or why ranges are so `rough` that they bear no curves.
+    `declined`: they could be, and are not wanted."""
 
     columns: tuple[str, ...] = ()
     share: float = 0.0
     left: tuple[str, ...] = ()
     against: str = ""
     rough: bool = False
+    declined: bool = False
 
 
 def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
@@ -84,7 +85,8 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
 
     if asked == 0:
         _must_be_free(paid, "range", "range_share is 0")
-        return Purchase(left=free, against=against(free) or _AS_ASKED)
+        why = against(free)
+        return Purchase(left=free, against=why or "as asked", declined=not why)
     why = against(everything)
     if not why:
         return Purchase(everything, share_of(everything))
@@ -201,7 +203,7 @@ def left_in_words(config: Config, facts: DataFacts) -> list[str]:
         return []
     left, hint = columns_in_words(ranges.left), ""
     table = len(ranges.left) <= MOST_COLUMNS_OF_A_TABLE and not declared_with_a_range(facts)
-    if table and ranges.against != _AS_ASKED:
+    if table and not ranges.declined:
         enough = what_would_buy(config, facts, ranges.left)
         hint = f" ({enough} would buy them)" if enough else ""
     return [f"taken as they are in {left} without a range, not bought: {ranges.against}{hint}"]
