@@ -90,7 +90,8 @@ def test_frames_of_all_packages_are_the_same_rows(package: str) -> None:
     assert data.public_facts == (
         "the number of rows (4), taken from the data",
         "the columns by name, and what they hold (1 dropped, 1 number with a range, 1 category "
-        "with values, 1 category whose values are paid for, 1 boolean; 10 features), as declared",
+        "with values, 1 category whose values are paid for, 1 boolean; 10 features before curves), "
+        "as declared",
         "the classes (2), taken from the data",
     )
 

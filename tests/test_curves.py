@@ -2,6 +2,7 @@
 that keeps, resumes, predicts or exports a model knows them."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,14 @@ def test_curves_over_nothing_are_refused_before_anything_is_paid() -> None:
     of_table = r"no number or date has a range .*declare ranges under \[columns\], ask for them"
     with pytest.raises(InvalidInput, match=of_table):
         settled(asked(preparation=Preparation(curves=3)), facts(5000, Columns.of(declared)))
+    few = facts(600, Columns.of({"age": "number", "cost": "number"}))
+    said = r"\(2 columns are too many for 600 rows at this budget\); declare ranges under \[columns"
+    with pytest.raises(InvalidInput, match=said) as told:
+        settled(asked(preparation=Preparation(curves=3)), few)
+    named = re.search(r"buy them with range_share = (0\.\d+), or leave curves out", str(told.value))
+    assert named
+    enough = Preparation(curves=3, range_share=float(named[1]))
+    assert settled(asked(preparation=enough), few).preparation.curves == 3
     wide, of_array = facts(5000, None), r"bought; declare them as ranges under \[preparation\], or"
     with pytest.raises(InvalidInput, match=of_array):
         settled(asked(preparation=Preparation(curves=3)), wide)
@@ -416,8 +425,8 @@ def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     assert encoding.width == 11 + 2 * 5 <= planned.data.columns == 50
     assert result.test_accuracy > 0.8  # a line tells nothing of waves
     two = (
-        "the others have two values at most, or values within 1 % of each other, as far as can be "
-        "seen"
+        "the others have two values at most, or values within 1 % or a millionth of each other, as "
+        "far as can be seen"
     )
     assert f"bent to curves of degree 6 in 2 of 11 columns ({two}): free" in result.preparation
     assert result.check.by_heart == pytest.approx(math.sqrt(2 * 21 / 4000) / 2)
@@ -446,7 +455,7 @@ PLENTY = Budget(3.0, 1e-5)
             2,
             {"column 1": 6, "column 2": 6},
             "bent to curves of degree 6 in 2 of 20 columns (the others have two values at most, "
-            "or values within 1 % of each other, as far as can be seen): free",
+            "or values within 1 % or a millionth of each other, as far as can be seen): free",
         ),
         (
             6,

@@ -248,7 +248,7 @@ def test_of_a_share_that_is_too_small_it_is_said_which_would_do(
     assert named
     enough = float(named[1])
     assert bought(enough).columns == tuple(columns)
-    with pytest.raises(InvalidInput, match="too many"):
+    with pytest.raises(InvalidInput, match="too little for"):
         bought(enough - 0.001)
 
 

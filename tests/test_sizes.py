@@ -317,7 +317,9 @@ def test_ranges_of_many_columns_are_bought_where_that_is_asked_for() -> None:
     config = a_config(budget=much, preparation=Preparation(range_share=share))
     assert RANGES in Outline(config=config, data=data.facts, reused=False).preparing
     too_little = replace(config, preparation=Preparation(range_share=0.011))
-    with pytest.raises(InvalidInput, match=f"120 columns are too many .* make it {share} or more"):
+    with pytest.raises(
+        InvalidInput, match=f"too little for 120 columns of .* make it {share} or more"
+    ):
         settled(too_little, data.facts)
 
 

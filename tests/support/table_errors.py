@@ -417,8 +417,8 @@ TABLE_ERRORS = (
         "numbers beyond all bounds in a column without a range",
         (
             "'patients.csv' does not fit the declared columns:\n"
-            "  age: holds numbers that are infinite or too large; give it a range, to which "
-            "they are clipped."
+            "  age: holds numbers that are infinite or too large; give it a range, or "
+            'range = "paid", to which they are clipped.'
         ),
         table=replaced(("34", "1e300")),
         columns=declared(age="number"),

@@ -155,11 +155,14 @@ def budget(address: str, state: "State") -> None:
     summary.add_row("budget", Text(promised(total)))
     spent = f"epsilon {cost(state.spent_epsilon)}, {100 * used:.1f} % of mu squared"
     summary.add_row("spent", Text(spent))
-    held = sum(payment.state == "reserved" for payment in state.payments)
+    held = [payment for payment in state.payments if payment.state == "reserved"]
     if held:
-        held_for = f"{held} payments" if held > 1 else "1 payment"
+        held_for = f"{len(held)} payments" if held[1:] else "1 payment"
         waits = f"part of it is held for what has not begun ({held_for}): "
-        summary.add_row("", Text(f"{waits}dptune resume goes on with a study"))
+        by_hand = sum(payment.study is None for payment in held)
+        then = ["dptune resume goes on with a study"] * (by_hand < len(held))
+        then += ["dptune ledger commit or void settles what was reserved by hand"] * bool(by_hand)
+        summary.add_row("", Text(waits + "; ".join(then)))
     summary.add_row("", bar(used, "red" if used > 0.9 else "yellow" if used > 0.5 else "green"))
     left = f"enough for one full-batch run of epsilon {allowance(state.remaining_epsilon)}"
     summary.add_row("left", Text(left))

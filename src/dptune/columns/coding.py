@@ -193,7 +193,7 @@ def _must_be_usable(codes: NDArray[np.float64], declared: Column) -> None:
         if bool(infinite.any()):
             raise Unfit(
                 "holds numbers that are infinite or too large",
-                "give it a range, to which they are clipped",
+                'give it a range, or range = "paid", to which they are clipped',
             )
     if isinstance(declared, Number | Boolean | Date):
         silent = declared.fill is None and not declared.indicator

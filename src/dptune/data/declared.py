@@ -117,5 +117,5 @@ def _end(end: float | str) -> str:
 
 def facts_in_words(encoding: Encoding) -> str:
     """What a declaration makes public."""
-    kinds, features = encoding.columns.in_words(), f"{encoding.width:,} features"
+    kinds, features = encoding.columns.in_words(), f"{encoding.width:,} features before curves"
     return f"the columns by name, and what they hold ({kinds}; {features}), as declared"

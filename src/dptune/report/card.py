@@ -43,6 +43,9 @@ def _model(record: Record) -> list[str]:
     model, data = record.model, record.result["data"]
     kind = f"{len(model.classes)} classes" if model.classes else _KINDS[model.loss]
     search, trains = record.outline.config.search.name, model.engine.trains
+    where = "inside the same privacy budget"
+    if record.outline.reused:
+        where = "by an earlier study, which the guarantee includes"
     if model.is_pretrained:
         trains = trains.replace("PyTorch module", "language model")
     environment = record.folder.read_json("environment.json") or {}
@@ -53,8 +56,7 @@ def _model(record: Record) -> list[str]:
         f"# {_escape(data['name'])}: a differentially private {trains}",
         "",
         f"A {trains} of {kind} from {_what(model)}, trained by noisy gradient "
-        f"descent. Its hyperparameters were searched ({search}) inside the same privacy budget, by "
-        f"dptune {version}.",
+        f"descent. Its hyperparameters were searched ({search}) {where}, by dptune {version}.",
         "",
         *_classes(record),
         *figures,

@@ -93,9 +93,12 @@ def ranges_bought(config: Config, facts: DataFacts) -> Purchase:
     firmly = paid or everything
     if named and (why_not := against(firmly)):
         enough = enough_for_ranges(config, facts, len(firmly), for_sizes=for_sizes(firmly))
-        larger = "" if enough is None else f"make it {enough:g} or more, "
+        larger = ""
+        if enough is not None:
+            why_not = f"too little for {columns_in_words(firmly)} of {facts.count:,} rows"
+            larger = f"make it {enough:g} or more, "
         raise InvalidInput(
-            f"range_share is {named}, and ranges are not bought ({why_not}). Nothing was spent; "
+            f"range_share is {named:g}, and ranges are not bought ({why_not}). Nothing was spent; "
             f"{larger}leave it out, or declare ranges."
         )
     if facts.as_given or not declared_with_a_range(facts):

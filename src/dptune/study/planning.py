@@ -288,7 +288,7 @@ class Earlier:
         if not config.ledger or not are_one(theirs.ledger, config.ledger):
             raise InvalidInput(
                 f"the search in {config.reuse} was paid from another ledger; a search can be "
-                "reused where both studies pay from one ledger, named with ledger=."
+                "reused where both studies pay from one ledger, which is to be named."
             )
         # The promise for this study is also one for that search.
         for name in ("search", "score", "preparation", "columns", "engine", "balance"):

@@ -29,7 +29,10 @@ from dptune.study.purchases import of_one_size
 from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT
 
 _CUT_OFF = "ranges of {} were cut off"
-_TWO = "have two values at most, or values within 1 % of each other, as far as can be seen"
+_TWO = (
+    "have two values at most, or values within 1 % or a millionth of each other, as far as can be "
+    "seen"
+)
 Figure = NDArray[np.float64]
 # All private rows, prepared so far, in one table or several.
 Tables = Callable[[Preprocessing], Iterable[NDArray[Any]]]

@@ -71,9 +71,16 @@ def curves(config: Config, facts: DataFacts) -> Curves:
         do = 'declare ranges under [columns], ask for them with range = "paid"'
         if facts.named is None or facts.as_given:
             do = "declare them as ranges under [preparation]"
+        elif bought.left:
+            do = "declare ranges under [columns]"
+        wanted = len(bought.left) or (facts.columns if facts.named and facts.as_given else 0)
+        enough = paid_columns.enough_for_ranges(config, facts, wanted, for_sizes=False)
+        if wanted and enough is not None:
+            do += f", buy them with range_share = {enough:g}"
+        why = f" ({bought.against})" if bought.against else ""
         raise InvalidInput(
             f"curves of degree {degree} are asked for, and no number or date has a range over "
-            f"which to draw them, declared or bought; {do}, or leave curves out."
+            f"which to draw them, declared or bought{why}; {do}, or leave curves out."
         )
     if bought.rough:
         return Curves(columns)

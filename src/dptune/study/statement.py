@@ -71,7 +71,13 @@ def guarantee_for(
     price = Price(
         max(planned.price.mu_squared, paid.mu_squared), max(planned.price.slack, paid.slack)
     )
+    caveats = [_FLOATING_POINT]
     if searched:
+        caveats.append(
+            f"of mu, {rounding.cost(searched.mu)} is for the search in {config.reuse}, with all "
+            f"that prepared rows for it; this study's own payments are {rounding.cost(price.mu)}, "
+            "and the squares add up"
+        )
         price = total([searched, price])
     releases = _releases(planned, counted=counted, scored=scored)
     names, numbers = columns_in_words(planned.categorized), columns_in_words(planned.ranged)
@@ -84,7 +90,6 @@ def guarantee_for(
     if data.target_range is not None:
         of_check = "a noisy mean of the target, and noisy squared errors of it and the final model"
     releases += [of_check] * checked
-    caveats = [_FLOATING_POINT]
     if config.budget.delta * planned.data.count > 1:
         caveats.append(
             f"delta is above one in {planned.data.count:,}, the number of rows: publishing a whole "
