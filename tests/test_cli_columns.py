@@ -86,11 +86,11 @@ def test_columns_stand_in_a_config_too_and_options_win(run: Run) -> None:
     Path("a.toml").write_text(f"[budget]\nepsilon = 2\n[columns]\n{COLUMNS}")
     code, out, err = run(*TUNE, "--config", "a.toml", "--dry-run", "--json")
     assert code == 0, err
-    assert "4 features), as declared" in out and "the classes (2), as declared" in out
+    assert "4 features before curves), as declared" in out and "the classes (2), as declared" in out
     Path("b.toml").write_text('[columns]\njob = { kind = "category", buckets = 9 }\n')
     code, out, err = run(*TUNE, "--config", "a.toml", "--columns", "b.toml", "--dry-run", "--json")
     assert code == 0, err
-    assert "11 features), as declared" in out
+    assert "11 features before curves), as declared" in out
 
 
 @pytest.mark.parametrize(
