@@ -355,6 +355,23 @@ def test_the_screen_shows_every_state(ledger: Ledger, capsys: pytest.CaptureFixt
     assert "payment 3 voided" in shown and "1 more was exchanged" in shown
 
 
+def test_what_a_study_went_on_without_is_cut_off(
+    ledger: Ledger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = [(f"leg {number}", SMALL) for number in (1, 2, 3)]
+    lost, next_one, last = ledger.reserve_all(planned, fingerprint=ROWS, study="a-study")
+    by_hand = pay(ledger)
+    for receipt in (lost, next_one, by_hand):
+        ledger.start(receipt)
+    ledger.commit(next_one)
+    assert not ledger.state().cut_off, "the study goes on"
+    ledger.commit(last)
+    assert ledger.state().cut_off == {lost.payment}
+    screen.budget(ledger.address, ledger.state())
+    shown = capsys.readouterr().out
+    assert shown.count("cut off") == 1 and shown.count(" started") == 1
+
+
 def test_a_sampled_run_is_exchanged_within_its_slack(tmp_path: Path) -> None:
     ledger = new_ledger(str(tmp_path / "l.db"), Budget(8.0, 1e-5))
     run = SampledRun(steps=500, noise_multiplier=4.0, sampling_rate=0.02)

@@ -245,6 +245,7 @@ def _payments(state: "State") -> Table:
     # Runs that were fixed beforehand may fit together though their prices in company would not.
     prices = sum(payment.price.mu_squared for payment in state.counted)
     everything = max(state.budget.mu_squared(state.slack), prices)
+    cut_off = state.cut_off
     for payment in state.payments:
         if payment.state == "exchanged":  # another stands in its place
             continue
@@ -256,7 +257,7 @@ def _payments(state: "State") -> Table:
             Text(_event(payment.event)),
             cost(payment.price.mu, 5),
             f"{100 * payment.price.mu_squared / everything:.1f} %" if counts else "",
-            Text(payment.state, colors[payment.state]),
+            Text("cut off" if payment.number in cut_off else payment.state, colors[payment.state]),
         )
     return table
 

@@ -116,6 +116,19 @@ class State:
         return tuple(payment for payment in self.payments if payment.counts)
 
     @property
+    def cut_off(self) -> frozenset[int]:
+        """Payments that a study started and went on without: it is through, and later ones are
+        settled."""
+        waiting = {each.study for each in self.payments if each.state == "reserved"}
+        last = {each.study: each.number for each in self.payments if each.state == "committed"}
+        return frozenset(
+            each.number
+            for each in self.payments
+            if each.state == "started" and each.study not in {None, *waiting}
+            if each.number < last.get(each.study, 0)
+        )
+
+    @property
     def events(self) -> list[Event]:
         return [payment.event for payment in self.counted]
 
