@@ -283,7 +283,7 @@ def test_an_earlier_search_serves_another_final_run(tmp_path: Path, spied: Spied
     assert together <= second.guarantee.mu**2 == pytest.approx(together, rel=1e-12)
     # The budget was for the final run; the search comes on top, and the guarantee covers both.
     assert second.guarantee.epsilon > BUDGET.epsilon
-    mus = re.search(r"of mu, (\S+) is for the search in \S+first,.* own payments are (\S+),",
+    mus = re.search(r"of mu, (\S+) is for the search of first,.* own payments are (\S+),",
                     " ".join(second.guarantee.caveats))  # fmt: skip
     assert mus and math.hypot(*map(float, mus.groups())) == pytest.approx(
         second.guarantee.mu, rel=1e-3
