@@ -68,23 +68,29 @@ def curves(config: Config, facts: DataFacts) -> Curves:
             f"{config.engine.trains}; leave curves out."
         )
     if degree > 1 and not columns:
-        do = 'declare ranges under [columns], ask for them with range = "paid"'
-        if facts.named is None or facts.as_given:
-            do = "declare them as ranges under [preparation]"
-        elif bought.left:
-            do = "declare ranges under [columns]"
-        wanted = len(bought.left) or (facts.columns if facts.named and facts.as_given else 0)
-        enough = paid_columns.enough_for_ranges(config, facts, wanted, for_sizes=False)
-        if wanted and enough is not None:
-            do += f", buy them with range_share = {enough:g}"
         why = f" ({bought.against})" if bought.against else ""
         raise InvalidInput(
             f"curves of degree {degree} are asked for, and no number or date has a range over "
-            f"which to draw them, declared or bought{why}; {do}, or leave curves out."
+            f"which to draw them, declared or bought{why}; "
+            f"{_ways_to_a_range(config, facts, bought.left)}, or leave curves out."
         )
     if bought.rough:
         return Curves(columns)
     return planned(config, facts, columns, bought=bool(bought.columns))
+
+
+def _ways_to_a_range(config: Config, facts: DataFacts, left: Sequence[str]) -> str:
+    """Of rows without any; `left` are numbers of a table that could have one."""
+    wanted = len(left)
+    if facts.named is None or facts.as_given:
+        ways = "declare them as ranges under [preparation]"
+        wanted = 0 if facts.named is None else facts.columns
+    elif left:
+        ways = "declare ranges under [columns]"
+    else:
+        ways = 'declare ranges under [columns], ask for them with range = "paid"'
+    enough = paid_columns.enough_for_ranges(config, facts, wanted, for_sizes=False)
+    return f"{ways}, buy them with range_share = {enough:g}" if wanted and enough else ways
 
 
 def _bendable(config: Config, facts: DataFacts, bought: Sequence[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path
 
 from dptune import accounting, rounding
 from dptune.accounting import Guarantee
@@ -76,8 +76,8 @@ def guarantee_for(
     if searched:
         caveats.append(
             f"of mu, {rounding.cost(searched.mu)} is for the search of "
-            f"{PurePath(config.reuse).name}, with all that prepared rows for it; this study's own "
-            f"payments are {rounding.cost(price.mu)}, and the squares add up"
+            f"{Path(config.reuse).resolve().name}, with all that prepared rows for it; this "
+            f"study's own payments are {rounding.cost(price.mu)}, and the squares add up"
         )
         price = total([searched, price])
     releases = _releases(planned, counted=counted, scored=scored)
