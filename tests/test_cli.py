@@ -1,6 +1,7 @@
 """The command line as its users meet it: exit codes, JSON, and errors without traceback."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dptune.accounting import Budget
 from dptune.accounting.split import Slot
 from dptune.cli import app as cli
 from dptune.cli import screen
+from dptune.data.sources import fingerprint_source
 from dptune.ledger import Ledger
 from dptune.privacy import (
     FullBatchRun,
@@ -266,6 +268,25 @@ def test_what_was_exchanged_is_counted_not_listed(dptune: Run) -> None:
     assert "payment 1 exchanged" not in out
     states = [each["state"] for each in as_json(dptune("budget", "l.db", "--json"))["payments"]]
     assert states == ["exchanged", "reserved"]
+
+
+def test_a_ledger_says_what_each_study_spent(dptune: Run) -> None:
+    dptune(*OPEN)
+    dptune(*RESERVE, "60")
+    assert "spent by" not in dptune("budget", "l.db")[1], "there is nobody else"
+    ledger = Ledger.open("l.db")
+    digest = fingerprint_source("patients.csv")
+    runs = [(name, FullBatchRun(steps=100, noise_multiplier=80.0)) for name in ("one", "two")]
+    ledger.reserve_all(runs, fingerprint=digest, study="spring-7f3a")
+    code, out, _ = dptune("budget", "l.db")
+    assert code == 0
+    lines = out[out.index("spent by") : out.index("changes")].splitlines()
+    by_hand, spring = (one_line(line) for line in lines if "%" in line)
+    mu = math.sqrt(2 * 100) / 80  # of two runs of 100 steps with noise 80
+    share = mu**2 / ledger.state().budget.mu_squared(ledger.state().slack)
+    assert by_hand.startswith("by hand 1 ")
+    assert spring.startswith("study spring 2 ") and spring.endswith(f"{100 * share:.1f} %")
+    assert float(spring.split()[3]) == pytest.approx(mu, abs=1e-5)
 
 
 def test_history_shows_voids_changes_and_versions(dptune: Run) -> None:

@@ -1,6 +1,7 @@
 """What people see in a terminal: tables, bars and statements. Costs round up, allowances down."""
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
@@ -173,6 +174,8 @@ def budget(address: str, state: "State") -> None:
     )
     if state.payments:
         out.print(_payments(state))
+    if len({payment.study for payment in state.counted}) > 1:
+        out.print(_payers(state))
     out.print(_changes(state))
     if exchanged := sum(payment.state == "exchanged" for payment in state.payments):
         more = f"{exchanged} more {'were' if exchanged > 1 else 'was'} exchanged for one of these"
@@ -242,10 +245,7 @@ def _payments(state: "State") -> Table:
         "committed": "green",
         "voided": "dim",
     }
-    # Runs that were fixed beforehand may fit together though their prices in company would not.
-    prices = sum(payment.price.mu_squared for payment in state.counted)
-    everything = max(state.budget.mu_squared(state.slack), prices)
-    cut_off = state.cut_off
+    everything, cut_off = _everything(state), state.cut_off
     for payment in state.payments:
         if payment.state == "exchanged":  # another stands in its place
             continue
@@ -262,11 +262,43 @@ def _payments(state: "State") -> Table:
     return table
 
 
+def _payers(state: "State") -> Table:
+    """What each study spent in all, because a study has many payments."""
+    table = plain_table("spent by")
+    table.add_column("")
+    for name in ("payments", "mu", "of budget"):
+        table.add_column(name, justify="right")
+    everything = _everything(state)
+    by: dict[str | None, list[float]] = {}
+    for payment in state.counted:
+        by.setdefault(payment.study, []).append(payment.price.mu_squared)
+    for study, prices in by.items():
+        total = math.fsum(prices)
+        table.add_row(
+            Text("by hand" if study is None else f"study {_short(study)}"),
+            str(len(prices)),
+            cost(math.sqrt(total), 5),
+            f"{100 * total / everything:.1f} %",
+        )
+    return table
+
+
+def _everything(state: "State") -> float:
+    """What shares are of. Runs that were fixed beforehand may fit together though their prices in
+    company would not."""
+    prices = sum(payment.price.mu_squared for payment in state.counted)
+    return max(state.budget.mu_squared(state.slack), prices)
+
+
+def _short(study: str) -> str:
+    """The first part of its name, which tells it from the others."""
+    return study.split("-", maxsplit=1)[0]
+
+
 def _purpose(payment: "Payment") -> str:
-    """A study by the first part of its name, which tells it from the others."""
     if payment.study is None or payment.label is None:
         return payment.purpose
-    return f"{payment.label} ({payment.study.split('-')[0]})"
+    return f"{payment.label} ({_short(payment.study)})"
 
 
 def _changes(state: "State") -> Table:
