@@ -96,7 +96,7 @@ KEPT = """# The default on eight tables kept out of every choice
 Tables ([SETS.md](../SETS.md), "kept") that no constant was chosen on, given as arrays, so that
 ranges are bought for curves. All columns have the same recipe: the default search, the guess c = 1
 without a search (`unit-noise`), one setting drawn at random (200 runs or more), and the best
-setting of a grid, which nobody paid for and which was chosen by the test rows. "Before" is the
+setting of a grid, which nobody paid for and which other test rows chose (below). "Before" is the
 default without curves ([law.md](../../docs/law.md#curves)), 8 studies. Test accuracy in percent,
 mean ± standard deviation of 40 studies, delta 1e-5, 16 cores of an x86 CPU, the oracle on an H200,
 2026-11-17 and 18. Written by `benchmarks/gains.py` from `kept.json`:
@@ -109,26 +109,29 @@ missed an aim, and the same tables then judged the next one; what changed betwee
 ranges, half of c for two classes, sizes, many classes](../../docs/law.md#curves), and
 [how far averages reach](../../docs/law.md#reach)) was chosen on the fit and seen sets alone. Of
 these, RERR was 90, 94 and 101 with 8 studies a cell, then 95, 98 and 98, then 99, 96 and 100 with
-40, then 102, 95 and 97, then 107, 94 and 98, by oracles of one round, then 96, 97 and 97. All of 8
-is of today's default but random search, which is of before
-[ends of ranges](../../docs/law.md#curves) changed on children, colleges, employment and stops. For
+40, then 102, 95 and 97, then 107, 94 and 98, by oracles of one round, then 96, 97 and 97, then 98,
+96 and 97 by oracles of two rounds which the rows that judged them chose. All of 8 is of today's
+default but random search, which is of before [ends of ranges](../../docs/law.md#curves) changed on
+children, colleges, employment and stops. For
 [coarse marks](../../docs/law.md#curves), which make ranges cheaper there, all columns but "before"
 were measured anew on an ARM CPU at 0.3 of contraception and developers (default and `unit-noise` 80
 studies) and rain (160). Contraception and rain at 1 and 8 and developers at 8 are of 80 studies,
-diseases and developers at 1 of 200 and 280. Eight more kept sets, as they come, are in
-[classic.md](classic.md).
+diseases and developers at 1 of 200 and 280. More kept sets, as they come, are in
+[classic.md](classic.md) and [later.md](later.md).
 
-**What the oracle is, is itself a matter of chance**, as long as a few runs choose it: chosen four
-times by five runs of each setting, that of developers at 1 was not the same one, and 64.8, 65.2,
-65.5 and 65.5 when it was run anew. So it is now chosen in two rounds, the eight settings that
-lead by twenty runs more: that is so wherever RERR is told, in all cells of contraception,
-developers and rain (80 runs on an ARM CPU) and of diseases, and at 8. Children, colleges,
-employment and stops at 0.3 and 1 are of one round. RERR has its standard error.
+**What the oracle is, is itself a matter of chance**, in two ways. As long as a few runs choose it,
+that of developers at 1, chosen four times by five runs of each setting, was not the same one, and
+64.8, 65.2, 65.5 and 65.5 when it was run anew: so the eight settings that lead are run twenty times
+more. And the best of 75 settings on some test rows is best on these rows: so every fifth of them is
+judged by the setting that the other four chose. On these and the other kept sets that lowers the
+oracle by 0.02, 0.07 and 0.14 points at 0.3, 1 and 8 on average, and moves single ones by up to a
+point either way. All oracles here are chosen so, with 24 runs in the end. RERR has its standard
+error.
 
 **Curves gain** 1.8, 2.4 and 2.6 points on average of these tables at epsilon 0.3, 1 and 8; without
 `diseases`, of which a line knows next to nothing, 0.6, 0.9 and 1.0. `rain`, eleven forecasts of
-one thing for 3,977 days, loses up to 0.65. **The aims**: RERR of 95 is met on average at 0.3, 1 and
-8, and in six of seven cells, contraception at 0.3 being below; never below `unit-noise`, with the
+one thing for 3,977 days, loses up to 0.65. **The aims**: RERR of 95 is met on average at 0.3 and 8
+and within the error at 1, where developers is below; never below `unit-noise`, with the
 same curves, by more than 0.1 points is missed in one of 24 cells, rain at 0.3: 0.12 below, with a
 standard error of 0.09.
 
@@ -145,32 +148,61 @@ studies. The third is today's, of which [averages reach farther](../../docs/law.
 moves 8 alone, where the default was measured anew in 48 studies, and all of `splice` (the default
 in 96), of which nobody had bought ranges before. All columns have the same recipe: the default
 search, the guess c = 1 without a search (`unit-noise`), one setting drawn at random (120 runs or
-more), and the best setting of a grid, which nobody paid for and which was chosen by the test rows,
-in two rounds ([why](kept.md)) but for shuttle at 0.3 and 1 and twonorm at 1. "Before" is the
-default before many classes counted in the law and ranges might be as rough as they may now
-([law.md](../../docs/law.md#many-classes)), 12 studies on an ARM CPU. Test accuracy in percent,
-mean ± standard deviation of 24 studies where nothing else is said, delta 1e-5, 16 cores of an x86
-CPU, the oracle on an H200 (banana, chess and splice at 0.3 on an ARM CPU), 2026-11-18. Written by
-`benchmarks/gains.py` from `classic.json`:
+more), and the best setting of a grid, which nobody paid for and which other test rows chose
+([why](kept.md)). "Before" is the default before many classes counted in the law and ranges might be
+as rough as they may now ([law.md](../../docs/law.md#many-classes)), 12 studies on an ARM CPU. Test
+accuracy in percent, mean ± standard deviation of 24 studies where nothing else is said, delta 1e-5,
+16 cores of an x86 CPU, the oracle on an H200, 2026-11-18. Written by `benchmarks/gains.py` from
+`classic.json`:
 
 {commands}
 
 RERR is the share of the gap between random search and the oracle that the default closes.
 **At 0.3 and 1 this is even with before**: what the changes gain on sets of very many classes or of
 columns of very different size with little budget, these sets hardly have; penbased gains 0.5 and
-0.4. **At 8 chess gains 0.7 points** over the default just before today's, and its RERR rises from
-63 to 88: averages reach farther, which was chosen without it. The other seven move by -0.1
-(`splice`, whose price changed) to +0.1. **The aims are missed here**: RERR of 95 at 1,
-by `chess` alone on average (it still wants longer training than the law says;
-[18 other sets](../../docs/law.md#what-we-measured) of two classes do not), and at 8, by `splice`,
-`chess` and `texture`, 0.3, 0.3 and 0.1 points below their oracles; and in several cells the
-default is more than 0.1 points below `unit-noise`, which pays for no trials. Against logistic
+0.4. **At 8 chess gains 0.7 points** over the default just before today's: averages reach farther,
+which was chosen without it. The other seven move by -0.1 (`splice`, whose price changed) to +0.1.
+**The aims**: RERR of 95 is met at 8 and, within the error, at 0.3, and missed at 1 by `chess` alone
+(it still wants longer training than the law says;
+[18 other sets](../../docs/law.md#what-we-measured) of two classes do not); the others are at 97 or
+more there. In several cells the default is more than 0.1 points below `unit-noise`, which pays for
+no trials. By oracles which the rows that judged them chose RERR was 97, 88 and 93. Against logistic
 regression without privacy, as it comes (C = 1; [SETS.md](../SETS.md)), the default at epsilon 8 is
 above it on banana, chess, penbased, shuttle and splice, and 0.3 to 0.6 points below on the others.
 
 """
 
-LATER = """# TODO
+LATER = """# The default on eighteen more sets kept out of every choice
+
+Sixteen tables as they come, nothing scaled and nothing declared, and two sets of texts as features
+([SETS.md](../SETS.md), "kept", from cities on), built and measured when every constant was fixed:
+they have judged one default, today's. All columns have the same recipe: the default search, the
+guess c = 1 without a search (`unit-noise`), one setting drawn at random (120 runs; texts 40 and
+50), and the best setting of a grid, which nobody paid for and which other test rows chose
+([why](kept.md)). Test accuracy in percent, mean ± standard deviation of 24 studies, delta 1e-5, 16
+cores of an x86 CPU, the oracle on an H200, 2026-11-18. Written by `benchmarks/gains.py` from
+`later.json`:
+
+{commands}
+
+RERR is the share of the gap between random search and the oracle that the default closes. **The aim
+of 95 is met at 8, and missed at 0.3 and 1**: 85 and 87, or 0.3 points of accuracy on average. By
+the oracle of before, which the rows that judge it chose, RERR of the tables is 96, 83 and 87: 0.3,
+0.4 and 0.2 points. What that is made of, [unseen.md](unseen.md) asks of the same tables split eight
+times anew: at multiples of the law's `c` none is better on average, the best `c` of every table,
+known from other rows of it, is 0.4, 0.2 and 0.1 points above the law's, and most of that is of
+`cities` and `leaves`, small and easily told apart. `parties`, furthest below here, is not there:
+its oracle is of these rows. **Below `unit-noise` by more than 0.1 points** is the default in 14 of
+54 cells, in five of them by more than two and a half standard errors: there c = 1 happens to be
+nearer to the best `c` (`chemistry`, `staff`: few columns, and classes that overlap; `tweets` and
+`mails` at 0.3, where 1.4 is best and the law says 0.9), and nothing is paid for trials. It is above
+by more than 0.1 in 18, by up to 11.7. Of 36 means one falls with more budget by more than its
+error, `abortion` from 1 to 8 by 0.02 points. Of the sets of 10,000 rows or more the worst of 24
+studies is within 2 points of their mean but for leagues at 0.3 (2.2). At epsilon 8 the default is
+above logistic regression without privacy, as it comes (C = 1; [SETS.md](../SETS.md)), on fourteen
+of the eighteen, by up to 5.8 points (occupations), and at most 0.5 below it (parties) where there
+are 10,000 rows.
+
 """
 
 

