@@ -161,6 +161,17 @@ def test_coefficients_act_on_prepared_rows(count: int, classes: int) -> None:
 
 
 @pytest.mark.usefixtures("one_leg")
+def test_what_ranges_may_cost_can_be_named() -> None:
+    features, labels = easy_rows(2000)
+    for share in (0.0, 0.125):
+        fitted = DPLinearClassifier(range_share=share).fit(features, labels)
+        said = [line for line in fitted.result_.preparation if "private ranges" in line]
+        assert [f"{share:.1%}"[:-1] in line for line in said] == [True] * bool(share)
+    with pytest.raises(InvalidInput, match="make it 0.0"):
+        DPLinearClassifier(range_share=1e-5).fit(features, labels)
+
+
+@pytest.mark.usefixtures("one_leg")
 @pytest.mark.parametrize("state", [None, np.random.RandomState(3), np.int64(5)])
 def test_any_random_state_of_scikit_learn_will_do(state: Any) -> None:
     model = clone(DPLinearClassifier(random_state=state)).fit(*easy_rows(100))

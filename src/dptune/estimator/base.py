@@ -48,6 +48,7 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
     delta: float | None
     columns: Mapping[str, Any] | Columns | None
     ranges: Sequence[tuple[float, float]] | str | None
+    range_share: float | str
     curves: int | str
     bias: bool
     space: Space | None
@@ -175,9 +176,10 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
         return self.space
 
     def _preparation(self) -> Preparation:
+        asked = Preparation(range_share=self.range_share, curves=self.curves)
         if self.ranges is None or isinstance(self.ranges, str):
-            return Preparation(curves=self.curves)
-        return Preparation(ranges=self.ranges, curves=self.curves)  # type: ignore[arg-type]  # it makes tuples
+            return asked
+        return replace(asked, ranges=self.ranges)  # type: ignore[arg-type]  # it makes tuples
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):

@@ -47,6 +47,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
             dates, gaps. Without it, all are numbers.
         ranges: (low, high) of every column, from knowledge, where all are numbers; "paid" to buy
             them from the same budget.
+        range_share: which share of the budget, of mu squared, buys ranges that nobody declared; 0
+            for none, "auto" for as much as they are worth.
         curves: of which degree the model draws curves over columns that have a range; 1 for
             straight lines, "auto" for as high a one as the rows bear.
         bias: whether there is a weight that every row sees as 1.
@@ -90,6 +92,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         classes: Sequence[Any] | None = None,
         columns: Mapping[str, Any] | Columns | None = None,
         ranges: Sequence[tuple[float, float]] | str | None = None,
+        range_share: float | str = "auto",
         curves: int | str = "auto",
         bias: bool = False,
         balance: str = "none",
@@ -106,6 +109,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         self.classes = classes
         self.columns = columns
         self.ranges = ranges
+        self.range_share = range_share
         self.curves = curves
         self.bias = bias
         self.balance = balance

@@ -41,6 +41,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         columns: what the columns of a frame hold, by name; without it, all are numbers.
         ranges: (low, high) of every column, from knowledge, where all are numbers; "paid" to buy
             them from the same budget.
+        range_share: which share of the budget, of mu squared, buys ranges that nobody declared; 0
+            for none, "auto" for as much as they are worth.
         curves: of which degree the model draws curves over columns that have a range; 1 for
             straight lines, "auto" for as high a one as the rows bear.
         bias: whether there is a weight that every row sees as 1.
@@ -77,6 +79,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         *,
         columns: Mapping[str, Any] | Columns | None = None,
         ranges: Sequence[tuple[float, float]] | str | None = None,
+        range_share: float | str = "auto",
         curves: int | str = "auto",
         bias: bool = False,
         space: Space | None = None,
@@ -91,6 +94,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         self.delta = delta
         self.columns = columns
         self.ranges = ranges
+        self.range_share = range_share
         self.curves = curves
         self.bias = bias
         self.space = space
