@@ -167,7 +167,7 @@ def test_what_ranges_may_cost_can_be_named() -> None:
         fitted = DPLinearClassifier(range_share=share).fit(features, labels)
         said = [line for line in fitted.result_.preparation if "private ranges" in line]
         assert [f"{share:.1%}"[:-1] in line for line in said] == [True] * bool(share)
-    with pytest.raises(InvalidInput, match="make it 0.0"):
+    with pytest.raises(InvalidInput, match="Nothing was spent; make it"):
         DPLinearClassifier(range_share=1e-5).fit(features, labels)
 
 
