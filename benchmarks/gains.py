@@ -65,7 +65,7 @@ dptune bench compare --methods linear-scaling --data SETS --epsilon 3,30 --repea
 `demo`. The constants of the recipe were chosen with these sets in view: [kept.md](kept.md) has sets
 that were not. Everything is measured with today's code, or with code that does the same on these
 rows (TREC at 8 and `diamonds` on CPUs). For looks at whether columns are of one size
-([law.md](../../docs/law.md#curves)) lite0 pays 0.5 % of mu^2 from epsilon 1 on and 2.3 % at 0.3,
+([law.md](../../docs/law.md#sizes)) lite0 pays 0.5 % of mu^2 from epsilon 1 on and 2.3 % at 0.3,
 20 Newsgroups 3.9 % at 1 and 0.5 % above, TREC 4.3 % at 3 and 0.5 to 0.8 % above. 20 Newsgroups has
 lost 0.14 and 0.15 points since that is paid, at 1 and 8 (standard errors 0.07 and 0.06; 20 other
 studies at 1 lost 0.02); TREC 0.4 ± 0.35 at 3; lite0 none that could be seen.
@@ -106,18 +106,18 @@ mean ± standard deviation of 40 studies, delta 1e-5, 16 cores of an x86 CPU, th
 RERR is the share of the gap between random search and the oracle that the default closes. The last
 columns are differences with their standard errors. These tables have judged several defaults that
 missed an aim, and the same tables then judged the next one; what changed between ([room, ends of
-ranges, half of c for two classes, sizes, many classes](../../docs/law.md#curves), and
-[how far averages reach](../../docs/law.md#reach)) was chosen on the fit and seen sets alone. Of
+ranges, half of c for two classes, sizes, many classes](../../docs/law-measured.md), and [how far
+averages reach](../../docs/law-measured.md#reach)) was chosen on the fit and seen sets alone. Of
 these, RERR was 90, 94 and 101 with 8 studies a cell, then 95, 98 and 98, then 99, 96 and 100 with
 40, then 102, 95 and 97, then 107, 94 and 98, by oracles of one round, then 96, 97 and 97, then 98,
 96 and 97 by oracles of two rounds which the rows that judged them chose. All of 8 is of today's
-default but random search, which is of before [ends of ranges](../../docs/law.md#curves) changed on
-children, colleges, employment and stops. For
-[coarse marks](../../docs/law.md#curves), which make ranges cheaper there, all columns but "before"
-were measured anew on an ARM CPU at 0.3 of contraception and developers (default and `unit-noise` 80
-studies) and rain (160). Contraception and rain at 1 and 8 and developers at 8 are of 80 studies,
-diseases and developers at 1 of 200 and 280. More kept sets, as they come, are in
-[classic.md](classic.md) and [later.md](later.md).
+default but random search, which is of before [ends of
+ranges](../../docs/law-measured.md#ends-of-bought-ranges) changed on children, colleges, employment
+and stops. For [coarse marks](../../docs/law-measured.md#coarse-marks), which make ranges cheaper
+there, all columns but "before" were measured anew on an ARM CPU at 0.3 of contraception and
+developers (default and `unit-noise` 80 studies) and rain (160). Contraception and rain at 1 and 8
+and developers at 8 are of 80 studies, diseases and developers at 1 of 200 and 280. More kept sets,
+as they come, are in [classic.md](classic.md) and [later.md](later.md).
 
 **What the oracle is, is itself a matter of chance**, in two ways. As long as a few runs choose it,
 that of developers at 1, chosen four times by five runs of each setting, was not the same one, and
@@ -141,32 +141,32 @@ CLASSIC = """# The default on eight classic sets kept out of every choice
 
 Sets of KEEL's collection and Statlog's shuttle ([SETS.md](../SETS.md), "kept", from banana on),
 given as arrays and as they come: nothing scaled, nothing declared. No constant was chosen on them;
-they have judged three defaults. Two differ in the marks of dear ranges
-([coarse marks](../../docs/law.md#curves)): the five cells that this moves, chess and optdigits at
-0.3 and 1 and twonorm at 0.3, were measured anew but for "before", default and `unit-noise` with 48
-studies. The third is today's, of which [averages reach farther](../../docs/law.md#reach): this
-moves 8 alone, where the default was measured anew in 48 studies, and all of `splice` (the default
-in 96), of which nobody had bought ranges before. All columns have the same recipe: the default
-search, the guess c = 1 without a search (`unit-noise`), one setting drawn at random (120 runs or
-more), and the best setting of a grid, which nobody paid for and which other test rows chose
-([why](kept.md)). "Before" is the default before many classes counted in the law and ranges might be
-as rough as they may now ([law.md](../../docs/law.md#many-classes)), 12 studies on an ARM CPU. Test
-accuracy in percent, mean ± standard deviation of 24 studies where nothing else is said, delta 1e-5,
-16 cores of an x86 CPU, the oracle on an H200, 2026-11-18. Written by `benchmarks/gains.py` from
-`classic.json`:
+they have judged three defaults. Two differ in the marks of dear ranges ([coarse
+marks](../../docs/law-measured.md#coarse-marks)): the five cells that this moves, chess and
+optdigits at 0.3 and 1 and twonorm at 0.3, were measured anew but for "before", default and
+`unit-noise` with 48 studies. The third is today's, of which [averages reach
+farther](../../docs/law-measured.md#reach): this moves 8 alone, where the default was measured anew
+in 48 studies, and all of `splice` (the default in 96), of which nobody had bought ranges before.
+All columns have the same recipe: the default search, the guess c = 1 without a search
+(`unit-noise`), one setting drawn at random (120 runs or more), and the best setting of a grid,
+which nobody paid for and which other test rows chose ([why](kept.md)). "Before" is the default
+before many classes counted in the law and ranges might be as rough as they may now ([many
+classes](../../docs/law-measured.md#many-classes)), 12 studies on an ARM CPU. Test accuracy in
+percent, mean ± standard deviation of 24 studies where nothing else is said, delta 1e-5, 16 cores of
+an x86 CPU, the oracle on an H200, 2026-11-18. Written by `benchmarks/gains.py` from `classic.json`:
 
 {commands}
 
-RERR is the share of the gap between random search and the oracle that the default closes.
-**At 0.3 and 1 this is even with before**: what the changes gain on sets of very many classes or of
-columns of very different size with little budget, these sets hardly have; penbased gains 0.5 and
-0.4. **At 8 chess gains 0.7 points** over the default just before today's: averages reach farther,
-which was chosen without it. The other seven move by -0.1 (`splice`, whose price changed) to +0.1.
-**The aims**: RERR of 95 is met at 8 and, within the error, at 0.3, and missed at 1 by `chess` alone
-(it still wants longer training than the law says;
-[18 other sets](../../docs/law.md#what-we-measured) of two classes do not); the others are at 97 or
-more there. In several cells the default is more than 0.1 points below `unit-noise`, which pays for
-no trials. By oracles which the rows that judged them chose RERR was 97, 88 and 93. Against logistic
+RERR is the share of the gap between random search and the oracle that the default closes. **At 0.3
+and 1 this is even with before**: what the changes gain on sets of very many classes or of columns
+of very different size with little budget, these sets hardly have; penbased gains 0.5 and 0.4. **At
+8 chess gains 0.7 points** over the default just before today's: averages reach farther, which was
+chosen without it. The other seven move by -0.1 (`splice`, whose price changed) to +0.1. **The
+aims**: RERR of 95 is met at 8 and, within the error, at 0.3, and missed at 1 by `chess` alone (it
+still wants longer training than the law says; [18 other
+sets](../../docs/law-measured.md#two-classes) of two classes do not); the others are at 97 or more
+there. In several cells the default is more than 0.1 points below `unit-noise`, which pays for no
+trials. By oracles which the rows that judged them chose RERR was 97, 88 and 93. Against logistic
 regression without privacy, as it comes (C = 1; [SETS.md](../SETS.md)), the default at epsilon 8 is
 above it on banana, chess, penbased, shuttle and splice, and 0.3 to 0.6 points below on the others.
 

@@ -1306,7 +1306,7 @@ Written by `python benchmarks/make_sets.py page OUT`; `build DATA OUT` makes the
 - **seen**: kept out of every choice until they were measured; the law was then chosen anew with
   them in view, so they are as good as fit. The first nine are those of
   [seen-sets.md](compare/seen-sets.md); the tables from crashes to strikes showed that a law did not
-  hold (docs/law.md, "What was tried"); the six from jobs to lending are those of
+  hold (docs/law-tried.md); the six from jobs to lending are those of
   [seen-tables.md](compare/seen-tables.md); from letter on they are classic sets as they come, on
   which many classes and rough ranges were chosen.
 - **kept**: out of every choice; only the final figures are measured on them: stops to colleges in

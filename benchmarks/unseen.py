@@ -50,7 +50,7 @@ other rows of it, is {best} points above the law at epsilon {budgets}, and the d
 for its trials, {default}. So what it leaves is {left} points. Most of that is of small sets whose
 classes are told apart well and which want twice the law's `c`, as `chess` does: without `cities`
 and `leaves` it is {without}. No public number and no trial at these prices tells them from others
-([what was tried](../../docs/law.md#what-was-tried-and-does-not-help))."""
+([what was tried](../../docs/law-tried.md))."""
 
 
 @dataclass(frozen=True)

@@ -67,10 +67,3 @@ def test_every_room_is_in_the_picture_and_fits_its_box() -> None:
                 box.x0 < place.x0 < place.x1 < box.x1 - 10 and box.y0 < place.y0 < place.y1 < box.y1
                 for box in boxes
             ), text.get_text()
-
-
-def test_links_of_the_page_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", layers.PAGE.read_text())
-    assert len(links) > 2
-    for link in links:
-        assert (layers.PAGE.parent / link).exists(), link

@@ -289,7 +289,7 @@ def test_language_models_are_tuned_as_they_were_measured(folder: Callable[[str],
 def test_so_few_texts_that_a_model_stays_as_it_was_are_told_of_before_paying(
     folder: Callable[[str], str], count: int, hopeless: bool
 ) -> None:
-    """Six mailboxes made a model worse at every budget up to 2.7 (docs/benchmarks.md)."""
+    """Six mailboxes made a model worse at every budget up to 2.7 (docs/language-measured.md)."""
     config = a_config(
         budget=Budget(2.7, 1e-5),
         preparation=Preparation(unit_rows=False),

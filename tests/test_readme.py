@@ -73,13 +73,6 @@ def test_matching_can_fail() -> None:
     assert not matches("a ... d", "a b c")
 
 
-def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", README.read_text())
-    assert links
-    for link in links:
-        assert (README.parent / link).exists(), link
-
-
 def test_the_engine_s_page_runs() -> None:
     page = README.parent / "docs" / "engine.md"
     names: dict[str, object] = {}

@@ -21,10 +21,3 @@ def test_every_columns_file_on_the_page_can_be_declared() -> None:
     declared = [Columns.of(tomllib.loads(block)["columns"]) for block in blocks]
     kinds = {type(column) for columns in declared for column in columns.declared.values()}
     assert kinds == set(KINDS.values())
-
-
-def test_links_lead_somewhere() -> None:
-    for file in (TABLES, PAGE):
-        links = re.findall(r"\]\(([^)#]+)[^)]*\)", file.read_text())
-        assert links
-        assert [link for link in links if not (file.parent / link).exists()] == []
