@@ -1,6 +1,5 @@
 """The page for contributors says what the import contract says, and the contract covers all."""
 
-import re
 from collections import Counter
 from pathlib import Path
 
