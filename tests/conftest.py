@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 from dptune import Budget, Ledger
@@ -31,6 +32,11 @@ settings.register_profile(
 )
 settings.register_profile("hunt", settings.get_profile("dptune"), derandomize=False)
 settings.load_profile("dptune")
+
+# Torch's threads and pytest's workers would fight for the same two cores, and so would programs
+# that tests start.
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # What is printed to a pipe is looked at as it is without anybody's wishes for colours and width.
 for _wish in (
@@ -60,19 +66,7 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def same_first_weights() -> None:
     """Whatever tests ran before in this process, torch's own generator, which modules draw their
     first weights from, begins anew. Noise is drawn from others."""
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.manual_seed(0)
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    """Torch's threads and pytest's workers would fight for the same two cores."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    torch.manual_seed(0)
 
 
 @pytest.fixture

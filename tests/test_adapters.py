@@ -24,11 +24,8 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
-    # Of processors that have no bfloat16 of their own.
-    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed"),
-]
+# Of processors that have no bfloat16 of their own.
+pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 
 
 def plain() -> nn.Module:

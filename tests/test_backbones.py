@@ -20,8 +20,6 @@ from dptune.features.packages import PACKAGES
 from dptune.features.short_names import Weights
 from dptune.features.transform import Transform
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 OWN = """
 import torch
 from torch import nn

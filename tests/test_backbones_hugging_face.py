@@ -14,7 +14,6 @@ from dptune.features.processors import transform_from
 from dptune.features.transform import Transform
 
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
 PREPARED = {"size": {"height": 32, "width": 32}, "resample": 3, **HALF}

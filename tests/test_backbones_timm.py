@@ -14,8 +14,6 @@ from dptune.errors import InvalidInput, MissingExtra
 from dptune.features.find import find_backbone
 from dptune.features.transform import Transform
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 CONFIG = {
     "input_size": (3, 32, 32),
     "interpolation": "bilinear",

@@ -23,8 +23,6 @@ from support.rows import make_data
 from support.spy import Spied
 from support.studies import stop_after, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 BUDGET = Budget(50.0, 1e-5)
 
 

@@ -21,7 +21,6 @@ from dptune.search.linear_scaling import LinearScaling
 from dptune.search.unit_noise import UnitNoise
 from support.rows import three_classes
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 QUICK = ("linear-scaling", "unit-noise", "random-search", "oracle")
 
 

@@ -11,8 +11,6 @@ from dptune import Ledger
 from dptune.bench import ledger as bench
 from dptune.cli import app as cli
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:

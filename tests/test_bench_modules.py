@@ -19,11 +19,8 @@ GPT2 = Network("atom of GPT-2", "gpt2", Sizes(1, 8, words=20, length=4), rows=4)
 ROBERTA = Network("atom of RoBERTa", "roberta", Sizes(1, 8, 20, length=4, classes=2), rows=4)
 VIT = Network("atom of a ViT", "vit", Sizes(1, 8, pixels=8, patch=4, classes=3), rows=4)
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
-    # Opacus and transformers speak of their own code.
-    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning"),
-]
+# Opacus and transformers speak of their own code.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from dptune.engines.modules import rows_apart
 from dptune.engines.modules.by_length import grouped, widths
 from support.tiny_models import write_tiny_model
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 pytest.importorskip("transformers")
 
 LENGTH, CLIP = 32, 0.5

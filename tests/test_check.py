@@ -27,8 +27,6 @@ from support.rows import make_data, make_rows
 from support.spy import Spied
 from support.studies import BUDGET, stop_after, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 RELEASE = "a noisy count of rows the final model gets right"
 LARGE = Budget(50.0, 1e-5)
 

@@ -41,8 +41,6 @@ from support.kept_engine import KeptNetwork
 from support.rows import make_data, make_rows
 from support.studies import BUDGET, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {
     "engine": KeptNetwork(hidden=3),

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 Run = Callable[..., tuple[int, str, str]]
 TUNE = ("tune", "--data", "ill.csv", "--label", "ill")
 COLUMNS = """\

@@ -16,8 +16,6 @@ from dptune.engines.modules.doctor import Examination, Layer
 from dptune.engines.modules.problem import Problem
 from support.commands import cut_off
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 Run = Callable[..., tuple[int, str, str]]
 NETS = """
 import torch

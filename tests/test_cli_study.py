@@ -22,8 +22,6 @@ from dptune.cli import app as cli
 from dptune.data.sources import load_data
 from dptune.study import config
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 Run = Callable[..., tuple[int, str, str]]
 TUNE = ("tune", "--data", "ill.csv", "--label", "state")
 QUICK = (*TUNE, "--config", "quick.toml")
@@ -38,7 +36,7 @@ def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> tuple[Path, Any]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A folder with data and a finished run r, to look at only; and what tune printed as JSON."""
     folder, printed = tmp_path_factory.mktemp("finished"), io.StringIO()
     arguments = (*QUICK, "--delta", "1e-4", "--seed", "7", "--out", "r", "--json")

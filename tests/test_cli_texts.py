@@ -20,7 +20,6 @@ from support.commands import cut_off
 from support.tiny_models import write_tiny_model
 
 pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 Run = Callable[..., tuple[int, str, str]]
 SPORT = ["goal", "match", "team", "player", "game"]

@@ -16,8 +16,6 @@ from dptune.engines.randomness import Randomness
 from dptune.engines.release import Release
 from support.linear import LinearPlan
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 Array = NDArray[np.float64]
 
 PRECISIONS = ("float64", "float32", "bfloat16")

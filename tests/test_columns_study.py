@@ -26,8 +26,6 @@ from dptune.study.run_folder import RunFolder
 from dptune.study.study import resume, tune
 from support.studies import a_config
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 # The plain entry stands between others, which TOML would not keep so.
 COLUMNS: dict[str, Any] = {
     "age": {"kind": "number", "range": [20, 60], "fill": 40, "indicator": True},
@@ -56,7 +54,7 @@ def people(rows: int, seed: int) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> tuple[Path, StudyResult]:
+def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyResult]:
     """A finished run r of the people in a.csv, to look at only."""
     folder = tmp_path_factory.mktemp("people")
     people(1000, 0).to_csv(folder / "a.csv", index=False)

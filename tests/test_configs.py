@@ -15,7 +15,6 @@ import dptune
 from support.tiny_models import write_tiny_model
 
 pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 Run = Callable[..., tuple[int, str, str]]
 FOLDER = Path(__file__).parent.parent / "configs"

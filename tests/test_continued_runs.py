@@ -15,8 +15,6 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from support.linear import LinearPlan
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 LOSSES = ("softmax", "binary", "squared")
 OUTPUTS = {"softmax": 4, "binary": 1, "squared": 2}
 COUNT, COLUMNS = 60, 9

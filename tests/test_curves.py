@@ -41,8 +41,6 @@ from dptune.study.run_folder import RunFolder
 from dptune.study.study import tune
 from support.studies import SPACE, a_config, contents, stop_after
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 AGE = {"kind": "number", "range": [0.0, 100.0]}
 BUDGET = Budget(1.0, 1e-5)
 
@@ -281,9 +279,7 @@ def test_what_was_begun_before_there_were_curves_goes_on_without() -> None:
 
 
 @pytest.fixture(scope="module", params=["table", "array", "ranges"])
-def study(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, one_thread: None
-) -> Any:
+def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A finished run, its rows, and new rows: of declared columns, of an array, of an array with
     ranges by position."""
     made, labels = waves(4000, 0)

@@ -26,8 +26,6 @@ from dptune.plan import TrainPlan
 from dptune.privacy import Price
 from support.ledgers import PAID, table_of
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 AS_GIVEN = Preprocessing(unit_rows=False)
 FEATURES = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 LABELS = np.array([0, 1, 0])

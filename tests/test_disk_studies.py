@@ -17,8 +17,6 @@ from support.noise import repeated_noise
 from support.rows import make_rows
 from support.studies import BUDGET, SPACE, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def on_disk(folder: Path, features: Any, labels: Any, chunks: int = 3, **kind: Any) -> DiskRows:
     parts = zip(np.array_split(features, chunks), np.array_split(labels, chunks), strict=True)

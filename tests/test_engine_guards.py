@@ -11,8 +11,6 @@ from dptune.data import DiskRows, MemoryRows, write_chunks
 from dptune.engines import Randomness
 from dptune.errors import InvalidInput
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 FEATURES, LABELS = np.eye(3, 4), np.array([0, 1, 1])
 
 

@@ -34,7 +34,6 @@ from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
 from support.noise import repeated_noise
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 FEW_STEPS = Space(steps=(5, 5))
 
 
@@ -46,7 +45,7 @@ def easy_rows(count: int, classes: int = 3) -> tuple[NDArray[np.float64], NDArra
 
 
 @pytest.fixture(scope="module")
-def fitted(one_thread: None) -> DPLinearClassifier:
+def fitted() -> DPLinearClassifier:
     with repeated_noise():
         return DPLinearClassifier(epsilon=2.0).fit(*easy_rows(5000))
 

@@ -24,8 +24,6 @@ from dptune.study.study import resume
 from support.rows import make_data, make_rows
 from support.studies import BUDGET, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def make_plans(count: int, noise: float = 1.0) -> list[TrainPlan]:
     return [

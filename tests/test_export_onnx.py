@@ -31,7 +31,6 @@ from support.studies import study
 
 pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
-pytestmark = pytest.mark.usefixtures("one_thread")
 CLASSES: list[tuple[Any, ...]] = [("no", "yes"), (3, 1, 2), (0.5, 1.5), (False, True)]
 
 

@@ -32,7 +32,6 @@ from support.models import (
 )
 from support.studies import study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 CLASSES: list[tuple[Any, ...]] = [("no", "yes"), (3, 1, 2)]
 
 WITHOUT_DPTUNE = """

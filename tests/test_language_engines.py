@@ -33,7 +33,6 @@ from reproduction.language.prepare import halve
 from support.studies import a_config
 from support.tiny_models import KINDS, LENGTH, write_mean_pooling, write_tiny_model
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
 

@@ -30,7 +30,6 @@ from dptune.texts import Texts
 from support.tiny_models import KINDS, LENGTH, tiny_tokenizer, write_tiny_model
 
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 MAILS = (
     ("the team is fast", "sport"),

@@ -29,7 +29,6 @@ from support.tiny_models import (
     write_tiny_model,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 transformers = pytest.importorskip("transformers")
 
 TASKS = ("softmax", "words", "spans", "inside")

@@ -40,7 +40,6 @@ from reproduction.language.prepare import MODEL, ragged, split
 from reproduction.language.sets import padded, part_of, private_rows
 from support.commands import called
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 BERT = pytest.importorskip("transformers")
 WORDS = 40
 MEASURED = Path(__file__).parents[1] / "benchmarks/language"

@@ -23,8 +23,6 @@ from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from support.studies import BUDGET, SPACE
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 ROWS = 900
 COLUMNS: dict[str, Any] = {
     "age": {"kind": "number", "range": [0, 100]},

@@ -23,8 +23,6 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from support.linear import LinearPlan
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 LOSSES = ("softmax", "binary", "squared")
 OUTPUTS = {"softmax": 5, "binary": 1, "squared": 3}
 COUNT, COLUMNS = 40, 12

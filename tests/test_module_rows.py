@@ -33,7 +33,6 @@ from reproduction.modules.page import write_page
 from reproduction.modules.sets import rows_of
 from support.commands import called
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 SHAPE = Shape(batch=20, steps=3, clip_norm=0.1, momentum=0.9)
 
 

@@ -19,8 +19,6 @@ from dptune.plan import TrainPlan
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.space import Setting, Space
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SHARES, COLUMNS = (0.80, 0.15, 0.05), 12
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 8.0, 30.0)
 

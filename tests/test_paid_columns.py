@@ -38,8 +38,6 @@ from dptune.study.study import resume
 from dptune.study.trained_model import load
 from support.studies import SPACE, contents, stop_after, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 BUDGET = Budget(8.0, 1e-5)
 ONLY_COLUMNS = Preparation(center_share=0, whiten_share=0)
 ASKED: dict[str, Any] = {"budget": BUDGET, "preparation": ONLY_COLUMNS}

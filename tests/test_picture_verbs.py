@@ -23,8 +23,6 @@ from dptune.data.sources import fingerprint_source, load_data
 from dptune.features.extraction import Progress
 from dptune.report.card import model_card
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 Run = Callable[..., tuple[int, str, str]]
 NETWORK = """
 import torch

@@ -25,8 +25,6 @@ from dptune.search.unit_noise import UnitNoise
 from dptune.study.study import tune
 from dptune.study.trained_model import TrainedModel
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 NAMES = ["age", "dose", "weight"]
 
 
@@ -36,7 +34,7 @@ def frame(rows: int = 200) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run r on a table, to look at only."""
     there = tmp_path_factory.mktemp("named")
     frame().assign(label=np.where(frame()["age"] > 0, "old", "young")).to_csv(

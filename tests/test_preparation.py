@@ -13,8 +13,6 @@ from dptune.errors import InvalidInput
 from dptune.report import model_card
 from dptune.study.config import build, parse
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 RANGES = ((-3.0, 3.0), (20_000.0, 80_000.0))
 BUDGET = Budget(2.0, 1e-5)
 

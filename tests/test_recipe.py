@@ -44,8 +44,6 @@ from support.rows import make_data, make_rows
 from support.spy import Spied, spy_on_engine
 from support.studies import BUDGET, SPACE, contents, stop_after, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 AUTO = {"preparation": Preparation()}
 # What prepares rows, and the file that keeps it.
 FIGURES = {"row lengths": "lengths", "private mean": "mean", "second moment": "second_moment"}

@@ -33,7 +33,6 @@ from dptune.study.outline import CHECK, Outline
 from dptune.study.recipe import in_words, settled, shortens
 from support.noise import repeated_noise
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 RANGE = (0.0, 100.0)
 BESIDE = ("check_estimators_pickle", "check_dict_unchanged", "check_estimator_tags_renamed")
 
@@ -46,7 +45,7 @@ def priced_rows(count: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray
 
 
 @pytest.fixture(scope="module")
-def fitted(one_thread: None) -> DPLinearRegressor:
+def fitted() -> DPLinearRegressor:
     with repeated_noise():
         return DPLinearRegressor(RANGE, epsilon=4.0).fit(*priced_rows(8000))
 

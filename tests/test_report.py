@@ -42,7 +42,7 @@ from dptune.study.runner import Progress
 from support.noise import repeated_noise
 from support.rows import make_data
 
-pytestmark = pytest.mark.usefixtures("one_thread", "same_noise")
+pytestmark = pytest.mark.usefixtures("same_noise")
 
 STUDIES: dict[str, dict[str, Any]] = {
     "linear-scaling": {"search": LinearScaling()},
@@ -66,9 +66,7 @@ def seen() -> list[Progress]:
 
 
 @pytest.fixture(scope="module")
-def folders(
-    tmp_path_factory: pytest.TempPathFactory, one_thread: None, seen: list[Progress]
-) -> dict[str, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory, seen: list[Progress]) -> dict[str, Path]:
     """One finished run of each kind."""
     data = Data(*rows(0, 400), name="up_*$down", test=rows(1, 100), public=rows(2, 100))
     made = {name: tmp_path_factory.mktemp("run") / "r" for name in STUDIES}

@@ -34,7 +34,6 @@ from reproduction.setting import CODED, LINES, RECIPE, SAID, SPACES, natural
 from support.noise import repeated_noise
 from support.rows import three_classes
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = [
     "paper",
     "methods",

@@ -20,7 +20,6 @@ from reproduction.tables.prepare import prepare
 from reproduction.tables.sets import TABLES, Table, table_of
 
 pd = pytest.importorskip("pandas")
-pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS = 400
 
 

@@ -21,11 +21,8 @@ from dptune.engines.modules.standardized import StandardizedConv2d
 from dptune.engines.modules.step_total import StepTotal
 from dptune.errors import InvalidInput
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
-    # Of processors without bfloat16: torch goes another way, to the same numbers.
-    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed"),
-]
+# Of processors without bfloat16: torch goes another way, to the same numbers.
+pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 
 ROWS, WORDS = 7, 13
 

@@ -20,8 +20,6 @@ from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from support.linear import LinearPlan
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 COUNT, COLUMNS, CLASSES = 101, 9, 4
 PRECISIONS = ("float64", "float32", "bfloat16")
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "bfloat16": 2e-2}

@@ -65,8 +65,6 @@ from dptune.study.runner import Progress
 from dptune.study.study import resume, tune
 from support.studies import a_config
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 EXAMPLE = Path(__file__).parent.parent / "examples" / "narrowing.py"
 
 

@@ -29,8 +29,6 @@ from support.rows import make_data, make_rows
 from support.spy import Spied
 from support.studies import contents, stop_after, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 AS_GIVEN = Preprocessing(unit_rows=False)
 GROUPS = np.arange(60) % 3
 NAMES = ("sunny", "foggy", "never seen", "snowy")  # the third has no rows

@@ -33,8 +33,6 @@ from dptune.study.recipe import curves, in_words, settled
 from dptune.study.study import tune
 from support.studies import a_config, contents, stop_after
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 BUDGET = Budget(1.0, 1e-5)
 STRAIGHT = Preparation(curves=1)
 ONE_SIZE = "not scaled by private ranges of 6 columns, which are of one size"

@@ -43,8 +43,6 @@ from support.rows import make_data, make_rows
 from support.spy import Spied
 from support.studies import BUDGET, contents, stop_after, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_a_study_gives_a_model_its_trials_and_one_guarantee(tmp_path: Path) -> None:
     out = tmp_path / "run"

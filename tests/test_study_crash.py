@@ -34,8 +34,6 @@ from dptune.study.trained_model import load
 from support.rows import make_data
 from support.studies import BUDGET, contents, stop_after, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 KILLS = 50
 LEGS_AND_TRIALS = 8
 

@@ -35,8 +35,6 @@ from dptune.study.study import resume
 from support.rows import make_data, make_rows
 from support.studies import BUDGET, PLAIN, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @register_engine
 @dataclass(frozen=True, kw_only=True)

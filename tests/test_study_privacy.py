@@ -42,8 +42,6 @@ from support.rows import make_data, make_rows
 from support.spy import Spied
 from support.studies import BUDGET, PLAIN, SPACE, contents, stop_after, study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:

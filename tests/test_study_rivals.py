@@ -20,8 +20,6 @@ from dptune.study.study import resume
 from support.rows import make_data
 from support.studies import study
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 DATA = make_data(40)
 LOST = re.compile("holds a run already|at work in another process")
 _on_step: Callable[[str], None] | None = None

@@ -23,8 +23,6 @@ from dptune.engines.release import Release
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 DEVICES = [
     "cpu",
     pytest.param(

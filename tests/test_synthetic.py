@@ -18,15 +18,13 @@ from reproduction.synthetic.leaves import dead_leaves
 from reproduction.synthetic.networks import oriented_kernels, random_networks
 from reproduction.synthetic.spectra import power_law
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def seeded(seed: int = 0) -> Generator:
     return Generator().manual_seed(seed)
 
 
 @pytest.fixture(scope="module")
-def shown(one_thread: None) -> Tensor:
+def shown() -> Tensor:
     return bank.pictures(40, seeded(), size=16)
 
 
@@ -128,7 +126,7 @@ def test_the_contrastive_loss_falls(shown: Tensor) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("weights") / "wrn16-4.safetensors"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pretrain, "_SETTLING_BATCHES", 2)

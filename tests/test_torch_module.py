@@ -28,8 +28,6 @@ from dptune.plan import TrainPlan
 from dptune.search.score import NoisyScore
 from support.engine_conformance import EngineConformance
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 FACTS = DataFacts(24, (4,), 1, 3, "softmax")
 PLAIN = TrainPlan(
     rows=24, steps=1, learning_rate=0.5, noise_multiplier=0.0, clip_norm=None, momentum=0.0

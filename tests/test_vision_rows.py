@@ -19,7 +19,6 @@ from reproduction.vision.plain_probe import plain_probe
 from reproduction.vision.rows import Wanted, measure_rows
 from support.commands import called
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 NETWORK = """
 import torch
 from torch import nn

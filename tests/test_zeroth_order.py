@@ -27,8 +27,6 @@ from dptune.privacy import ZerothOrderRun
 from dptune.study.config import engine_from
 from support.engine_conformance import EngineConformance
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 COUNT = 24
 FACTS = DataFacts(COUNT, (4,), 1, 3, "softmax")
 PLAIN = TrainPlan(

@@ -5,7 +5,6 @@ what a run really moved.
 """
 
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -330,10 +329,3 @@ class EngineConformance:
         search, executor = RandomSearch(trials=2), ProcessExecutor(workers=2)
         result = self.study(self.data(60), tmp_path / "run", search=search, executor=executor)
         assert [trial.lost for trial in result.trials] == [False, False]
-
-    @pytest.fixture(autouse=True)
-    def quick(self) -> Iterator[None]:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        yield
-        torch.set_num_threads(threads)
