@@ -4,7 +4,8 @@
 
 adds a line for each set and budget to benchmarks/clip-norms.jsonl, single runs at the law's c and
 at half of it for every norm, and prints how many points each norm gains over the smallest; without
-sets it prints what was measured. What was concluded: docs/law.md.
+sets it prints what was measured. What was concluded:
+docs/law-measured.md.
 """
 
 import argparse

@@ -205,7 +205,7 @@ def test_searches_begin_near_the_best_of_grids_that_chose_nothing() -> None:
     # Which rate of five is best where little can be learned is chance.
     assert sum(lost == 0 for lost in loses.values()) >= 0.7 * len(loses)
     far = [like for like, lost in loses.items() if lost > 1 and (like.epsilon or 0) >= 3]
-    # docs/law.md says why there, and names no other.
+    # docs/law-measured.md says why there, and names no other.
     assert {(like.texts, like.way) for like in far} == {("newsgroups20", "full")}
     assert all(loses[like] < 2.5 for like in far)
 

@@ -37,7 +37,8 @@ AIMS: Mapping[float | None, float] = {0.7: 83.5, 3.0: 86.0, 8.0: 86.8, None: 90.
 # Of log c: studies whose trials lie farther from today's law began from another.
 _SAME_LAW = 0.1
 _MARK = " †"
-_OTHER_LAW = "†: the study began from a law of before ([law.md](../../docs/law.md#modules))."
+_LAWS = "../../docs/law-measured.md#pretrained-language-models"
+_OTHER_LAW = f"†: the study began from a law of before ([law-measured.md]({_LAWS}))."
 _WAYS = {"full": "all layers", "lora": "adapters, rank 8", PROBE: "linear probe"}
 
 
