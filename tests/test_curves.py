@@ -39,7 +39,7 @@ from dptune.study.planning import read_config
 from dptune.study.recipe import curves, in_words, settled
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import tune
-from support.studies import SPACE, a_config, contents, stop_after
+from support.studies import SPACE, a_config, stop_after
 
 AGE = {"kind": "number", "range": [0.0, 100.0]}
 BUDGET = Budget(1.0, 1e-5)
@@ -349,11 +349,11 @@ def test_a_study_of_an_array_that_is_killed_buys_its_ranges_once(tmp_path: Path)
     data = Data(made.to_numpy(), labels)
     options = {"budget": BUDGET, "preparation": Preparation()}
     assert stop_after(tmp_path / "run", data, "sweep", **options)
-    before = contents(tmp_path / "run" / "ranges.json")
+    before = (tmp_path / "run" / "ranges.json").read_bytes()
     told: list[str] = []
     result = resume(tmp_path / "run", data, watch=lambda progress: told.append(progress.doing))
     assert told[0] == "going on after census"  # all that is there already
-    assert contents(tmp_path / "run" / "ranges.json") == before
+    assert (tmp_path / "run" / "ranges.json").read_bytes() == before
     assert result.model.guarantee.epsilon <= 1.0
     (column, _) = result.model.preprocessing.encoding.ranges.values()
     assert -20 < column[0] < 20 and 80 < column[1] < 120

@@ -174,7 +174,7 @@ def look(values: Array, noise: float, seed: int) -> ranges.Range:
 
 
 def found(values: Array, noise: float, seed: int) -> tuple[float, float]:
-    low, high, _ = look(values, noise, seed)
+    low, high, *_ = look(values, noise, seed)
     return low, high
 
 
@@ -250,26 +250,6 @@ def test_with_next_to_no_noise_the_ends_are_quantiles(values: Array) -> None:
     low, high = found(values, 1e-6, 0)
     assert low == pytest.approx(np.quantile(values, 0.01), rel=0.02)
     assert high == pytest.approx(np.quantile(values, 0.99), rel=0.02)
-
-
-def test_few_large_numbers_do_not_make_a_range_wider() -> None:
-    incomes = np.exp(np.random.default_rng(0).normal(3, 1, 100_000))
-    low, high = found(incomes, 1e-6, 0)
-    assert low == pytest.approx(np.quantile(incomes, 0.01), rel=0.02)
-    inner, outer = np.quantile(incomes, [0.94, 0.97])
-    beyond = (norm.ppf(0.99) - norm.ppf(0.97)) / (norm.ppf(0.97) - norm.ppf(0.94))
-    assert high == pytest.approx(outer + beyond * (outer - inner), rel=0.03)
-    assert high < 0.9 * np.quantile(incomes, 0.99)
-
-
-def test_more_budget_does_not_make_the_range_of_few_large_numbers_wider() -> None:
-    counts = 1e4 * (np.random.default_rng(0).pareto(1.2, 100_000) + 1)
-    hidden = ranges.noise_for(len(counts), 0.01)  # so that ends are looked for at 3 %
-    (much,), (little,) = (
-        private_ranges([counts[:, None]], 1, noise, len(counts), np.zeros)
-        for noise in (1e-6, hidden)
-    )
-    assert much.high == pytest.approx(little.high, rel=0.02)
 
 
 @pytest.mark.parametrize(

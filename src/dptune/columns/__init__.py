@@ -14,3 +14,4 @@ from dptune.columns.kinds import Number as Number
 from dptune.columns.schema import guess as guess
 from dptune.columns.spec import Columns as Columns
 from dptune.columns.spec import LabelFacts as LabelFacts
+from dptune.columns.stretch import Stretch as Stretch

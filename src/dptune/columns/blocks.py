@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dptune.columns import dates
 from dptune.columns.coding import bucket
 from dptune.columns.kinds import LARGEST, Boolean, Category, Column, Date, Drop, Number, Pair
+from dptune.columns.stretch import Stretch
 
 Features = NDArray[np.float64]
 Gaps = NDArray[np.bool_]
@@ -46,16 +47,21 @@ def names(name: str, column: Column, degree: int, bought: Sequence[str]) -> list
 
 
 def put_number(
-    codes: Features, column: Number, degree: int, bought: Pair | None, features: Features
+    codes: Features,
+    column: Number,
+    degree: int,
+    bought: Pair | None,
+    features: Features,
+    stretch: Stretch | None = None,
 ) -> None:
     """The range, declared or bought, mapped to [-1, 1] and bent; the number itself where there is
-    none."""
+    none. `stretch`: of a range that was bought, before it is mapped."""
     pair = column.pair or bought
     gaps = np.isnan(codes)
     if isinstance(column.fill, float):
         codes = np.where(gaps, column.fill, codes)
     # Infinite only where a range was asked for and could not be bought.
-    scaled = codes.clip(-LARGEST, LARGEST) if pair is None else _scaled(codes, pair)
+    scaled = codes.clip(-LARGEST, LARGEST) if pair is None else _scaled(codes, pair, stretch)
     features[:, :degree] = _curve(np.where(np.isnan(scaled), 0, scaled), degree)
     _indicate(gaps, column.indicator, features)
 
@@ -112,8 +118,10 @@ def _indicate(gaps: Gaps, indicator: bool, features: Features) -> None:
         features[:, -1] = gaps
 
 
-def _scaled(codes: Features, pair: Pair) -> Features:
+def _scaled(codes: Features, pair: Pair, stretch: Stretch | None = None) -> Features:
     """What is outside the range is clipped to it."""
+    if stretch is not None:
+        codes, pair = stretch.of(codes.clip(*pair)), stretch.ends(pair)
     low, high = pair[0] / 2, pair[1] / 2  # halves: no difference overflows
     return ((codes / 2).clip(low, high) - low) / (high - low) * 2 - 1
 

@@ -24,6 +24,7 @@ from dptune.columns.kinds import (
 )
 from dptune.columns.problems import Problems
 from dptune.columns.spec import Columns
+from dptune.columns.stretch import Stretch
 from dptune.errors import InvalidInput
 
 MOST_CURVED = 20  # the degree of a curve; more would follow single rows
@@ -39,6 +40,7 @@ class Encoding:
         categories: names of categories, by column, as bought.
         degrees: of the curves that a linear model draws over numbers and dates, by name; straight
             lines where there is none.
+        stretches: how numbers with a bought range are taken of which some lie far out, by name.
 
     """
 
@@ -46,6 +48,7 @@ class Encoding:
     ranges: Mapping[str, Pair] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     degrees: Mapping[str, int] = field(default_factory=dict)
+    stretches: Mapping[str, Stretch] = field(default_factory=dict)
     # Private, so neither shown nor stored.
     _read_with: Vocabularies | None = field(default=None, repr=False, compare=False)
 
@@ -67,6 +70,10 @@ class Encoding:
             degrees={
                 name: _degree(name, kept, self.ranges, degree)
                 for name, degree in self.degrees.items()
+            },
+            stretches={
+                name: _stretch(name, self.ranges, stretch)
+                for name, stretch in self.stretches.items()
             },
         )
 
@@ -115,9 +122,12 @@ class Encoding:
         """Categories whose names are still to be paid for."""
         return tuple(name for name in self._paid() if name not in self.categories)
 
-    def with_ranges(self, ranges: Mapping[str, Pair]) -> "Encoding":
+    def with_ranges(
+        self, ranges: Mapping[str, Pair], stretches: Mapping[str, Stretch] | None = None
+    ) -> "Encoding":
         """With these, too."""
-        return replace(self, ranges={**self.ranges, **ranges})
+        more = {**self.stretches, **(stretches or {})}
+        return replace(self, ranges={**self.ranges, **ranges}, stretches=more)
 
     def with_categories(self, categories: Mapping[str, Sequence[str]]) -> "Encoding":
         """With these, too."""
@@ -170,16 +180,18 @@ class Encoding:
             "ranges": {name: list(pair) for name, pair in self.ranges.items()},
             "categories": {name: list(names) for name, names in self.categories.items()},
             "degrees": dict(self.degrees),
+            "stretches": {name: list(stretch) for name, stretch in self.stretches.items()},
         }
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> "Encoding":
-        """From what `to_plain` gave, also before there were curves."""
+        """From what `to_plain` gave, also before there were curves, or anything was stretched."""
         return Encoding(
             Columns.of(plain["columns"]),
             {name: tuple(pair) for name, pair in plain["ranges"].items()},
             {name: tuple(names) for name, names in plain["categories"].items()},
             plain.get("degrees", {}),
+            {name: Stretch(*pair) for name, pair in plain.get("stretches", {}).items()},
         )
 
     def _paid(self) -> list[str]:
@@ -196,7 +208,8 @@ class Encoding:
         column, bought = self.columns.declared[name], self.categories.get(name, ())
         degree = self.degrees.get(name, 1)
         if isinstance(column, Number):
-            blocks.put_number(codes, column, degree, self.ranges.get(name), features)
+            pair, stretch = self.ranges.get(name), self.stretches.get(name)
+            blocks.put_number(codes, column, degree, pair, features, stretch)
         elif isinstance(column, Boolean):
             blocks.put_boolean(codes, column, features)
         elif isinstance(column, Date):
@@ -234,6 +247,16 @@ def _bought_range(name: str, kept: Mapping[str, Column], pair: Pair) -> Pair:
     if not -LARGEST <= low < high <= LARGEST:
         raise InvalidInput(f"{name}: a range must be low and high, finite and in this order.")
     return low, high
+
+
+def _stretch(name: str, bought: Mapping[str, Pair], stretch: Stretch) -> Stretch:
+    center, scale = (float(number) for number in stretch)
+    if name not in bought or not -LARGEST <= center <= LARGEST or not 0 < scale <= LARGEST:
+        raise InvalidInput(
+            f"{name}: numbers with a bought range are stretched, around a finite center, by a "
+            "finite scale above 0."
+        )
+    return Stretch(center, scale)
 
 
 def _degree(name: str, kept: Mapping[str, Column], bought: Mapping[str, Pair], degree: int) -> int:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.columns.marks import COARSE, FINE, SMALLEST, Array, Marks
+from dptune.columns.stretch import Stretch
 from dptune.errors import InvalidInput
 
 _CHUNK = 65_536
@@ -18,13 +19,14 @@ _TAIL = 0.01
 # And where that is so many times the noise of a count of rows below a mark: what is found there is
 # never far out by noise alone, which between thousands of empty marks would else be taken for rows.
 _CLEAR = 3.0
-# Ends lie no further out than those of normal rows, judged by where this part of all rows lies
-# beyond: else a few large numbers would squeeze all others, and the more so the more budget.
-_THINNING = 0.03
 # Rows lie between two ends where they are so many times that noise: of a column of two values fewer
 # than one in two hundred would be said to have others.
 _CLEAR_BETWEEN = 4.0
 _MOST_TAIL = 0.4  # where noise is that large, ends say little, but are still in order
+# Where an end lies so many times farther from the middle of a column than half of that is wide, it
+# squeezes most rows into one place: normal ones go on for 3.4, exponential ones for 7. In the
+# middle is what neither of these parts of all rows lies beyond.
+_FAR, _QUARTER = 5.0, 0.25
 # Up to noise of which part of the rows, in a count of rows below a mark, ranges are of use; and
 # those that only tell sizes. With a fifth one set of columns of one size in thirteen is not seen to
 # be so, with a quarter one in four.
@@ -33,11 +35,12 @@ GOOD, _OF_SIZES = 0.1, 0.2
 
 class Range(NamedTuple):
     """`between`: whether rows lie between the ends, as far as noise lets it be seen; not so where a
-    column has two values."""
+    column has two values. `stretch`: how to take numbers of which some lie far out."""
 
     low: float
     high: float
     between: bool
+    stretch: Stretch | None = None
 
 
 def private_ranges(
@@ -47,12 +50,15 @@ def private_ranges(
     rows: int,
     stream_normal: validate.Normal,
     marks: Marks = FINE,
+    *,
+    stretching: bool = True,
 ) -> list[Range]:
     """One for each of the columns, from all `tables`: what
     `NoisyRanks(columns=columns, noise=noise)` pays for.
 
     A gap (NaN) is in no count. One row moves what is released of a column by at most 1; `rows` is
     the PUBLIC number of rows; `stream_normal` gives fresh standard normal numbers of a shape.
+    `stretching`: whether columns of numbers far out may be stretched.
     """
     noise = validate.positive(at_most=1e100, noise=noise)
     rows = validate.whole(1, rows=rows)
@@ -68,7 +74,7 @@ def private_ranges(
                 counts[column] += np.bincount(marks.cells_of(known), minlength=marks.cells)
     drawn = (validate.drawn(stream_normal, marks.cells) for _ in counts)
     return [
-        _found(marks.noisy_ranks(counted, noise, fresh), noise, rows, marks)
+        _found(marks.noisy_ranks(counted, noise, fresh), noise, rows, marks, stretching)
         for counted, fresh in zip(counts, drawn, strict=True)
     ]
 
@@ -94,7 +100,7 @@ def noise_for(rows: int, part: float, marks: Marks = FINE) -> float:
     return part * rows / marks.noise_of_ranks(1.0)
 
 
-def _found(ranks: Array, noise: float, rows: int, marks: Marks) -> Range:
+def _found(ranks: Array, noise: float, rows: int, marks: Marks, stretching: bool) -> Range:
     """From noisy ranks alone."""
     from scipy.optimize import isotonic_regression  # slow to import
 
@@ -107,31 +113,45 @@ def _found(ranks: Array, noise: float, rows: int, marks: Marks) -> Range:
     rows_between = float(rising[max(last - 1, first)] - rising[first])
     between = rows_between > _CLEAR_BETWEEN * off
     low, below, above, high = _ends(marks, places, tail)
+    stretch = _middle(marks, rising, everybody, off) if stretching and between else None
+    if stretch is not None and stretch.farthest(low, high) <= _FAR:
+        stretch = None
+    goes_on = between and stretch is None  # of logarithms nothing is much farther out
     # What noise hides lies as far beyond as if rows went on as normal ones do from there; of two
     # values none does. And zero has a cell of its own: where it is an end, it is that end.
     if low != -SMALLEST:
-        low -= below * between
+        low -= below * goes_on
     elif high > SMALLEST:
         low = 0.0
     if high != SMALLEST:
-        high += above * between
+        high += above * goes_on
     elif low < -SMALLEST:
         high = 0.0
-    if between and tail < _THINNING:
-        places = _places(rising, _THINNING, everybody)
-        inner_low, below, above, inner_high = _ends(marks, places, _THINNING)
-        low = max(low, inner_low - below) if below else low
-        high = min(high, inner_high + above) if above else high
-    return Range(low, high, between)
+    return Range(low, high, between, stretch)
+
+
+def _middle(marks: Marks, rising: Array, everybody: float, off: float) -> Stretch | None:
+    """Of a column; None where nothing is seen to lie in it on its wider side: between the values
+    that there are, noise may have put its end anywhere."""
+    beyond = _QUARTER * everybody - _CLEAR * off  # not narrower by noise alone
+    first, middle, last = _cells(rising, np.array([beyond, everybody / 2, everybody - beyond]))
+    low, high = marks.around(first)[0], marks.around(last)[1]
+    center = sum(marks.around(middle)) / 2
+    inner, outer = (first, middle) if center - low > high - center else (middle, last)
+    if rising[max(outer - 1, inner)] - rising[inner] <= _CLEAR_BETWEEN * off:
+        return None
+    return Stretch(center, (high - low) / 2)
 
 
 def _places(rising: Array, tail: float, everybody: float) -> list[int]:
     """The cells where `tail` of the rows lies below, twice that, and as much above."""
     inner = _inner(tail)
-    parts = np.array([tail, inner, 1 - inner, 1 - tail])
-    return [
-        min(int(place), len(rising) - 1) for place in np.searchsorted(rising, parts * everybody)
-    ]
+    return _cells(rising, np.array([tail, inner, 1 - inner, 1 - tail]) * everybody)
+
+
+def _cells(rising: Array, ranks: Array) -> list[int]:
+    """Those up to which so many rows lie."""
+    return [min(int(place), len(rising) - 1) for place in np.searchsorted(rising, ranks)]
 
 
 def _ends(marks: Marks, places: list[int], tail: float) -> tuple[float, float, float, float]:

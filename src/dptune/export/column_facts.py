@@ -33,7 +33,9 @@ def alone(encoding: Encoding, name: str) -> Encoding:
     ranges = {each: pair for each, pair in encoding.ranges.items() if each == name}
     bought = {each: names for each, names in encoding.categories.items() if each == name}
     degrees = {each: degree for each, degree in encoding.degrees.items() if each == name}
-    return Encoding(Columns({name: encoding.columns.declared[name]}), ranges, bought, degrees)
+    stretches = {each: stretch for each, stretch in encoding.stretches.items() if each == name}
+    columns = Columns({name: encoding.columns.declared[name]})
+    return Encoding(columns, ranges, bought, degrees, stretches)
 
 
 def features_of_gap(encoding: Encoding, name: str) -> Numbers | None:

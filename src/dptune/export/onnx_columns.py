@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from dptune.columns import Boolean, Category, Date, Encoding, Number
+from dptune.columns import Boolean, Category, Date, Encoding, Number, Stretch
 from dptune.columns.dates import PARTS
+from dptune.columns.kinds import Pair
 from dptune.export.column_facts import features_of_gap, names_of
 from dptune.export.inputs import in_words
 from dptune.export.onnx_nodes import FLOAT, LEARNERS, TEXT, WHOLE, Nodes, value
@@ -61,8 +62,10 @@ def _column(nodes: Nodes, encoding: Encoding, name: str, taken: str) -> str:
         return _category(nodes, encoding, name)
     codes, degree = nodes.doubles(taken), encoding.degrees.get(name, 1)
     if isinstance(column, Number):
-        pair = column.pair or encoding.ranges.get(name)
-        known = _curve(nodes, codes, pair, degree) if pair else [_finite(nodes, codes)]
+        pair, number = column.pair or encoding.ranges.get(name), codes
+        if pair and name in encoding.stretches:
+            number, pair = _stretched(nodes, codes, pair, encoding.stretches[name])
+        known = _curve(nodes, number, pair, degree) if pair else [_finite(nodes, codes)]
     elif isinstance(column, Boolean):
         known = [_within(nodes, codes, (0, 1))]
     else:
@@ -80,6 +83,18 @@ def _column(nodes: Nodes, encoding: Encoding, name: str, taken: str) -> str:
 
 def _finite(nodes: Nodes, codes: str) -> str:
     return nodes.add("Clip", codes, nodes.constant(-_LARGEST), nodes.constant(_LARGEST))
+
+
+def _stretched(nodes: Nodes, codes: str, pair: Pair, stretch: Stretch) -> tuple[str, Pair]:
+    """Asinh u = sign(u) log(|u| + sqrt(u^2 + 1)), which runtimes know of doubles, beside its
+    ends."""
+    inside = nodes.add("Clip", codes, *(nodes.constant(end) for end in pair))
+    beside = nodes.add("Sub", inside, nodes.constant(stretch.center))
+    place = nodes.add("Div", beside, nodes.constant(stretch.scale))
+    one = nodes.constant(1.0)
+    root = nodes.add("Sqrt", nodes.add("Add", nodes.add("Mul", place, place), one))
+    logarithm = nodes.add("Log", nodes.add("Add", nodes.add("Abs", place), root))
+    return nodes.add("Mul", nodes.add("Sign", place), logarithm), stretch.ends(pair)
 
 
 def _curve(nodes: Nodes, codes: str, pair: tuple[float, float], degree: int) -> list[str]:

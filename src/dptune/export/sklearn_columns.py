@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
+from numpy.polynomial.polynomial import polyval
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import TruncatedSVD
 from sklearn.frozen import FrozenEstimator
@@ -21,8 +22,9 @@ from sklearn.preprocessing import (
     SplineTransformer,
 )
 
-from dptune.columns import Boolean, Category, Date, Encoding, Number
+from dptune.columns import Boolean, Category, Date, Encoding, Number, Stretch
 from dptune.columns.dates import PARTS, hours_of
+from dptune.columns.kinds import Pair
 from dptune.columns.values import GAPS
 from dptune.errors import InvalidInput, MissingExtra
 from dptune.export.column_facts import Names, features_of_gap, names_of, truths_of
@@ -90,8 +92,10 @@ def _column(encoding: Encoding, name: str) -> Any:
     gap, degree = features_of_gap(encoding, name), encoding.degrees.get(name, 1)
     match encoding.columns.declared[name]:
         case Number() as column:
-            ranged = column.pair is not None or name in encoding.ranges
-            return _number(ranged, gap, column.indicator, degree)
+            pair, stretched = column.pair or encoding.ranges.get(name), []
+            if pair and name in encoding.stretches:
+                stretched = _stretched(pair, encoding.stretches[name])
+            return _number(pair is not None, stretched, gap, column.indicator, degree)
         case Boolean():
             return _truths(truths_of(encoding, name, empty=_NONE.lower()))
         case Date() as column:
@@ -126,8 +130,24 @@ def _curve(degree: int) -> list[FunctionTransformer]:
     ]
 
 
-def _number(ranged: bool, gap: Numbers | None, indicator: bool, degree: int) -> Any:
-    steps = [_as("float32"), _as("float64")]  # rounded as codes are
+def _stretched(pair: Pair, stretch: Stretch) -> list[FunctionTransformer]:
+    low, high = pair
+    beside = {"c": [-stretch.center / stretch.scale, 1 / stretch.scale]}
+    return [
+        FunctionTransformer(np.clip, kw_args={"a_min": low, "a_max": high}),
+        FunctionTransformer(polyval, kw_args=beside),
+        FunctionTransformer(np.arcsinh),
+    ]
+
+
+def _number(
+    ranged: bool,
+    stretched: list[FunctionTransformer],
+    gap: Numbers | None,
+    indicator: bool,
+    degree: int,
+) -> Any:
+    steps = [_as("float32"), _as("float64"), *stretched]  # rounded as codes are
     if ranged:
         steps.append(MinMaxScaler((-1, 1), clip=True))
     if gap is not None:

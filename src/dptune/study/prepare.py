@@ -26,7 +26,7 @@ from dptune.study.measure import (
 from dptune.study.outline import Outline
 from dptune.study.paid_columns import CATEGORIES, RANGES, columns_in_words
 from dptune.study.purchases import of_one_size
-from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT
+from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT, STRETCHED
 
 _CUT_OFF = "ranges of {} were cut off"
 _TWO = (
@@ -147,6 +147,9 @@ def _of_columns(outline: Outline, encoding: Encoding | None, lost: Sequence[str]
         return found
     if outline.tells_sizes and RANGES not in lost and of_one_size(encoding):
         found[RANGES] = ", which are of one size"
+    if encoding.stretches:
+        far = columns_in_words(tuple(encoding.stretches))
+        found[STRETCHED] = f"numbers far out in {far} by their logarithm: free"
     if outline.curves.room and outline.ranged:
         found[CURVES] = _curves_found(outline, encoding, lost=RANGES in lost)
     return found

@@ -11,6 +11,7 @@ from dptune.columns.kinds import Category, Pair
 from dptune.columns.marks import SMALLEST
 from dptune.columns.private_categories import private_categories
 from dptune.columns.private_ranges import Range, private_ranges
+from dptune.columns.stretch import Stretch
 from dptune.study.measure import fresh_normal
 from dptune.study.outline import Outline
 
@@ -33,6 +34,7 @@ def buy_ranges(outline: Outline, encoding: Encoding, codes: Codes) -> dict[str, 
         outline.data.count,
         fresh_normal,
         outline.marks,
+        stretching=not outline.ranges_are_rough,  # which are hardly known where the middle is
     )
     return dict(zip(outline.ranged, found, strict=True))
 
@@ -42,12 +44,15 @@ def bent(outline: Outline, encoding: Encoding, bought: Mapping[str, Sequence[Any
     over two values a curve is only the same line again, which leaves room over the others."""
     curves = outline.curves
     ranges = {name: (low, high) for name, (low, high, *_) in bought.items()}
+    # Older versions bought the two ends alone, then also whether rows lie between.
+    more = {name: more for name, (_, _, *more) in bought.items()}
+    stretches = {name: Stretch(*told[1]) for name, told in more.items() if told[1:] and told[1]}
     if outline.tells_sizes and ranges and _alike([*ranges.values()]):
         ranges = _one_for_all(ranges)
     elif outline.ranges_are_rough:
         ranges = {name: _wider(pair) for name, pair in ranges.items()}
-    ranged = encoding.with_ranges(ranges)
-    two = {name for name, (_, _, *between) in bought.items() if between == [False]}
+    ranged = encoding.with_ranges(ranges, stretches)
+    two = {name for name, told in more.items() if told[:1] == [False]}
     straight = two.union(ranged.undecided)
     names = [name for name in curves.columns if name not in straight]
     return ranged.with_curves(names, curves.degree_over(len(names)))

@@ -21,7 +21,7 @@ from dptune.study.gates import CENTER_SHARE, WHITEN_SHARE, noisy_mean, noisy_mom
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
 LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
-CURVES = "curves"  # which are free
+STRETCHED, CURVES = "numbers far out", "curves"  # which are free
 _PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
 LENGTH_SHARE = 0.001  # of mu^2
 # How long a column is, at most, that centred rows of unit length get beside them, and how many
@@ -176,6 +176,7 @@ def in_words(
     sizes = _sizes_in_words(config, facts, known=found is not None)
     found = found or {}
     said = paid_columns.bought_in_words(config, facts, found, sizes)
+    said += [found[STRETCHED]] if STRETCHED in found else []
     said += _curves_in_words(config, facts, found.get(CURVES, ""))
     if shortens(config, facts):
         done = "cut to their usual length, by noisy counts of lengths"
