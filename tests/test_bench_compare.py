@@ -274,7 +274,7 @@ def test_no_test_row_judges_what_it_chose(file: Path, monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("same_noise")
 def test_parts_of_the_test_rows_add_up_to_all_of_them(file: Path) -> None:
     task = load_task(str(file))
-    parts = harness._parts(task)
+    parts = harness.parts(task)
     assert torch.equal(sum(part.int() for part in parts), torch.ones(task.test.count).int())
     assert max(part.sum() for part in parts) - min(part.sum() for part in parts) <= 1
     planned = harness.outline_of(task, UnitNoise(), Budget(2.0, 1e-5), 0)

@@ -251,7 +251,7 @@ def run_oracle(
     cells = _grid(planned, math.sqrt(mu_squared))
     grid = [calibrated(draft(planned.recipe, cell), mu_squared, 0.0) for cell in cells]
     report(f"{task.name}, oracle, epsilon {budget.epsilon:g}: {len(grid)} settings")
-    shares = np.array([int(part.sum()) for part in _parts(task)]) / task.test.count
+    shares = np.array([int(part.sum()) for part in parts(task)]) / task.test.count
     # One row a part of the test rows: what each other part weighs where that one is judged.
     others = np.where(np.eye(len(shares)) * (len(shares) > 1), 0, shares)
     means = _repeated(task, planned, grid, _GRID_RUNS).mean(0) @ others.T
@@ -307,18 +307,19 @@ def _repeated(
     prepared anew."""
     if planned.preparing:
         anew = (prepared(task, planned)[0] for _ in range(times))
-        return np.array([_in_parts(planned.engine, rows, plans) for rows in anew])
-    flat = _in_parts(planned.engine, task, [*plans] * times)
+        return np.array([in_parts(planned.engine, rows, plans) for rows in anew])
+    flat = in_parts(planned.engine, task, [*plans] * times)
     return flat.reshape(times, len(plans), -1)
 
 
-def _in_parts(engine: Engine[Any], task: Task, plans: Sequence[TrainPlan]) -> NDArray[np.float64]:
+def in_parts(engine: Engine[Any], task: Task, plans: Sequence[TrainPlan]) -> NDArray[np.float64]:
+    """(plans, parts): accuracies in percent on every part of the test rows."""
     models = fit(engine, task, plans)
-    parts = [replace(task, test=task.test.taken(rows)) for rows in _parts(task)]
-    return np.stack([tested(engine, part, models) for part in parts], axis=-1)
+    each = [replace(task, test=task.test.taken(rows)) for rows in parts(task)]
+    return np.stack([tested(engine, part, models) for part in each], axis=-1)
 
 
-def _parts(task: Task) -> list[Tensor]:
+def parts(task: Task) -> list[Tensor]:
     """A mask for every fifth of the test rows, the same every time, whatever order they come in."""
     count = task.test.count
     part = torch.from_numpy(np.random.default_rng(0).permutation(count) % _PARTS)
