@@ -4,6 +4,7 @@ keeps, resumes, predicts or exports a model knows it."""
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ from dptune.errors import InvalidInput
 from dptune.export import to_onnx, to_sklearn
 from dptune.report import model_card
 from dptune.search.unit_noise import UnitNoise
+from dptune.study.planning import read_config
+from dptune.study.recipe import in_words, settled
+from dptune.study.run_folder import RunFolder
 from dptune.study.study import tune
 from support.studies import stop_after
 
@@ -133,6 +137,17 @@ def test_where_few_values_fill_a_column_noise_makes_no_middle(zeros: float) -> N
         assert found.stretch is None or 0.5 <= found.stretch.scale <= 2.1
 
 
+@pytest.mark.parametrize(
+    ("share", "stretched"), [(0.2, True), (0.3, True), (0.35, True), (0.4, False)]
+)
+def test_a_code_may_fill_a_third_of_a_column(share: float, stretched: bool) -> None:
+    """Beyond, the middle of the rows is no longer that of the others."""
+    found = bought(np.where(np.arange(ROWS) < share * ROWS, GAP, EVEN))
+    assert (found.stretch is not None) == stretched
+    if found.stretch is not None:
+        assert 0 < found.stretch.center < 100 and 5 < found.stretch.scale < 50
+
+
 def test_what_noise_hides_stretches_nothing() -> None:
     """Ends are looked for where three times the noise of a rank lies beyond."""
     assert bought(CODES, part=0.015).stretch is not None
@@ -225,8 +240,8 @@ def test_only_what_was_bought_is_stretched() -> None:
 
 def test_cards_say_where_numbers_are_taken_by_their_logarithm() -> None:
     assert known_of(stretched(), "age") == (
-        "0 to 99999 (by what was bought); its logarithm farther than 25 from 50; a curve of degree "
-        "3"
+        "0 to 99999 (by what was bought); farther than 25 from 50 by its logarithm; a curve of "
+        "degree 3"
     )
 
 
@@ -248,7 +263,15 @@ def test_a_code_far_out_hides_nothing(study: Any) -> None:
     assert result.test_accuracy > 0.9
     assert set(result.model.preprocessing.encoding.stretches) == {"column 1"}
     assert "numbers far out in 1 column by their logarithm: free" in result.preparation
-    assert "its logarithm farther than" in model_card(folder)
+    assert "by its logarithm" in model_card(folder)
+
+
+def test_plans_say_so_before_anything_is_known(study: Any) -> None:
+    folder, data, _, _ = study
+    config = read_config(RunFolder.open(folder))
+    assert "numbers far out by their logarithm: free" in in_words(config, data.facts)
+    none = replace(config, preparation=Preparation(range_share=0))
+    assert not any("far out" in said for said in in_words(settled(none, data.facts), data.facts))
 
 
 def test_the_model_is_found_again_with_it(study: Any) -> None:

@@ -149,8 +149,8 @@ def hard_table() -> pd.DataFrame:
     )
     return pd.DataFrame(
         {
-            "age": [1, gap, 200, -3, 50.5],
-            "income": [gap, 3, 100, -7, 0],
+            "age": [1, gap, 1e300, -np.inf, 50.5],
+            "income": [gap, 3, np.inf, -1e30, 0],
             "height": [1.5, 2, -3, 4, 0.5],
             "smoker": [True, False, None, True, False],
             "insured": [1, 0, gap, 0, 1],

@@ -25,8 +25,9 @@ _CLEAR_BETWEEN = 4.0
 _MOST_TAIL = 0.4  # where noise is that large, ends say little, but are still in order
 # Where an end lies so many times farther from the middle of a column than half of that is wide, it
 # squeezes most rows into one place: normal ones go on for 3.4, exponential ones for 7. In the
-# middle is what neither of these parts of all rows lies beyond.
-_FAR, _QUARTER = 5.0, 0.25
+# middle is what neither of these parts of all rows lies beyond: of the second where the first has a
+# code for gaps in it, for which an end must lie much further out than any is else.
+_MIDDLES = ((0.25, 5.0), (0.375, 100.0))
 # Up to noise of which part of the rows, in a count of rows below a mark, ranges are of use; and
 # those that only tell sizes. With a fifth one set of columns of one size in thirteen is not seen to
 # be so, with a quarter one in four.
@@ -113,9 +114,10 @@ def _found(ranks: Array, noise: float, rows: int, marks: Marks, stretching: bool
     rows_between = float(rising[max(last - 1, first)] - rising[first])
     between = rows_between > _CLEAR_BETWEEN * off
     low, below, above, high = _ends(marks, places, tail)
-    stretch = _middle(marks, rising, everybody, off) if stretching and between else None
-    if stretch is not None and stretch.farthest(low, high) <= _FAR:
-        stretch = None
+    stretch = None
+    if stretching and between:
+        found = ((_middle(marks, rising, everybody, off, part), far) for part, far in _MIDDLES)
+        stretch = next((s for s, far in found if s and s.farthest(low, high) > far), None)
     goes_on = between and stretch is None  # of logarithms nothing is much farther out
     # What noise hides lies as far beyond as if rows went on as normal ones do from there; of two
     # values none does. And zero has a cell of its own: where it is an end, it is that end.
@@ -130,10 +132,12 @@ def _found(ranks: Array, noise: float, rows: int, marks: Marks, stretching: bool
     return Range(low, high, between, stretch)
 
 
-def _middle(marks: Marks, rising: Array, everybody: float, off: float) -> Stretch | None:
+def _middle(
+    marks: Marks, rising: Array, everybody: float, off: float, part: float
+) -> Stretch | None:
     """Of a column; None where nothing is seen to lie in it on its wider side: between the values
     that there are, noise may have put its end anywhere."""
-    beyond = _QUARTER * everybody - _CLEAR * off  # not narrower by noise alone
+    beyond = part * everybody - _CLEAR * off  # not narrower by noise alone
     first, middle, last = _cells(rising, np.array([beyond, everybody / 2, everybody - beyond]))
     low, high = marks.around(first)[0], marks.around(last)[1]
     center = sum(marks.around(middle)) / 2

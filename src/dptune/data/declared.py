@@ -91,7 +91,7 @@ def known_of(encoding: Encoding, name: str) -> str:
         bought = " (by what was bought)" * (name in encoding.ranges)  # rough ones are widened
         said.append("as it is" if ends is None else f"{_between(*ends)}{bought}")
     if stretch := encoding.stretches.get(name):
-        said.append(f"its logarithm farther than {stretch.scale:g} from {stretch.center:g}")
+        said.append(f"farther than {stretch.scale:g} from {stretch.center:g} by its logarithm")
     if isinstance(column, Category):
         names = column.values if isinstance(column.values, tuple) else encoding.categories.get(name)
         bought = " (bought)" * (name in encoding.categories)

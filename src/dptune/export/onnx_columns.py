@@ -72,7 +72,7 @@ def _column(nodes: Nodes, encoding: Encoding, name: str, taken: str) -> str:
         assert isinstance(column, Date)
         known = _curve(nodes, codes, column.pair, degree) + _parts(nodes, codes, column)
     if getattr(column, "indicator", False):
-        known.append(nodes.add("Mul", codes, nodes.constant(0.0)))
+        known.append(nodes.add("Mul", _finite(nodes, codes), nodes.constant(0.0)))
     features = nodes.add("Concat", *known, axis=1)
     width = encoding.blocks[name].stop - encoding.blocks[name].start
     gap = features_of_gap(encoding, name)

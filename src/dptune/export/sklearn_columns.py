@@ -24,7 +24,7 @@ from sklearn.preprocessing import (
 
 from dptune.columns import Boolean, Category, Date, Encoding, Number, Stretch
 from dptune.columns.dates import PARTS, hours_of
-from dptune.columns.kinds import Pair
+from dptune.columns.kinds import LARGEST, Pair
 from dptune.columns.values import GAPS
 from dptune.errors import InvalidInput, MissingExtra
 from dptune.export.column_facts import Names, features_of_gap, names_of, truths_of
@@ -92,10 +92,8 @@ def _column(encoding: Encoding, name: str) -> Any:
     gap, degree = features_of_gap(encoding, name), encoding.degrees.get(name, 1)
     match encoding.columns.declared[name]:
         case Number() as column:
-            pair, stretched = column.pair or encoding.ranges.get(name), []
-            if pair and name in encoding.stretches:
-                stretched = _stretched(pair, encoding.stretches[name])
-            return _number(pair is not None, stretched, gap, column.indicator, degree)
+            pair, stretch = column.pair or encoding.ranges.get(name), encoding.stretches.get(name)
+            return _number(pair, stretch, gap, column.indicator, degree)
         case Boolean():
             return _truths(truths_of(encoding, name, empty=_NONE.lower()))
         case Date() as column:
@@ -130,32 +128,28 @@ def _curve(degree: int) -> list[FunctionTransformer]:
     ]
 
 
-def _stretched(pair: Pair, stretch: Stretch) -> list[FunctionTransformer]:
-    low, high = pair
+def _clipped(low: float, high: float) -> FunctionTransformer:
+    return FunctionTransformer(np.clip, kw_args={"a_min": low, "a_max": high})
+
+
+def _stretched(stretch: Stretch) -> list[FunctionTransformer]:
     beside = {"c": [-stretch.center / stretch.scale, 1 / stretch.scale]}
-    return [
-        FunctionTransformer(np.clip, kw_args={"a_min": low, "a_max": high}),
-        FunctionTransformer(polyval, kw_args=beside),
-        FunctionTransformer(np.arcsinh),
-    ]
+    return [FunctionTransformer(polyval, kw_args=beside), FunctionTransformer(np.arcsinh)]
 
 
 def _number(
-    ranged: bool,
-    stretched: list[FunctionTransformer],
-    gap: Numbers | None,
-    indicator: bool,
-    degree: int,
+    pair: Pair | None, stretch: Stretch | None, gap: Numbers | None, indicator: bool, degree: int
 ) -> Any:
-    steps = [_as("float32"), _as("float64"), *stretched]  # rounded as codes are
-    if ranged:
-        steps.append(MinMaxScaler((-1, 1), clip=True))
+    finite = [_as("float64"), _clipped(-LARGEST, LARGEST)]
+    steps = [*finite, _as("float32"), _as("float64")]  # rounded as codes are
+    if pair is not None:
+        steps += [_clipped(*pair), *(_stretched(stretch) if stretch else []), MinMaxScaler((-1, 1))]
     if gap is not None:
         steps.append(_filled(gap[0]))
     value = make_pipeline(*steps, *_curve(degree))
     if not indicator:
         return value
-    missing = make_pipeline(_as("float64"), MissingIndicator(features="all"))
+    missing = make_pipeline(*finite, MissingIndicator(features="all"))
     return FeatureUnion([("value", value), ("missing", missing)])
 
 

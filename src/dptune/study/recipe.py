@@ -174,9 +174,10 @@ def in_words(
         ("whitened", SECOND_MOMENT, bought.whiten, _against_whitening(config, facts)),
     )
     sizes = _sizes_in_words(config, facts, known=found is not None)
+    far = _far_in_words(config, facts) if found is None else found.get(STRETCHED)
     found = found or {}
     said = paid_columns.bought_in_words(config, facts, found, sizes)
-    said += [found[STRETCHED]] if STRETCHED in found else []
+    said += [far] if far else []
     said += _curves_in_words(config, facts, found.get(CURVES, ""))
     if shortens(config, facts):
         done = "cut to their usual length, by noisy counts of lengths"
@@ -201,6 +202,12 @@ def _sizes_in_words(config: Config, facts: DataFacts, *, known: bool) -> str:
     dear = shares(config, facts).ranges > paid_columns.MOST_SHARE_UNASKED
     unless = " (range_share = 0 under [preparation] buys none)" if dear else ""
     return f" if their sizes differ much, paid for either way{unless}"
+
+
+def _far_in_words(config: Config, facts: DataFacts) -> str:
+    """Nothing where no ranges are bought; without room for curves they may be rough ones."""
+    fine = paid_columns.ranges_bought(config, facts).columns and curves(config, facts).room
+    return "numbers far out by their logarithm: free" if fine else ""
 
 
 def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:
