@@ -30,6 +30,7 @@ from dptune.study.planning import read_config
 from dptune.study.recipe import in_words, settled
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import tune
+from support.noise import repeated_noise
 from support.studies import stop_after
 
 Array = NDArray[np.float64]
@@ -254,7 +255,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Any:
     new, right = with_codes(1000, 1)
     data = Data(rows, labels, test=(new, right))
     folder = tmp_path_factory.mktemp("far") / "run"
-    return folder, data, tune(data, budget=BUDGET, search=UnitNoise(), out=folder), new
+    with repeated_noise():
+        return folder, data, tune(data, budget=BUDGET, search=UnitNoise(), out=folder), new
 
 
 def test_a_code_far_out_hides_nothing(study: Any) -> None:
