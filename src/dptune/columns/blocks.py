@@ -51,8 +51,8 @@ def put_number(
     column: Number,
     degree: int,
     bought: Pair | None,
+    stretch: Stretch | None,
     features: Features,
-    stretch: Stretch | None = None,
 ) -> None:
     """The range, declared or bought, mapped to [-1, 1] and bent; the number itself where there is
     none. `stretch`: of a range that was bought, before it is mapped."""
@@ -121,7 +121,7 @@ def _indicate(gaps: Gaps, indicator: bool, features: Features) -> None:
 def _scaled(codes: Features, pair: Pair, stretch: Stretch | None = None) -> Features:
     """What is outside the range is clipped to it."""
     if stretch is not None:
-        codes, pair = stretch.of(codes.clip(*pair)), stretch.ends(pair)
+        codes, pair = stretch.of(codes), stretch.ends(pair)
     low, high = pair[0] / 2, pair[1] / 2  # halves: no difference overflows
     return ((codes / 2).clip(low, high) - low) / (high - low) * 2 - 1
 

@@ -209,7 +209,7 @@ class Encoding:
         degree = self.degrees.get(name, 1)
         if isinstance(column, Number):
             pair, stretch = self.ranges.get(name), self.stretches.get(name)
-            blocks.put_number(codes, column, degree, pair, features, stretch)
+            blocks.put_number(codes, column, degree, pair, stretch, features)
         elif isinstance(column, Boolean):
             blocks.put_boolean(codes, column, features)
         elif isinstance(column, Date):

@@ -36,11 +36,12 @@ GOOD, _OF_SIZES = 0.1, 0.2
 
 class Range(NamedTuple):
     """`between`: whether rows lie between the ends, as far as noise lets it be seen; not so where a
-    column has two values. `stretch`: how to take numbers of which some lie far out."""
+    column has two values. `stretch`: how to take numbers of which some lie far out. Older versions
+    bought the two ends alone, then also whether rows lie between."""
 
     low: float
     high: float
-    between: bool
+    between: bool = True
     stretch: Stretch | None = None
 
 

@@ -1,7 +1,7 @@
 """What an encoding does to a column, read from what it makes of a few made-up rows of it, so that
 none of its rules is written twice."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +30,17 @@ class Names:
 
 def alone(encoding: Encoding, name: str) -> Encoding:
     """The same, for tables of that column alone."""
-    ranges = {each: pair for each, pair in encoding.ranges.items() if each == name}
-    bought = {each: names for each, names in encoding.categories.items() if each == name}
-    degrees = {each: degree for each, degree in encoding.degrees.items() if each == name}
-    stretches = {each: stretch for each, stretch in encoding.stretches.items() if each == name}
-    columns = Columns({name: encoding.columns.declared[name]})
-    return Encoding(columns, ranges, bought, degrees, stretches)
+
+    def its(known: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: known[name]} if name in known else {}
+
+    return Encoding(
+        Columns(its(encoding.columns.declared)),
+        its(encoding.ranges),
+        its(encoding.categories),
+        its(encoding.degrees),
+        its(encoding.stretches),
+    )
 
 
 def features_of_gap(encoding: Encoding, name: str) -> Numbers | None:

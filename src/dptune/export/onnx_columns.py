@@ -88,8 +88,7 @@ def _finite(nodes: Nodes, codes: str) -> str:
 def _stretched(nodes: Nodes, codes: str, pair: Pair, stretch: Stretch) -> tuple[str, Pair]:
     """Asinh u = sign(u) log(|u| + sqrt(u^2 + 1)), which runtimes know of doubles, beside its
     ends."""
-    inside = nodes.add("Clip", codes, *(nodes.constant(end) for end in pair))
-    beside = nodes.add("Sub", inside, nodes.constant(stretch.center))
+    beside = nodes.add("Sub", codes, nodes.constant(stretch.center))
     place = nodes.add("Div", beside, nodes.constant(stretch.scale))
     one = nodes.constant(1.0)
     root = nodes.add("Sqrt", nodes.add("Add", nodes.add("Mul", place, place), one))

@@ -43,16 +43,15 @@ def bent(outline: Outline, encoding: Encoding, bought: Mapping[str, Sequence[Any
     """With the ranges that were bought, and curves over all columns that have a range then; but
     over two values a curve is only the same line again, which leaves room over the others."""
     curves = outline.curves
-    ranges = {name: (low, high) for name, (low, high, *_) in bought.items()}
-    # Older versions bought the two ends alone, then also whether rows lie between.
-    more = {name: more for name, (_, _, *more) in bought.items()}
-    stretches = {name: Stretch(*told[1]) for name, told in more.items() if told[1:] and told[1]}
+    found = {name: Range(*each) for name, each in bought.items()}
+    ranges = {name: (each.low, each.high) for name, each in found.items()}
+    stretches = {name: Stretch(*each.stretch) for name, each in found.items() if each.stretch}
     if outline.tells_sizes and ranges and _alike([*ranges.values()]):
         ranges = _one_for_all(ranges)
     elif outline.ranges_are_rough:
         ranges = {name: _wider(pair) for name, pair in ranges.items()}
     ranged = encoding.with_ranges(ranges, stretches)
-    two = {name for name, told in more.items() if told[:1] == [False]}
+    two = {name for name, each in found.items() if not each.between}
     straight = two.union(ranged.undecided)
     names = [name for name in curves.columns if name not in straight]
     return ranged.with_curves(names, curves.degree_over(len(names)))
