@@ -582,6 +582,7 @@ def picture(cells: Sequence[Cell]) -> Picture:
                 "percent of the tables",
                 "points of test accuracy",
                 [*series, level],
+                within=(-1.1 * SHOWN, 1.1 * SHOWN),
             )
         )
     return Picture(

@@ -21,7 +21,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Plot:
-    """Series over a common axis."""
+    """Series over a common axis; `within` are the ends of the other one, where panels share it."""
 
     title: str
     xlabel: str
@@ -29,6 +29,7 @@ class Plot:
     series: Sequence[Series]
     xlog: bool = False
     ylog: bool = False
+    within: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,8 @@ def _plot(axes: Axes, panel: Plot) -> None:
     if panel.ylog:
         axes.set_yscale("log")
         _log_ticks(axes, "y", [y for series in panel.series for y in series.y])
+    if panel.within:
+        axes.set_ylim(panel.within)
     axes.grid(alpha=0.25)
 
 
