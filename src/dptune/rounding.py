@@ -10,6 +10,7 @@ What something costs is rounded up, what somebody may still spend rounded down.
 ('1e-05', '0.000110376')
 """
 
+import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 # Two units in the last place of 1. One product, quotient or root, and one more product by this
@@ -48,6 +49,11 @@ def probability(value: float) -> str:
     between the two would have been printed in place of all those digits.
     """
     return repr(float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(value))))
+
+
+def share(value: float) -> float:
+    """A part of a budget, rounded up to what can be read aloud: thousandths."""
+    return math.ceil(1000 * value - 1e-9) / 1000
 
 
 def _round(value: float, decimals: int, direction: str) -> str:

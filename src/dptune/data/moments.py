@@ -43,6 +43,15 @@ def private_mean(
     return (total * _UNIT + noise_multiplier * noise) / rows
 
 
+def shrunk(mean: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """A released mean that may be mostly noise, of this deviation in every column, brought as near
+    to 0 as is best on average whatever the true one is (James and Stein); to 0 where noise alone
+    would be as long."""
+    squared = float(mean @ mean)
+    of_noise = len(mean) * noise**2
+    return mean * max(0.0, 1 - of_noise / squared) if squared else mean
+
+
 def private_second_moment(
     tables: Iterable[NDArray[Any]],
     columns: int,

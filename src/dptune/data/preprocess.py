@@ -22,7 +22,7 @@ from dptune.errors import InvalidInput
 LARGEST = 2.0**127 * (2 - 2.0**-7)
 _ROWS_OF_NUMBERS = ("shift", "scale", "center")
 _ARRAYS = (*_ROWS_OF_NUMBERS, "whitening")
-_FACTS = ("unit_rows", "rescale", "anchor", "constant", "reach")
+_FACTS = ("logarithms", "unit_rows", "rescale", "anchor", "constant", "reach")
 # How many times as long as rows are on average a whitened row may be before it is cut.
 _WHITENED_REACH = 1.5
 _GRID_BITS = 26  # two such factors, summed up to the product of their lengths, fit in float64
@@ -31,11 +31,12 @@ _GRID_BITS = 26  # two such factors, summed up to the product of their lengths, 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
     """In this order: the raw codes of declared columns made numbers by `encoding`,
-    (x - shift) / scale with public numbers, a column added that holds `anchor` in
-    every row, each row divided by its norm, a private mean subtracted, each row multiplied by a
-    whitening matrix from a private second moment, a column added that holds `constant`. `rescale`:
-    rows are divided by their norm again before they are whitened and at the end, which older models
-    did not do. A row of zeros has no direction and stays zero when scaled.
+    (x - shift) / scale with public numbers, every number x taken as asinh(x) with `logarithms`, a
+    column added that holds `anchor` in every row, each row divided by its norm, a private mean
+    subtracted, each row multiplied by a whitening matrix from a private second moment, a column
+    added that holds `constant`. `rescale`: rows are divided by their norm again before they are
+    whitened and at the end, which older models did not do. A row of zeros has no direction and
+    stays zero when scaled.
 
     With such a column, scaling loses nothing that a linear model could tell: which of its outputs
     is largest is the same for a row and for any multiple of it.
@@ -55,6 +56,7 @@ class Preprocessing:
     rescale: bool = False
     reach: float = 0.0
     encoding: Encoding | None = None
+    logarithms: bool = False
 
     def __post_init__(self) -> None:
         if (self.shift is None) != (self.scale is None):
@@ -71,6 +73,7 @@ class Preprocessing:
             raise InvalidInput("scale must be above 0 in every column; a constant column takes 1.")
         validate.store(
             self,
+            logarithms=validate.flag(logarithms=self.logarithms),
             unit_rows=validate.flag(unit_rows=self.unit_rows),
             anchor=validate.non_negative(anchor=self.anchor, at_most=1e30),
             constant=validate.non_negative(constant=self.constant, at_most=1e3),
@@ -137,6 +140,8 @@ class Preprocessing:
         with np.errstate(over="ignore"):
             if self.shift is not None and self.scale is not None:
                 rows = np.nan_to_num((rows - self.shift) / self.scale)  # infinite: the largest
+            if self.logarithms:
+                rows = np.arcsinh(rows)
             if self.reach:
                 return self._cut(rows)
             if self.anchor:
@@ -194,7 +199,7 @@ class Preprocessing:
     @property
     def changes_nothing(self) -> bool:
         numbers = self.arrays() or self.anchor or self.constant or self.reach
-        return not (self.unit_rows or numbers or self.encoding is not None)
+        return not (self.unit_rows or self.logarithms or numbers or self.encoding is not None)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What to store, together with `facts`, so that `from_arrays` gives the same again."""
@@ -228,6 +233,8 @@ class Preprocessing:
             steps.append("columns coded one row at a time, by what is declared or paid for")
         if self.shift is not None:
             steps.append("columns shifted and scaled by public numbers")
+        if self.logarithms:
+            steps.append("numbers taken by their logarithm, asinh(x)")
         if self.anchor:
             steps.append(f"a column of {self.anchor:.3g} put beside them")
         if self.unit_rows:

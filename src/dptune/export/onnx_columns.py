@@ -86,14 +86,10 @@ def _finite(nodes: Nodes, codes: str) -> str:
 
 
 def _stretched(nodes: Nodes, codes: str, pair: Pair, stretch: Stretch) -> tuple[str, Pair]:
-    """Asinh u = sign(u) log(|u| + sqrt(u^2 + 1)), which runtimes know of doubles, beside its
-    ends."""
+    """Codes, and beside them the ends of their range."""
     beside = nodes.add("Sub", codes, nodes.constant(stretch.center))
     place = nodes.add("Div", beside, nodes.constant(stretch.scale))
-    one = nodes.constant(1.0)
-    root = nodes.add("Sqrt", nodes.add("Add", nodes.add("Mul", place, place), one))
-    logarithm = nodes.add("Log", nodes.add("Add", nodes.add("Abs", place), root))
-    return nodes.add("Mul", nodes.add("Sign", place), logarithm), stretch.ends(pair)
+    return nodes.asinh(place), stretch.ends(pair)
 
 
 def _curve(nodes: Nodes, codes: str, pair: tuple[float, float], degree: int) -> list[str]:

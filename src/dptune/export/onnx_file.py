@@ -17,6 +17,7 @@ from dptune.export.onnx_nodes import FLOAT, LEARNERS, Nodes, kind_of, value
 from dptune.export.steps import (
     Beside,
     Cut,
+    Logarithms,
     Scaled,
     Step,
     Turned,
@@ -104,6 +105,8 @@ def _step(nodes: Nodes, step: Step, rows: str) -> str:
         case Scaled(shift, scale):
             moved = nodes.add("Sub", rows, nodes.constant(shift))
             return nodes.add("Div", moved, nodes.constant(scale))
+        case Logarithms():
+            return nodes.asinh(rows)
         case Beside(constant):
             pads, last = nodes.constant(np.array([0, 1])), nodes.constant(np.array([-1]))
             return nodes.add("Pad", rows, pads, nodes.constant(constant), last)

@@ -46,6 +46,13 @@ class Nodes:
     def doubles(self, values: str) -> str:
         return self.add("Cast", values, to=DOUBLE)
 
+    def asinh(self, values: str) -> str:
+        """sign(u) log(|u| + sqrt(u^2 + 1)), which runtimes know of doubles."""
+        one = self.constant(1.0)
+        root = self.add("Sqrt", self.add("Add", self.add("Mul", values, values), one))
+        logarithm = self.add("Log", self.add("Add", self.add("Abs", values), root))
+        return self.add("Mul", self.add("Sign", values), logarithm)
+
     def one_hot(self, places: str, count: int) -> str:
         """(rows, 1) of whole numbers to (rows, count) of zeros and ones."""
         return self.doubles(self.add("Equal", places, self.constant(np.arange(count))))

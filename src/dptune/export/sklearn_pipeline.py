@@ -21,6 +21,7 @@ from dptune.export.sklearn_columns import encoded_columns, inputs_in_words
 from dptune.export.steps import (
     Beside,
     Cut,
+    Logarithms,
     Numbers,
     Scaled,
     Step,
@@ -73,6 +74,8 @@ def _step(step: Step, columns: int) -> Any:
     match step:
         case Scaled(shift, scale):
             return _scaler(shift, scale)
+        case Logarithms():
+            return FunctionTransformer(np.arcsinh)
         case Beside(constant):
             return _beside(constant, columns)
         case UnitRows():

@@ -23,6 +23,11 @@ class Scaled:
 
 
 @dataclass(frozen=True)
+class Logarithms:
+    """asinh(x) for every number x."""
+
+
+@dataclass(frozen=True)
 class Beside:
     """One more column, at the end, which holds the constant."""
 
@@ -48,7 +53,7 @@ class Turned:
     matrix: Numbers
 
 
-Step = Scaled | Beside | UnitRows | Cut | Turned
+Step = Scaled | Logarithms | Beside | UnitRows | Cut | Turned
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,8 @@ def _steps(done: Preprocessing, columns: int) -> tuple[Step, ...]:
     steps: list[Step] = []
     if done.shift is not None and done.scale is not None:
         steps.append(Scaled(done.shift, done.scale))
+    if done.logarithms:
+        steps.append(Logarithms())
     if done.reach:
         return (*steps, *_steps_with_reach(done, columns))
     if done.anchor:

@@ -88,9 +88,10 @@ class Preparation:
     high), or standardised with public rows; rows scaled to unit length; a private mean subtracted
     for `center_share` of mu^2; rows whitened by a private second moment for `whiten_share` of it.
     Of columns by name that do not declare them, ranges are bought for `range_share` of mu^2 and
-    names of categories for `category_share` of it. Of the shares, 0 is never, a number always, and
-    "auto" where it is worth its price. With `rescale`, rows of unit length are scaled back to it
-    before they are whitened and at the end.
+    names of categories for `category_share` of it; where there are no ranges, a noisy count for
+    `logarithm_share` of it says whether rows are taken by the logarithm of their numbers. Of the
+    shares, 0 is never, a number always, and "auto" where it is worth its price. With `rescale`,
+    rows of unit length are scaled back to it before they are whitened and at the end.
     With `shorten`, rows are not scaled to unit length: those longer than is usual, by noisy counts
     of lengths, are cut to that; "auto" is for values, to which lengths matter. None is how older
     versions treated values: scaled, and never checked.
@@ -107,6 +108,7 @@ class Preparation:
     whiten_share: float | str = AUTO
     range_share: float | str = AUTO
     category_share: float | str = AUTO
+    logarithm_share: float | str = AUTO
     rescale: bool = True
     ranges: tuple[tuple[float, float], ...] = ()
     shorten: bool | str | None = AUTO
@@ -123,6 +125,7 @@ class Preparation:
             whiten_share=_share(whiten_share=self.whiten_share),
             range_share=_share(range_share=self.range_share),
             category_share=_share(category_share=self.category_share),
+            logarithm_share=_share(logarithm_share=self.logarithm_share),
             rescale=validate.flag(rescale=self.rescale),
             ranges=_ranges(self.ranges),
         )
@@ -383,7 +386,7 @@ def preparation_from(options: Mapping[str, Any]) -> Preparation:
         options = {**as_then, "rescale": not options.get("center_share"), **options}
     if "range_share" not in options:
         options = {"range_share": 0.0, "category_share": 0.0, **options}
-    options = {"shorten": None, "curves": 1, **options}
+    options = {"shorten": None, "curves": 1, "logarithm_share": 0.0, **options}
     return build(Preparation, options, "[preparation]")
 
 

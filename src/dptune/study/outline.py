@@ -57,6 +57,7 @@ from dptune.study.paid_columns import (
 from dptune.study.recipe import (
     LENGTH_SHARE,
     LENGTHS,
+    LOGARITHMS,
     MEAN,
     SECOND_MOMENT,
     Shares,
@@ -203,6 +204,12 @@ class Outline:
         return constant(self.config, self.data)
 
     @cached_property
+    def unlike(self) -> NoisyCount | None:
+        """What says whether rows are taken by the logarithm of their numbers."""
+        share = self.shares.logarithms * self.config.budget.mu_squared()
+        return NoisyCount(noise=1 / math.sqrt(share)) if share else None
+
+    @cached_property
     def lengths(self) -> NoisyCount | None:
         """Counts of rows by length, where rows are whitened: a column about as long as they are
         then joins them before they are scaled for the first time, which else loses their length.
@@ -260,7 +267,12 @@ class Outline:
     @property
     def measuring(self) -> dict[str, NoisyCount | PrivateMean | PrivateSecondMoment]:
         """What is measured on encoded rows to prepare them, by label, in the order it happens."""
-        named = {LENGTHS: self.lengths, MEAN: self.mean, SECOND_MOMENT: self.second_moment}
+        named = {
+            LOGARITHMS: self.unlike,
+            LENGTHS: self.lengths,
+            MEAN: self.mean,
+            SECOND_MOMENT: self.second_moment,
+        }
         return {label: event for label, event in named.items() if event}
 
     @property

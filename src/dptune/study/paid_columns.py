@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri
 
-from dptune import accounting
+from dptune import accounting, rounding
 from dptune.columns.kinds import PAID, Category, Date, Number
 from dptune.columns.marks import COARSE
 from dptune.columns.private_ranges import GOOD, most_noise, noise_for, rows_needed
@@ -128,7 +128,7 @@ def _rough(
     good = _share_for(len(columns), most_noise(facts.count), config)
     if good > MOST_SHARE_UNASKED and not features:
         good = _share_for(len(columns), noise_for(facts.count, GOOD, COARSE), config)
-    share = min(max(_up(good), _LEAST_SHARE), most)
+    share = min(max(rounding.share(good), _LEAST_SHARE), most)
     return Purchase(columns, share, against=against, rough=True)
 
 
@@ -137,7 +137,9 @@ def enough_for_ranges(
 ) -> float | None:
     """Of mu^2, for ranges of so many columns that are of use; None where there is no such share, or
     so many columns are never asked for theirs."""
-    share = _up(_share_for(columns, most_noise(facts.count, for_sizes=for_sizes), config))
+    share = rounding.share(
+        _share_for(columns, most_noise(facts.count, for_sizes=for_sizes), config)
+    )
     possible = columns <= MOST_COLUMNS_IN_DOUBT and config.search.sealing is None
     return share if possible and share <= MOST_SHARE else None
 
@@ -214,16 +216,13 @@ def left_in_words(config: Config, facts: DataFacts) -> list[str]:
 
 def _usual(counts: int, noise: float, config: Config) -> float:
     """The share for which so many counts have this noise, within reason."""
-    return _up(min(max(_share_for(counts, noise, config), _LEAST_SHARE), MOST_SHARE_UNASKED))
+    return rounding.share(
+        min(max(_share_for(counts, noise, config), _LEAST_SHARE), MOST_SHARE_UNASKED)
+    )
 
 
 def _share_for(counts: int, noise: float, config: Config) -> float:
     return counts / noise**2 / config.budget.mu_squared()
-
-
-def _up(share: float) -> float:
-    """To what can be read aloud."""
-    return math.ceil(1000 * share - 1e-9) / 1000
 
 
 def _kept(facts: DataFacts) -> dict[str, object]:
@@ -237,6 +236,11 @@ def _numbers(facts: DataFacts, asked: str | None) -> tuple[str, ...]:
         for name, column in _kept(facts).items()
         if isinstance(column, Number) and column.range == asked
     )
+
+
+def numbers_without_range(facts: DataFacts) -> tuple[str, ...]:
+    """That declare none, and do not ask for one."""
+    return _numbers(facts, None)
 
 
 def declared_with_a_range(facts: DataFacts) -> tuple[str, ...]:

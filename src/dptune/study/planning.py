@@ -39,6 +39,8 @@ from dptune.study.run_folder import RunFolder
 from dptune.study.runner import read_census
 from dptune.study.statement import guarantee_for, noise_notes
 
+# Shares of mu^2 that are dear or of no use at another budget.
+_BY_BUDGET = ("range_share", "logarithm_share")
 _AS_IT_WAS = (
     "What was paid for is what it said at first: put it back as it was, or begin a new study."
 )
@@ -83,8 +85,9 @@ def decided(config: Config, facts: DataFacts) -> Config:
         asked, theirs = config.preparation, read_config(RunFolder.open(config.reuse)).preparation
         names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]
         as_then = {name: getattr(theirs, name) for name in names}
-        if as_then.get("range_share"):  # how dear ranges of use are hangs on the budget
-            as_then["range_share"] = AUTO
+        for name in _BY_BUDGET:
+            if as_then.get(name):
+                as_then[name] = AUTO
         config = replace(config, preparation=replace(asked, **as_then))
     return settled(config, facts)
 
@@ -293,8 +296,11 @@ class Earlier:
         # The promise for this study is also one for that search.
         for name in ("search", "score", "preparation", "columns", "engine", "balance"):
             asked, found = getattr(config, name), getattr(theirs, name)
-            if name == "preparation" and asked.range_share and found.range_share:
-                asked = replace(asked, range_share=found.range_share)
+            if name == "preparation":
+                both = (
+                    each for each in _BY_BUDGET if getattr(asked, each) and getattr(found, each)
+                )
+                asked = replace(asked, **{each: getattr(found, each) for each in both})
             if asked != found:
                 raise InvalidInput(
                     f"the {name} in {config.reuse} is {_other(found, asked)}, this study asks for "

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.columns.encoding import Encoding
-from dptune.data.moments import private_mean, private_second_moment
+from dptune.data.moments import private_mean, private_second_moment, shrunk
 from dptune.data.preprocess import Preprocessing, from_ranges, standardization
+from dptune.data.unlike import private_unlike
 from dptune.data.whitening import Whitening
+from dptune.study import gates, logarithms
 from dptune.study.config import Preparation
 from dptune.study.measure import (
     CELLS_OF_LENGTHS,
@@ -26,7 +28,7 @@ from dptune.study.measure import (
 from dptune.study.outline import Outline
 from dptune.study.paid_columns import CATEGORIES, RANGES, columns_in_words
 from dptune.study.purchases import of_one_size
-from dptune.study.recipe import CURVES, LENGTHS, MEAN, SECOND_MOMENT, STRETCHED
+from dptune.study.recipe import CURVES, LENGTHS, LOGARITHMS, MEAN, SECOND_MOMENT, STRETCHED
 
 _CUT_OFF = "ranges of {} were cut off"
 _TWO = (
@@ -83,14 +85,20 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     values = outline.data.loss == "squared"
 
     def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
-        before = replace(made, unit_rows=False) if label == LENGTHS else made
+        before = replace(made, unit_rows=False) if label in (LOGARITHMS, LENGTHS) else made
         columns = before.columns(outline.data.columns)
-        shape = {LENGTHS: (CELLS_OF_LENGTHS,), MEAN: (columns,)}.get(label, (columns, columns))
+        shapes = {LOGARITHMS: (1,), LENGTHS: (CELLS_OF_LENGTHS,), MEAN: (columns,)}
+        shape = shapes.get(label, (columns, columns))
         take: Take = lambda tables: figure(  # noqa: E731
             tables(before), columns, noise, rows, fresh_normal
         )
         return measure(label, take, shape)
 
+    if outline.unlike:
+        count = taken(LOGARITHMS, private_unlike, outline.unlike.noise)
+        lost += [LOGARITHMS] * (count is None)
+        made = replace(made, logarithms=logarithms.unlike(count, rows))
+        found[LOGARITHMS] = logarithms.found_in_words(count, rows)
     if outline.lengths:
         counts = taken(LENGTHS, private_lengths, outline.lengths.noise)
         typical = None if counts is None else typical_length(counts, outline.lengths.noise)
@@ -105,9 +113,9 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     if outline.mean:
         noise = outline.mean.noise_multiplier
         mean = taken(MEAN, private_mean, noise)
-        made = replace(made, center=mean)
         if mean is not None:
             found[MEAN] = f"what all share was {_shared(mean, noise / rows, made):.2f} of them"
+        made = replace(made, center=_trusted(mean, noise / rows, outline))
     if outline.second_moment:
         noise = outline.second_moment.noise_multiplier
         moment = taken(SECOND_MOMENT, private_second_moment, noise)
@@ -172,6 +180,12 @@ def _curves_found(outline: Outline, encoding: Encoding, *, lost: bool) -> str:
         why = f"room for {more} is too little for those of more than "
         why += "two values, or there are none"
     return f"not bent to curves in {planned}: {why}"
+
+
+def _trusted(mean: Figure | None, noise: float, outline: Outline) -> Figure | None:
+    """What of a mean is subtracted: all of it where its noise was planned to be small."""
+    off = math.sqrt(outline.data.columns) * noise
+    return mean if mean is None or off <= gates.MEAN_ERROR else shrunk(mean, noise)
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

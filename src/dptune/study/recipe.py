@@ -14,13 +14,14 @@ from dptune.errors import InvalidInput
 from dptune.plan import ADAPTIVE
 from dptune.prior import signal
 from dptune.search.space import ADAPTIVE_RATES
-from dptune.study import paid_columns
+from dptune.study import logarithms, paid_columns
 from dptune.study.config import AUTO, Config, usual_space
 from dptune.study.curves import Curves, against, planned
-from dptune.study.gates import CENTER_SHARE, WHITEN_SHARE, noisy_mean, noisy_moment
+from dptune.study.gates import WHITEN_SHARE, center_share, noisy_moment
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
-LENGTHS, MEAN, SECOND_MOMENT = "row lengths", "private mean", "second moment"
+LOGARITHMS, LENGTHS, MEAN = "rows of unlike numbers", "row lengths", "private mean"
+SECOND_MOMENT = "second moment"
 STRETCHED, CURVES = "numbers far out", "curves"  # which are free
 _PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
 LENGTH_SHARE = 0.001  # of mu^2
@@ -32,13 +33,14 @@ _LONGEST_CONSTANT, _CONSTANT, _SIGNAL_FOR_CONSTANT = 0.25, 2.0, 0.1
 
 @dataclass(frozen=True)
 class Shares:
-    """Of mu^2: what is paid for a private mean and for a private second moment, and for ranges and
-    categories of columns."""
+    """Of mu^2: what is paid for a private mean and for a private second moment, for ranges and
+    categories of columns, and for a count of rows of unlike numbers."""
 
     center: float
     whiten: float
     ranges: float = 0.0
     categories: float = 0.0
+    logarithms: float = 0.0
 
 
 def shares(config: Config, facts: DataFacts) -> Shares:
@@ -46,7 +48,7 @@ def shares(config: Config, facts: DataFacts) -> Shares:
     asked = config.preparation
     center, whiten = asked.center_share, asked.whiten_share
     if center == AUTO:
-        center = 0.0 if _against_centring(config, facts) else CENTER_SHARE
+        center = 0.0 if _against_centring(config, facts) else center_share(config, facts)
     if whiten == AUTO:
         whiten = 0.0 if _against_whitening(config, facts) else WHITEN_SHARE
     return Shares(
@@ -54,6 +56,7 @@ def shares(config: Config, facts: DataFacts) -> Shares:
         float(whiten),
         paid_columns.ranges_bought(config, facts).share,
         paid_columns.categories_bought(config, facts).share,
+        logarithms.share(config, facts),
     )
 
 
@@ -141,6 +144,7 @@ def settled(config: Config, facts: DataFacts) -> Config:
         whiten_share=bought.whiten,
         range_share=bought.ranges,
         category_share=bought.categories,
+        logarithm_share=bought.logarithms,
         shorten=shortens(config, facts),
     )
     usual = config.engine.usual_recipe(facts, unit_rows=preparation.unit_rows, mu=config.budget.mu)
@@ -179,6 +183,7 @@ def in_words(
     said = paid_columns.bought_in_words(config, facts, found, sizes)
     said += [far] if far else []
     said += _curves_in_words(config, facts, found.get(CURVES, ""))
+    said += logarithms.in_words(config, facts, found.get(LOGARITHMS))
     if shortens(config, facts):
         done = "cut to their usual length, by noisy counts of lengths"
         if LENGTHS in found:
@@ -290,7 +295,7 @@ def _said(done: str, by: str, share: float, against: str, found: str) -> str:
 
 def _against_centring(config: Config, facts: DataFacts) -> str:
     """Why not; empty where it is worth its price."""
-    return _never(config, facts) or _too_many(facts, noisy_mean(config, facts))
+    return _never(config, facts) or _too_many(facts, not center_share(config, facts))
 
 
 def _against_whitening(config: Config, facts: DataFacts) -> str:

@@ -45,13 +45,14 @@ from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
 from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
 from dptune.study.purchases import bent, buy_categories, buy_ranges
-from dptune.study.recipe import LENGTHS, MEAN, SECOND_MOMENT, in_words
+from dptune.study.recipe import LENGTHS, LOGARITHMS, MEAN, SECOND_MOMENT, in_words
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
 
 _CENSUS, _FINAL = "census.json", "models/final.safetensors"
 # What prepares rows: its file, and what it is called in there.
 _FIGURES = {
+    LOGARITHMS: ("models/unlike.safetensors", "unlike"),
     LENGTHS: ("models/lengths.safetensors", "lengths"),
     MEAN: ("models/mean.safetensors", "mean"),
     SECOND_MOMENT: ("models/second_moment.safetensors", "second_moment"),

@@ -84,6 +84,8 @@ def guarantee_for(
     names, numbers = columns_in_words(planned.categorized), columns_in_words(planned.ranged)
     releases += [f"names of categories that many rows have, in {names}"] * categorized
     releases += [f"ranges of {numbers}, from noisy ranks of the rows"] * ranged
+    counted_unlike = "a noisy count of rows whose numbers differ much in size"
+    releases += [counted_unlike] * (planned.unlike is not None)
     releases += ["noisy counts of rows by length"] * (planned.lengths is not None)
     releases += ["a noisy mean of the rows"] * centred
     releases += ["a noisy second moment of the rows"] * whitened

@@ -50,7 +50,7 @@ from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, decided, must_fit, outline, read_config
 from dptune.study.prepare import Prepared
-from dptune.study.recipe import LENGTHS, in_words
+from dptune.study.recipe import LENGTHS, LOGARITHMS, in_words
 from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.result import StudyResult
 from dptune.study.run_folder import EXPORTED, RunFolder
@@ -441,6 +441,8 @@ def _losses(
     if RANGES in prepared.lost:
         instead = "columns are taken as they are, and lines over them are straight"
         notes.append(f"ranges of columns were cut off: paid for; {instead}")
+    if LOGARITHMS in prepared.lost:
+        notes.append("a count of rows of unlike numbers was cut off: paid for, and not used")
     if planned.lengths and not (preprocessing.anchor or preprocessing.reach):
         why = "cut off: paid for, and" if LENGTHS in prepared.lost else "hidden by their noise:"
         notes.append(f"row lengths were {why} rows lose their length")
