@@ -83,25 +83,32 @@ def on_disk(folder: Path, features: Any, labels: Any, **kind: Any) -> DiskRows:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "rows", "columns", "center", "whiten"),
+    ("epsilon", "rows", "columns", "center", "whiten", "share_of_mean", "most_off"),
     [
-        (0.1, 50_000, 64, True, True),
-        (1.0, 50_000, 256, True, True),
-        (0.1, 50_000, 256, True, False),
-        (1.0, 15_326, 384, True, False),
-        (0.1, 5_452, 384, False, False),
-        (8.0, 5_452, 384, True, False),
-        (0.3, 300, 4, False, True),  # few columns: their noise hardly bends the directions
+        (0.1, 50_000, 64, True, True, 0.01, 0.25),
+        (1.0, 50_000, 256, True, True, 0.01, 0.25),
+        (0.1, 50_000, 256, True, False, 0.01, 0.25),
+        (1.0, 15_326, 384, True, False, 0.01, 0.25),
+        (0.1, 5_452, 384, False, False, 0.02, 0.25),
+        (8.0, 5_452, 384, True, False, 0.01, 0.25),
+        (0.3, 300, 4, True, True, 0.05, 0.7),  # their noise hardly bends the directions
+        (0.3, 100, 4, False, False, 0.05, 0.7),
     ],
 )
 def test_the_gates_open_where_noise_does_not_outweigh_what_is_bought(
-    epsilon: float, rows: int, columns: int, center: bool, whiten: bool
+    epsilon: float,
+    rows: int,
+    columns: int,
+    center: bool,
+    whiten: bool,
+    share_of_mean: float,
+    most_off: float,
 ) -> None:
     config = asked(budget=Budget(epsilon, 1e-5))
     bought = shares(config, facts(rows, columns))
     assert (bought.center > 0, bought.whiten > 0) == (center, whiten)
     mu = config.budget.mu
-    assert center == (math.sqrt(columns) / (0.1 * mu * rows) <= 0.25)
+    assert center == (math.sqrt(columns / share_of_mean) / (mu * rows) <= most_off)
     assert whiten == (1.4 * columns**1.5 / (math.sqrt(0.02) * mu * rows) <= 5)
 
 
@@ -172,7 +179,12 @@ def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> N
     config = read_config(RunFolder.open(tmp_path / "run"))
     for_columns = {"range_share": 0.106, "category_share": 0}  # 4 / (0.5001 x 400 / 32.523)^2
     decided = Preparation(
-        center_share=0.01, whiten_share=0.02, shorten=False, curves=1, **for_columns
+        center_share=0.01,
+        whiten_share=0.02,
+        logarithm_share=0,
+        shorten=False,
+        curves=1,
+        **for_columns,
     )
     assert config.preparation == decided
     assert config.recipe == {"clip_norm": 0.5, "averaging": "swa"}
@@ -680,7 +692,7 @@ def test_what_an_older_version_did_not_know_it_did_not_do() -> None:
         expected = Preparation(
             center_share=float(share), whiten_share=0, rescale=rescale, shorten=None, curves=1
         )
-        assert found == replace(expected, range_share=0, category_share=0)
+        assert found == replace(expected, range_share=0, category_share=0, logarithm_share=0)
 
 
 def _as_older_versions_wrote(self: Config, now: Any = Config.to_toml) -> str:

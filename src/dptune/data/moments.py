@@ -49,7 +49,7 @@ def shrunk(mean: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
     would be as long."""
     squared = float(mean @ mean)
     of_noise = len(mean) * noise**2
-    return mean * max(0.0, 1 - of_noise / squared) if squared else mean
+    return mean * (max(0.0, 1 - of_noise / squared) if squared else 0.0)
 
 
 def private_second_moment(

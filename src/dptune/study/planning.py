@@ -85,9 +85,8 @@ def decided(config: Config, facts: DataFacts) -> Config:
         asked, theirs = config.preparation, read_config(RunFolder.open(config.reuse)).preparation
         names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]
         as_then = {name: getattr(theirs, name) for name in names}
-        for name in _BY_BUDGET:
-            if as_then.get(name):
-                as_then[name] = AUTO
+        if any(as_then.get(name) for name in _BY_BUDGET):
+            as_then |= dict.fromkeys(set(_BY_BUDGET).intersection(names), AUTO)
         config = replace(config, preparation=replace(asked, **as_then))
     return settled(config, facts)
 
@@ -219,6 +218,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         searched=searched,
         ranged=planned.ranks is not None,
         categorized=planned.names is not None,
+        told_sizes=planned.unlike is not None,
         centred=planned.mean is not None,
         whitened=planned.second_moment is not None,
         counted=counted,

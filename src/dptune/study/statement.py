@@ -55,6 +55,7 @@ def guarantee_for(
     searched: Price | None,
     ranged: bool,
     categorized: bool,
+    told_sizes: bool,
     centred: bool,
     whitened: bool,
     counted: bool,
@@ -64,9 +65,9 @@ def guarantee_for(
     """What a study may promise for all of `events`: what was fixed before it began, never the sum
     that it `paid` in the end, which depends on outputs. `others` payments from its ledger are not
     among them. `searched` is the price of an earlier study's search that is. `ranged`,
-    `categorized`, `centred`, `whitened`, `counted`, `scored`, `checked`: whether there are ranges
-    and categories of columns, a mean, a second moment, counts of rows, scores and a check to
-    release."""
+    `categorized`, `told_sizes`, `centred`, `whitened`, `counted`, `scored`, `checked`: whether
+    there are ranges and categories of columns, a count of rows of unlike numbers, a mean, a second
+    moment, counts of rows, scores and a check to release."""
     config = planned.config
     # More than planned was paid only where another version of dptune began the study.
     price = Price(
@@ -85,7 +86,7 @@ def guarantee_for(
     releases += [f"names of categories that many rows have, in {names}"] * categorized
     releases += [f"ranges of {numbers}, from noisy ranks of the rows"] * ranged
     counted_unlike = "a noisy count of rows whose numbers differ much in size"
-    releases += [counted_unlike] * (planned.unlike is not None)
+    releases += [counted_unlike] * told_sizes
     releases += ["noisy counts of rows by length"] * (planned.lengths is not None)
     releases += ["a noisy mean of the rows"] * centred
     releases += ["a noisy second moment of the rows"] * whitened

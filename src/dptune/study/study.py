@@ -335,6 +335,7 @@ def _run(
             searched=earlier.price if earlier else None,
             ranged=bool(encoding and encoding.ranges),
             categorized=bool(encoding and encoding.categories),
+            told_sizes=planned.unlike is not None and LOGARITHMS not in prepared.lost,
             centred=preprocessing.center is not None,
             whitened=preprocessing.whitening is not None,
             counted=census is not None,
