@@ -29,10 +29,19 @@ from dptune.export import to_onnx, to_sklearn
 from dptune.report import model_card
 from dptune.search.private_selection import PrivateSelection
 from dptune.search.unit_noise import UnitNoise
-from dptune.study.config import preparation_from
+from dptune.study import logarithms, prepare
+from dptune.study.config import Config, preparation_from
 from dptune.study.outline import Outline
-from dptune.study.planning import read_config
-from dptune.study.recipe import LOGARITHMS, settled, shares
+from dptune.study.planning import foresee, read_config
+from dptune.study.recipe import (
+    LENGTHS,
+    LOGARITHMS,
+    MEAN,
+    SECOND_MOMENT,
+    in_words,
+    settled,
+    shares,
+)
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import tune
 from support.studies import a_config, contents, stop_after
@@ -113,24 +122,27 @@ def test_one_row_is_counted_once_and_noise_is_as_paid_for() -> None:
         (1500, 0.3, 0.009),  # (0.08 x 1,500 x 0.08926)^-2 = 0.0087
         (500, 0.3, 0.0),  # 0.0784 is more than a twentieth
         (2000, 0.1, 0.037),  # (0.08 x 2,000 x 0.03253)^-2
-        (5000, 0.3, 0.001),  # at least
+        (50_000, 0.3, 0.001),  # at least
     ],
 )
 def test_the_count_costs_what_tells_a_quarter_of_the_rows_from_none(
     rows: int, epsilon: float, share: float
 ) -> None:
-    facts = DataFacts(rows, (COLUMNS,), 1, 2, "softmax", Data(*a_table(9, 0)).facts.named, True)
-    config = a_config(budget=Budget(epsilon, 1e-5), preparation=Preparation(curves=1))
-    known = shares(config, facts)
-    assert known.logarithms == (0.0 if known.ranges else share)
-    planned = Outline(config=settled(config, facts), data=facts, reused=False)
-    if known.logarithms and planned.unlike is not None:
-        # By the noise, and by the price that the accountant gives the same count.
-        off = planned.unlike.noise / rows
-        assert off <= 0.0801 and (share == 0.001 or off > 0.075)
-        price = accounting.price(planned.unlike).mu_squared
-        assert price == pytest.approx(known.logarithms * config.budget.mu_squared())
-        assert price == pytest.approx(1 / planned.unlike.noise**2)
+    wide = Data(np.ones((9, 900)), np.arange(9) % 2)  # of which no ranges are bought here
+    facts = replace(wide.facts, count=rows)
+    planned = Outline(
+        config=settled(a_config(budget=Budget(epsilon, 1e-5)), facts), data=facts, reused=False
+    )
+    assert planned.shares.ranges == 0 and planned.shares.logarithms == share
+    if planned.unlike is None:
+        assert not share
+        return
+    # By the noise, and by the price that the accountant gives the same count.
+    off = planned.unlike.noise / rows
+    assert off <= 0.0801 and (share == 0.001 or off > 0.075)
+    price = accounting.price(planned.unlike).mu_squared
+    assert price == pytest.approx(share * planned.config.budget.mu_squared())
+    assert price == pytest.approx(1 / planned.unlike.noise**2)
 
 
 def test_all_that_is_paid_is_the_budget() -> None:
@@ -139,6 +151,57 @@ def test_all_that_is_paid_is_the_budget() -> None:
     prices = [accounting.price(event).mu_squared for _, event in planned.payments]
     whole = BUDGET.mu_squared()
     assert whole * (1 - 1e-9) <= math.fsum(prices) <= whole
+
+
+@pytest.mark.parametrize(
+    ("label", "function"),
+    [
+        (LOGARITHMS, "private_unlike"),
+        (LENGTHS, "private_lengths"),
+        (MEAN, "private_mean"),
+        (SECOND_MOMENT, "private_second_moment"),
+    ],
+)
+def test_the_noise_that_is_drawn_is_that_which_is_paid_for(
+    label: str, function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[float] = []
+    figure = getattr(prepare, function)
+
+    def seen(tables: Any, columns: int, noise: float, *rest: Any) -> Any:
+        drawn.append(noise)
+        return figure(tables, columns, noise, *rest)
+
+    monkeypatch.setattr(prepare, function, seen)
+    few_columns = Data(a_table(1500, 0, unlike=False)[0][:, :4], a_table(1500, 0)[1])
+    data = a_data_set() if label == LOGARITHMS else few_columns
+    tune(data, out=tmp_path / "run", **UNIT_NOISE)
+    state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
+    (paid,) = (payment for payment in state.counted if payment.label == label)
+    assert [1 / noise**2 for noise in drawn] == [pytest.approx(paid.price.mu_squared)]
+
+
+@pytest.mark.parametrize(("count", "taken"), [(0.26, True), (0.24, False)])
+def test_a_quarter_of_the_rows_decides(count: float, taken: bool) -> None:
+    released = np.array([1000 * count])
+    assert logarithms.unlike(released, 1000) == taken
+    said = logarithms.found_in_words(released, 1000)
+    assert said.startswith("taken" if taken else "not taken")
+    assert f"{100 * count:.0f} % of them by a noisy count" in said
+    assert not logarithms.unlike(None, 1000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"budget": Budget(8.0, 1e-5)}, "all of these have a range, get one"),
+        ({"search": PrivateSelection()}, "a sealed search is priced"),
+        ({"engine": TorchModule(network)}, "linear models"),
+    ],
+)
+def test_a_named_share_that_is_of_no_use_is_refused(asked: Any, why: str) -> None:
+    with pytest.raises(InvalidInput, match=f"logarithm_share is 0.03, .*{why}.*Nothing was spent"):
+        outlined(a_data_set(), preparation=Preparation(logarithm_share=0.03), **asked)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +229,20 @@ def test_values_and_single_columns_are_not_looked_at() -> None:
     assert outlined(Data(features[:, :1], labels)).unlike is None
 
 
+def test_a_share_that_tells_nothing_is_refused_with_one_that_does() -> None:
+    too_little = Preparation(logarithm_share=0.008)
+    with pytest.raises(InvalidInput, match=r"is 0.008, too little .* make it 0.009 or more"):
+        outlined(a_data_set(), preparation=too_little)
+    assert outlined(a_data_set(), preparation=Preparation(logarithm_share=0.009)).unlike
+    hopeless = Budget(0.01, 1e-5)
+    with pytest.raises(InvalidInput, match=r"too little .* please leave it out"):
+        outlined(a_data_set(), hopeless, preparation=Preparation(logarithm_share=0.5))
+    said = in_words(outlined(a_data_set(), hopeless).config, a_data_set().facts)
+    assert not any("logarithm" in each for each in said), "settled is settled"
+    asked = a_config(budget=hopeless)
+    assert any("takes more rows or budget" in each for each in in_words(asked, a_data_set().facts))
+
+
 def test_a_share_is_a_part_or_auto() -> None:
     with pytest.raises(InvalidInput, match="logarithm_share must be"):
         Preparation(logarithm_share="yes")
@@ -173,9 +250,33 @@ def test_a_share_is_a_part_or_auto() -> None:
     assert outlined(a_data_set(), preparation=named).shares.logarithms == 0.03
 
 
-def test_a_run_of_before_does_not_count() -> None:
-    older = {"whiten_share": 0.0, "range_share": 0.0, "curves": 1}
-    assert preparation_from(older).logarithm_share == 0
+def test_a_run_of_before_neither_counts_nor_shrinks() -> None:
+    older = preparation_from({"whiten_share": 0.0, "range_share": 0.0, "curves": 1})
+    assert older.logarithm_share == 0 and not older.shrink_mean
+    assert Preparation().shrink_mean
+
+
+def _as_before(self: Config, now: Any = Config.to_toml) -> str:
+    lines = now(self).splitlines(keepends=True)
+    known = ("logarithm_share", "shrink_mean")
+    return "".join(line for line in lines if not line.startswith(known))
+
+
+@pytest.mark.usefixtures("same_noise")
+def test_a_study_of_before_keeps_its_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A named share that is too small for a clear mean, which is subtracted as it is there."""
+    data, run = a_data_set(unlike=False), tmp_path / "run"
+    noisy = Preparation(center_share=0.01, logarithm_share=0, shrink_mean=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Config, "to_toml", _as_before)
+        begun = tune(data, preparation=noisy, out=run, **UNIT_NOISE)
+    assert "shrink_mean" not in (run / "run.toml").read_text()
+    result = resume(run, data)
+    assert_array_equal(result.model.preprocessing.center, begun.model.preprocessing.center)
+    assert result.test_accuracy == begun.test_accuracy
+    anew = tune(data, preparation=replace(noisy, shrink_mean=True), **UNIT_NOISE)
+    lengths = [np.linalg.norm(each.model.preprocessing.center) for each in (begun, anew)]
+    assert lengths[1] < 0.9 * lengths[0]
 
 
 # What becomes of rows
@@ -200,9 +301,11 @@ def test_small_tables_as_they_come_are_learned(tmp_path: Path) -> None:
     assert as_they_are.test_accuracy < 0.55 < 0.6 < result.test_accuracy
     assert result.model.preprocessing.logarithms
     said = result.preparation[0]
-    assert said.startswith("taken by the logarithm of their numbers, as numbers of ")
-    assert said.endswith("% of them differ much in size: 0.9 % of the budget")
+    assert said.startswith("taken by the logarithm of their numbers, as these differ much in size")
+    assert said.endswith("% of them by a noisy count: 0.9 % of the budget")
     counted = "a noisy count of rows whose numbers differ much in size"
+    _, promised = foresee(a_data_set(), a_config(**UNIT_NOISE))
+    assert counted in promised.releases
     assert counted in result.guarantee.releases and counted in model_card(tmp_path / "run")
     state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
     assert [p.label for p in state.counted].count(LOGARITHMS) == 1
@@ -234,7 +337,7 @@ def test_exports_and_loaded_models_predict_alike(tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     result = tune(a_data_set(), out=tmp_path / "run", **UNIT_NOISE)
     new = a_table(300, 2)[0]
-    new[0] = 0
+    new[0], new[1] = 0, new[1] * 1e-14
     predicted = result.model.predict(new)
     assert_array_equal(load(tmp_path / "run").predict(new), predicted)
     assert_array_equal(to_sklearn(result.model).predict(new), predicted)
@@ -284,18 +387,22 @@ def test_a_count_is_taken_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("same_noise")
-def test_a_reused_search_counts_at_the_price_of_the_new_budget(tmp_path: Path) -> None:
+@pytest.mark.parametrize("epsilon", [0.1, 0.25, 2.0])
+def test_a_search_is_reused_at_any_budget_and_counts_as_surely(
+    epsilon: float, tmp_path: Path
+) -> None:
     data, address = a_data_set(), f"{tmp_path}/shared.db"
     Ledger.create(address, Budget(8.0, 1e-5), dataset="d", fingerprint=data.fingerprint)
     options: dict[str, Any] = {"ledger": address, "search": UnitNoise()}
     tune(data, budget=BUDGET, out=tmp_path / "first", **options)
-    less = {"budget": Budget(0.25, 1e-5), "reuse": tmp_path / "first"}
-    tune(data, out=tmp_path / "second", **less, **options)
-    bought = [
+    other = {"budget": Budget(epsilon, 1e-5), "reuse": tmp_path / "first"}
+    result = tune(data, out=tmp_path / "second", **other, **options)
+    assert result.model.preprocessing.logarithms
+    first, second = (
         read_config(RunFolder.open(tmp_path / name)).preparation.logarithm_share
         for name in ("first", "second")
-    ]
-    assert 0 < bought[0] < bought[1]
+    )
+    assert first == 0.009 <= second and (second > first) == (epsilon < 0.3)
 
 
 # A mean that is partly noise

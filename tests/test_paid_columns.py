@@ -254,7 +254,7 @@ def test_of_a_share_that_is_too_small_it_is_said_which_would_do(
 def test_a_table_without_any_range_says_which_share_would_buy_them() -> None:
     config, known = a_config(make_data(), budget=Budget(0.3, 1e-5)), facts(900, NUMBERS)
     said, later = (in_words(each, known)[-1] for each in (config, settled(config, known)))
-    assert said.startswith("taken as they are in 9 columns without a range, not bought: 9 columns")
+    assert said.startswith("without a range in 9 columns, not bought: 9 columns")
     named = re.search(r" \(range_share = (0\.\d+) and curves = 1 would buy them\)$", said)
     assert named and said == later
     asked = Preparation(range_share=float(named[1]), curves=1)
@@ -284,7 +284,9 @@ def test_beside_declared_ranges_numbers_without_one_are_not_bought_roughly(
     assert not ranges_bought(config, known).columns
     for each in (config, settled(config, known)):  # which nobody asked for
         why = f"9 columns are too many for {rows:,} rows at this budget"
-        assert in_words(each, known)[-1].endswith(f"without a range, not bought: {why}")
+        assert in_words(each, known)[-1].endswith(
+            f"without a range in 9 columns, not bought: {why}"
+        )
 
 
 def test_more_rows_make_it_cheaper_down_to_a_least_share() -> None:

@@ -356,11 +356,11 @@ def _about_columns(planned: Outline, names: Sequence[str]) -> None:
     scaled = declared is not None or asked.ranges or asked.standardize or planned.ranged
     done = "cut to the usual length" if planned.shortens else "scaled to length 1"
     if names and asked.unit_rows and not scaled:
+        begun = "" if planned.unlike else f"Columns are taken as they are and every row is {done}. "
         out.print(
             Text(
-                f"Columns are taken as they are and every row is {done}. If columns "
-                "differ much in size (age, income), declare their ranges: dptune columns FILE "
-                "begins a file for --columns.",
+                f"{begun}If columns differ much in size (age, income), declare their ranges: "
+                "dptune columns FILE begins a file for --columns.",
                 "dim",
             )
         )

@@ -47,11 +47,17 @@ class Nodes:
         return self.add("Cast", values, to=DOUBLE)
 
     def asinh(self, values: str) -> str:
-        """sign(u) log(|u| + sqrt(u^2 + 1)), which runtimes know of doubles."""
-        one = self.constant(1.0)
-        root = self.add("Sqrt", self.add("Add", self.add("Mul", values, values), one))
-        logarithm = self.add("Log", self.add("Add", self.add("Abs", values), root))
-        return self.add("Mul", self.add("Sign", values), logarithm)
+        """sign(u) log(|u| + sqrt(u^2 + 1)), which runtimes know of doubles; near 0, where that
+        would be rounded away, u - u^3 / 6."""
+        one, size = self.constant(1.0), self.add("Abs", values)
+        square = self.add("Mul", values, values)
+        logarithm = self.add(
+            "Log", self.add("Add", size, self.add("Sqrt", self.add("Add", square, one)))
+        )
+        far = self.add("Mul", self.add("Sign", values), logarithm)
+        less = self.add("Sub", one, self.add("Div", square, self.constant(6.0)))
+        is_near = self.add("Less", size, self.constant(1e-4))
+        return self.add("Where", is_near, self.add("Mul", values, less), far)
 
     def one_hot(self, places: str, count: int) -> str:
         """(rows, 1) of whole numbers to (rows, count) of zeros and ones."""

@@ -90,8 +90,9 @@ class Preparation:
     Of columns by name that do not declare them, ranges are bought for `range_share` of mu^2 and
     names of categories for `category_share` of it; where there are no ranges, a noisy count for
     `logarithm_share` of it says whether rows are taken by the logarithm of their numbers. Of the
-    shares, 0 is never, a number always, and "auto" where it is worth its price. With `rescale`,
-    rows of unit length are scaled back to it before they are whitened and at the end.
+    shares, 0 is never, a number always, and "auto" where it is worth its price. With `shrink_mean`,
+    a mean that is planned to be mostly noise is shrunk, which older versions did not do. With
+    `rescale`, rows of unit length are scaled back to it before they are whitened and at the end.
     With `shorten`, rows are not scaled to unit length: those longer than is usual, by noisy counts
     of lengths, are cut to that; "auto" is for values, to which lengths matter. None is how older
     versions treated values: scaled, and never checked.
@@ -109,6 +110,7 @@ class Preparation:
     range_share: float | str = AUTO
     category_share: float | str = AUTO
     logarithm_share: float | str = AUTO
+    shrink_mean: bool = True
     rescale: bool = True
     ranges: tuple[tuple[float, float], ...] = ()
     shorten: bool | str | None = AUTO
@@ -126,6 +128,7 @@ class Preparation:
             range_share=_share(range_share=self.range_share),
             category_share=_share(category_share=self.category_share),
             logarithm_share=_share(logarithm_share=self.logarithm_share),
+            shrink_mean=validate.flag(shrink_mean=self.shrink_mean),
             rescale=validate.flag(rescale=self.rescale),
             ranges=_ranges(self.ranges),
         )
@@ -386,7 +389,8 @@ def preparation_from(options: Mapping[str, Any]) -> Preparation:
         options = {**as_then, "rescale": not options.get("center_share"), **options}
     if "range_share" not in options:
         options = {"range_share": 0.0, "category_share": 0.0, **options}
-    options = {"shorten": None, "curves": 1, "logarithm_share": 0.0, **options}
+    before = {"shorten": None, "curves": 1, "logarithm_share": 0.0, "shrink_mean": False}
+    options = {**before, **options}
     return build(Preparation, options, "[preparation]")
 
 

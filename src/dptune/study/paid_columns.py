@@ -211,7 +211,7 @@ def left_in_words(config: Config, facts: DataFacts) -> list[str]:
     if table and not ranges.declined:
         enough = what_would_buy(config, facts, ranges.left)
         hint = f" ({enough} would buy them)" if enough else ""
-    return [f"taken as they are in {left} without a range, not bought: {ranges.against}{hint}"]
+    return [f"without a range in {left}, not bought: {ranges.against}{hint}"]
 
 
 def _usual(counts: int, noise: float, config: Config) -> float:

@@ -20,8 +20,10 @@ from dptune.rounding import allowance, cost
 from dptune.search.base import Census
 from dptune.search.space import Space
 from dptune.search.trial import Trial
+from dptune.study import logarithms
 from dptune.study.config import (
     AUTO,
+    MOST_SHARE,
     Config,
     build,
     digest,
@@ -85,8 +87,12 @@ def decided(config: Config, facts: DataFacts) -> Config:
         asked, theirs = config.preparation, read_config(RunFolder.open(config.reuse)).preparation
         names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]
         as_then = {name: getattr(theirs, name) for name in names}
-        if any(as_then.get(name) for name in _BY_BUDGET):
-            as_then |= dict.fromkeys(set(_BY_BUDGET).intersection(names), AUTO)
+        if as_then.get("range_share"):  # how dear ranges of use are hangs on the budget
+            as_then["range_share"] = AUTO
+        if as_then.get("logarithm_share"):
+            sure = logarithms.sure_share(config, facts)
+            as_then["logarithm_share"] = min(max(as_then["logarithm_share"], sure), MOST_SHARE)
+        as_then["shrink_mean"] = theirs.shrink_mean
         config = replace(config, preparation=replace(asked, **as_then))
     return settled(config, facts)
 

@@ -28,7 +28,7 @@ from dptune.study.measure import (
 from dptune.study.outline import Outline
 from dptune.study.paid_columns import CATEGORIES, RANGES, columns_in_words
 from dptune.study.purchases import of_one_size
-from dptune.study.recipe import CURVES, LENGTHS, LOGARITHMS, MEAN, SECOND_MOMENT, STRETCHED
+from dptune.study.recipe import CURVES, CUT_OFF, LENGTHS, LOGARITHMS, MEAN, SECOND_MOMENT, STRETCHED
 
 _CUT_OFF = "ranges of {} were cut off"
 _TWO = (
@@ -81,7 +81,8 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     rows, asked = outline.data.count, outline.config.preparation
     made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.measuring else plain
     lost = _lost(outline, plain.encoding)
-    curvature, found = 1.0, _of_columns(outline, plain.encoding, lost)
+    curvature = 1.0
+    found = _of_columns(outline, plain.encoding, lost) | {MEAN: CUT_OFF, SECOND_MOMENT: CUT_OFF}
     values = outline.data.loss == "squared"
 
     def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
@@ -185,7 +186,8 @@ def _curves_found(outline: Outline, encoding: Encoding, *, lost: bool) -> str:
 def _trusted(mean: Figure | None, noise: float, outline: Outline) -> Figure | None:
     """What of a mean is subtracted: all of it where its noise was planned to be small."""
     off = math.sqrt(outline.data.columns) * noise
-    return mean if mean is None or off <= gates.MEAN_ERROR else shrunk(mean, noise)
+    clear = off <= gates.MEAN_ERROR or not outline.config.preparation.shrink_mean
+    return mean if mean is None or clear else shrunk(mean, noise)
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

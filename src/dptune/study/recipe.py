@@ -23,6 +23,7 @@ from dptune.study.gates import WHITEN_SHARE, center_share, noisy_moment
 LOGARITHMS, LENGTHS, MEAN = "rows of unlike numbers", "row lengths", "private mean"
 SECOND_MOMENT = "second moment"
 STRETCHED, CURVES = "numbers far out", "curves"  # which are free
+CUT_OFF = "cut off"  # what is found of a figure that is lost
 _PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
 LENGTH_SHARE = 0.001  # of mu^2
 # How long a column is, at most, that centred rows of unit length get beside them, and how many
@@ -134,6 +135,7 @@ def settled(config: Config, facts: DataFacts) -> Config:
     """The same with all that was left to us decided, so that a later version decides no other."""
     bent = curves(config, facts)
     facts = bent.seen(facts)
+    logarithms.must_be_of_use(config, facts)
     bought = shares(config, facts)
     preparation = replace(
         config.preparation,
@@ -287,6 +289,8 @@ def _taken_for_features(config: Config, facts: DataFacts) -> str:
 
 
 def _said(done: str, by: str, share: float, against: str, found: str) -> str:
+    if share and found == CUT_OFF:
+        return f"not {done}, as the {_PRIVATE[by]} was {CUT_OFF}: {100 * share:g} % of the budget"
     if share:
         effect = f" ({found})" if found else ""
         return f"{done} by a {_PRIVATE[by]}{effect}: {100 * share:g} % of the budget"
