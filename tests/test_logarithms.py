@@ -237,10 +237,11 @@ def test_a_share_that_tells_nothing_is_refused_with_one_that_does() -> None:
     hopeless = Budget(0.01, 1e-5)
     with pytest.raises(InvalidInput, match=r"too little .* please leave it out"):
         outlined(a_data_set(), hopeless, preparation=Preparation(logarithm_share=0.5))
-    said = in_words(outlined(a_data_set(), hopeless).config, a_data_set().facts)
-    assert not any("logarithm" in each for each in said), "settled is settled"
-    asked = a_config(budget=hopeless)
-    assert any("takes more rows or budget" in each for each in in_words(asked, a_data_set().facts))
+    for asked in (a_config(budget=hopeless), outlined(a_data_set(), hopeless).config):
+        said = in_words(asked, a_data_set().facts)
+        assert any("takes more rows or budget" in each for each in said)
+    declined = a_config(budget=BUDGET, preparation=Preparation(logarithm_share=0))
+    assert not any("logarithm" in each for each in in_words(declined, a_data_set().facts))
 
 
 def test_a_share_is_a_part_or_auto() -> None:

@@ -66,9 +66,7 @@ def in_words(config: Config, facts: DataFacts, found: str | None) -> list[str]:
     if bought:
         planned = f"{_DONE} if these differ much in size, paid for either way"
         return [f"{found or planned}: {100 * bought:g} % of the budget"]
-    asked = config.preparation
-    unasked = asked.logarithm_share == AUTO and asked.range_share != 0
-    if not unasked or _against(config, facts):
+    if _against(config, facts) or sure_share(config, facts) <= _MOST_SHARE:
         return []
     return [f"not {_DONE}: to tell whether these differ much in size takes more rows or budget"]
 
