@@ -413,11 +413,11 @@ def test_a_search_is_reused_at_any_budget_and_counts_as_surely(
 def test_a_mean_is_only_made_shorter(mean: Any, noise: float) -> None:
     found = shrunk(mean, noise)
     assert np.linalg.norm(found) <= np.linalg.norm(mean)
-    kept = np.linalg.norm(mean) ** 2 - len(mean) * noise**2
-    if kept > 0:  # what is left of its square when the noise's is taken away
-        expected = mean * kept / np.linalg.norm(mean) ** 2
-        assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-    else:
+    squared = math.fsum(number**2 for number in mean.tolist())
+    kept = squared - len(mean) * noise**2  # what is left when the noise's square is taken away
+    expected = mean * (kept / squared) if kept > 0 else np.zeros(len(mean))
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    if kept < -1e-9 * squared:  # nearer to nothing than that, rounding decides
         assert not found.any()
 
 
