@@ -62,45 +62,44 @@ class Table:
         marked = [f"marks for missing {', '.join(self.gaps)}"] if self.gaps else []
         return "; ".join([", ".join(spans), *values, *marked])
 
-    def build(self, folder: Path) -> dict[str, Any]:
+    def told(self, folder: Path) -> tuple[pd.DataFrame, Any]:
+        """Its rows of the known classes, and the numbers of these."""
         table = self.read(folder)
         names = self.target(table)
         table, names = table[names.isin(self.classes)], names[names.isin(self.classes)]
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        return table, names.map(numbers).to_numpy()
+
+    def marks(self, table: pd.DataFrame) -> list[pd.Series]:
+        """Columns of yes and no: what is missing, and one a category."""
+        gaps = [table[name].isna() for name in self.gaps]
+        return gaps + [table[n] == v for n, values in self.categories.items() for v in values]
+
+    def build(self, folder: Path) -> dict[str, Any]:
+        table, labels = self.told(folder)
         numbers = [
             (table[name].astype(float) - (low + high) / 2) / ((high - low) / 2)
             for name, (low, high) in self.ranges.items()
         ]
-        numbers += [table[name].isna() for name in self.gaps]
-        numbers += [table[name] == v for name, values in self.categories.items() for v in values]
-        rows = np.stack([np.asarray(column, float) for column in numbers], axis=1)
+        columns = [*numbers, *self.marks(table)]
+        rows = np.stack([np.asarray(column, float) for column in columns], axis=1)
         rows = np.clip(np.nan_to_num(rows), -1, 1)
-        labels = names.map({name: number for number, name in enumerate(self.classes)}).to_numpy()
         order = np.random.default_rng(SEED).permutation(len(rows))[: self.most_rows]
         train = round(0.8 * len(order))
         return as_codes(rows[order], labels[order], train, FINE, np.int16)
 
     def small(self, folder: Path, train: int) -> dict[str, Any] | None:
         """As it comes; a missing number is the median. None where rows are too few."""
-        table = self.read(folder)
-        names = self.target(table)
-        table, names = table[names.isin(self.classes)], names[names.isin(self.classes)]
+        table, labels = self.told(folder)
         if len(table) < 1.2 * train:
             return None
         numbers = table[list(self.ranges)].astype(float).replace([np.inf, -np.inf], np.nan)
-        columns = [numbers[name].fillna(numbers[name].median()) for name in self.ranges]
-        columns += [table[name].isna() for name in self.gaps]
-        columns += [table[name] == v for name, values in self.categories.items() for v in values]
+        filled = numbers.fillna(numbers.median())
+        columns = [*(filled[name] for name in self.ranges), *self.marks(table)]
         rows = np.stack([np.asarray(column, np.float32) for column in columns], axis=1)
-        labels = names.map({name: number for number, name in enumerate(self.classes)}).to_numpy()
         order = np.random.default_rng(SEED_SMALL).permutation(len(rows))
         order = order[: train + TESTED_OF_SMALL]
-        learned, tested = order[:train], order[train:]
-        return {
-            "X_train": rows[learned],
-            "y_train": labels[learned],
-            "X_test": rows[tested],
-            "y_test": labels[tested],
-        }
+        return split(rows[order], labels[order], train, np.ones(rows.shape[1], np.float32))
 
 
 @dataclass(frozen=True)

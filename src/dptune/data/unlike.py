@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dptune import validate
 from dptune.data.tables import table_of, wide_chunks
 
-# The largest number of such a row is more than so many times what this part of the numbers in it
-# that are not 0 is below.
+# Signs and zeros aside, the largest number of such a row is more than so many times as large as
+# what this part of its numbers do not exceed.
 _TIMES, _SMALL = 30.0, 1 / 3
 
 

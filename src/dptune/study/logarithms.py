@@ -7,14 +7,19 @@ from numpy.typing import NDArray
 from dptune import rounding
 from dptune.data.rows import DataFacts
 from dptune.errors import InvalidInput
-from dptune.study import paid_columns
 from dptune.study.config import AUTO, MOST_SHARE, Config
+from dptune.study.paid_columns import (
+    ALONE,
+    MOST_SHARE_UNASKED,
+    numbers_without_range,
+    ranges_bought,
+)
 
-# The count may be off by this part of all rows, which costs so much of mu^2, at least and at most.
+# The count may be off by this part of all rows, which costs so much of mu^2 at least.
 # Of features and the like up to 3 % of the rows are unlike, of tables as they come half or more, as
 # a rule: unlike are rows where so many of them are.
 _NOISE, _ENOUGH = 0.08, 0.25
-_LEAST_SHARE, _MOST_SHARE = 0.001, 0.05
+_LEAST_SHARE = 0.001
 _DONE = "taken by the logarithm of their numbers"
 
 
@@ -26,7 +31,7 @@ def share(config: Config, facts: DataFacts) -> float:
     # Who wants no ranges wants rows as they are.
     wanted = config.preparation.range_share != 0 and not _against(config, facts)
     sure = sure_share(config, facts)
-    return sure if wanted and sure <= _MOST_SHARE else 0.0
+    return sure if wanted and sure <= MOST_SHARE_UNASKED else 0.0
 
 
 def must_be_of_use(config: Config, facts: DataFacts) -> None:
@@ -66,7 +71,7 @@ def in_words(config: Config, facts: DataFacts, found: str | None) -> list[str]:
     if bought:
         planned = f"{_DONE} if these differ much in size, paid for either way"
         return [f"{found or planned}: {100 * bought:g} % of the budget"]
-    if _against(config, facts) or sure_share(config, facts) <= _MOST_SHARE:
+    if _against(config, facts) or sure_share(config, facts) <= MOST_SHARE_UNASKED:
         return []
     return [f"not {_DONE}: to tell whether these differ much in size takes more rows or budget"]
 
@@ -85,14 +90,14 @@ def _against(config: Config, facts: DataFacts) -> str:
     nor any to be bought, that a linear model takes in rows of unit length."""
     asked = config.preparation
     if config.search.sealing is not None:
-        return paid_columns.ALONE
+        return ALONE
     if not (asked.unit_rows and asked.rescale and config.engine.linear_in_rows):
         return "that is for linear models and rows that are scaled to unit length"
     if not facts.has_classes:
         return "it is for classes, and these rows have values"
     if facts.columns == 1:
         return "there is one column"
-    known = asked.ranges or asked.standardize or paid_columns.ranges_bought(config, facts).columns
-    if known or not paid_columns.numbers_without_range(facts):
+    known = asked.ranges or asked.standardize or ranges_bought(config, facts).columns
+    if known or not numbers_without_range(facts):
         return "all of these have a range, get one, or are of one scale"
     return ""

@@ -137,9 +137,8 @@ def enough_for_ranges(
 ) -> float | None:
     """Of mu^2, for ranges of so many columns that are of use; None where there is no such share, or
     so many columns are never asked for theirs."""
-    share = rounding.share(
-        _share_for(columns, most_noise(facts.count, for_sizes=for_sizes), config)
-    )
+    noise = most_noise(facts.count, for_sizes=for_sizes)
+    share = rounding.share(_share_for(columns, noise, config))
     possible = columns <= MOST_COLUMNS_IN_DOUBT and config.search.sealing is None
     return share if possible and share <= MOST_SHARE else None
 
@@ -216,9 +215,8 @@ def left_in_words(config: Config, facts: DataFacts) -> list[str]:
 
 def _usual(counts: int, noise: float, config: Config) -> float:
     """The share for which so many counts have this noise, within reason."""
-    return rounding.share(
-        min(max(_share_for(counts, noise, config), _LEAST_SHARE), MOST_SHARE_UNASKED)
-    )
+    wanted = max(_share_for(counts, noise, config), _LEAST_SHARE)
+    return rounding.share(min(wanted, MOST_SHARE_UNASKED))
 
 
 def _share_for(counts: int, noise: float, config: Config) -> float:

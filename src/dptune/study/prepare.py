@@ -17,8 +17,9 @@ from dptune.data.moments import private_mean, private_second_moment, shrunk
 from dptune.data.preprocess import Preprocessing, from_ranges, standardization
 from dptune.data.unlike import private_unlike
 from dptune.data.whitening import Whitening
-from dptune.study import gates, logarithms
+from dptune.study import logarithms
 from dptune.study.config import Preparation
+from dptune.study.gates import clear_mean
 from dptune.study.measure import (
     CELLS_OF_LENGTHS,
     fresh_normal,
@@ -28,7 +29,7 @@ from dptune.study.measure import (
 from dptune.study.outline import Outline
 from dptune.study.paid_columns import CATEGORIES, RANGES, columns_in_words
 from dptune.study.purchases import of_one_size
-from dptune.study.recipe import CURVES, CUT_OFF, LENGTHS, LOGARITHMS, MEAN, SECOND_MOMENT, STRETCHED
+from dptune.study.recipe import CURVES, LENGTHS, LOGARITHMS, LOST, MEAN, SECOND_MOMENT, STRETCHED
 
 _CUT_OFF = "ranges of {} were cut off"
 _TWO = (
@@ -82,7 +83,7 @@ def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepare
     made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.measuring else plain
     lost = _lost(outline, plain.encoding)
     curvature = 1.0
-    found = _of_columns(outline, plain.encoding, lost) | {MEAN: CUT_OFF, SECOND_MOMENT: CUT_OFF}
+    found = _of_columns(outline, plain.encoding, lost) | dict.fromkeys((MEAN, SECOND_MOMENT), LOST)
     values = outline.data.loss == "squared"
 
     def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
@@ -185,9 +186,11 @@ def _curves_found(outline: Outline, encoding: Encoding, *, lost: bool) -> str:
 
 def _trusted(mean: Figure | None, noise: float, outline: Outline) -> Figure | None:
     """What of a mean is subtracted: all of it where its noise was planned to be small."""
-    off = math.sqrt(outline.data.columns) * noise
-    clear = off <= gates.MEAN_ERROR or not outline.config.preparation.shrink_mean
-    return mean if mean is None or clear else shrunk(mean, noise)
+    config = outline.config
+    clear = clear_mean(config, outline.data, outline.shares.center)
+    if mean is None or clear or not config.preparation.shrink_mean:
+        return mean
+    return shrunk(mean, noise)
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

@@ -23,7 +23,7 @@ from dptune.study.gates import WHITEN_SHARE, center_share, noisy_moment
 LOGARITHMS, LENGTHS, MEAN = "rows of unlike numbers", "row lengths", "private mean"
 SECOND_MOMENT = "second moment"
 STRETCHED, CURVES = "numbers far out", "curves"  # which are free
-CUT_OFF = "cut off"  # what is found of a figure that is lost
+LOST = "cut off"  # what is found of a figure that is
 _PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
 LENGTH_SHARE = 0.001  # of mu^2
 # How long a column is, at most, that centred rows of unit length get beside them, and how many
@@ -289,8 +289,8 @@ def _taken_for_features(config: Config, facts: DataFacts) -> str:
 
 
 def _said(done: str, by: str, share: float, against: str, found: str) -> str:
-    if share and found == CUT_OFF:
-        return f"not {done}, as the {_PRIVATE[by]} was {CUT_OFF}: {100 * share:g} % of the budget"
+    if share and found == LOST:
+        return f"not {done}, as the {_PRIVATE[by]} was {LOST}: {100 * share:g} % of the budget"
     if share:
         effect = f" ({found})" if found else ""
         return f"{done} by a {_PRIVATE[by]}{effect}: {100 * share:g} % of the budget"
