@@ -324,7 +324,7 @@ def measured(path: Path, epsilon: float, device: str) -> dict[str, Any]:
 def single_runs(task: Task, budget: Budget, seed: int) -> dict[str, Any]:
     """Of every plan the accuracy on each part of the test rows, on rows that are prepared once."""
     rows, known = prepared(task, outline_of(task, UnitNoise(), budget, seed))
-    stage = known.schedule.final
+    stage = known.final
     situation = known.situation(stage, [], None)
     noise = best_noise(stage.mu, situation.recipe, situation.facts, None)
     space, draws = outline_of(task, RandomSearch(), budget, seed).space, np.random.default_rng(seed)

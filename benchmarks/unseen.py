@@ -94,7 +94,7 @@ def measure(out: Path, epsilon: float, files: list[Path], device: str) -> None:
             rows, known = prepared(
                 task, outline_of(task, UnitNoise(), Budget(epsilon, 1e-5), seed=0)
             )
-            stage = known.schedule.final
+            stage = known.final
             situation = known.situation(stage, [], None)
             noise = best_noise(stage.mu, situation.recipe, situation.facts, None)
             settings = [setting_at(each * noise, stage.mu, situation) for each in MULTIPLES]

@@ -50,13 +50,13 @@ class Record:
                 f"{folder.path / 'result.json'} is missing or damaged ({error}); write it again "
                 f"with: dptune resume {folder.path}"
             ) from None
-        situation = outline.situation(outline.schedule.final, model.trials, read_census(folder))
+        situation = outline.situation(outline.final, model.trials, read_census(folder))
         return Record(folder, outline, model, final, situation, result)
 
     @property
     def picture(self) -> Picture | None:
         """What the method shows of its search, where it has a view of its own."""
-        search, final = self.outline.config.search, self.outline.schedule.final
+        search, final = self.outline.config.search, self.outline.final
         return search.picture(self.situation, final.mu)
 
     @property

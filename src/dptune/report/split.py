@@ -4,6 +4,7 @@ from dptune import accounting
 from dptune.accounting.split import Slot
 from dptune.privacy import Event, Price
 from dptune.study.outline import CHECK, Outline
+from dptune.study.recipe import FINER_MEAN
 
 
 def slots(planned: Outline) -> tuple[Slot, ...]:
@@ -16,7 +17,7 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
     def event(purpose: str, paid: Event) -> Slot:
         return slot(purpose, planned.price_of(paid))
 
-    schedule, listed = planned.schedule, []
+    schedule, final, listed = planned.schedule, planned.final, []
     if schedule.sealed:
         # Alone, it is what the budget was calibrated for; its price in company says nothing.
         budget = planned.config.budget
@@ -24,6 +25,8 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
         epsilon = min(bound, budget.epsilon)
         return (Slot(schedule.sealed.name, 1, epsilon, budget.mu_squared(), alone=True),)
     listed += [event(label, paid) for label, paid in planned.preparing.items()]
+    if planned.gave_a_leg:
+        listed.append(event(FINER_MEAN, planned.finer_mean))
     if schedule.census:
         listed.append(event("census", schedule.census))
     for sweep in schedule.compared:
@@ -35,9 +38,8 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
         listed.append(slot(sweep.name, run, sweep.trials))
         if sweep.score:
             listed.append(event(f"scores of {sweep.name}", sweep.score))
-    if schedule.final.trials == 1:
-        run = Price(schedule.final.mu_squared, planned.slack_of_a_run)
-        listed.append(slot(schedule.final.name, run))
+    if final.trials == 1:
+        listed.append(slot(final.name, Price(final.mu_squared, planned.slack_of_a_run)))
     if schedule.check:
         listed.append(event(CHECK, schedule.check))
     return tuple(listed)

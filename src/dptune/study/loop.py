@@ -49,7 +49,7 @@ class Compare:
 class Leg:
     """Go on with the final run. Answer: whether this leg is in the model."""
 
-    number: int  # from 1
+    number: int  # from 1, unless that was given for something else
     legs: int
     plan: TrainPlan
     history: tuple[Trial, ...]
@@ -134,15 +134,16 @@ def _last_stage(
     outline: Outline, trials: tuple[Trial, ...], census: Census | None, models: bool
 ) -> Loop:
     """One run, leg by leg, or the trials of the last stage, of which the best is taken."""
-    stage = outline.schedule.final
+    stage = outline.final
     if stage.trials > 1:
         chosen = best_of([trial for trial in trials if trial.stage == stage.name])
         return Result(trials, census, chosen, is_trial=True)
     (setting,) = outline.suggest(stage, trials, census)
     plans = outline.leg_plans(setting, census)
     done = []
-    for number, plan in enumerate(plans, start=1):
-        if (yield Leg(number, len(plans), plan, trials, census)):
+    first = 1 + outline.gave_a_leg
+    for number, plan in enumerate(plans, start=first):
+        if (yield Leg(number, outline.legs, plan, trials, census)):
             done.append(plan)
     notes = list(setting.notes)
     if lost := len(plans) - len(done):

@@ -55,6 +55,7 @@ from dptune.study.paid_columns import (
     ranges_bought,
 )
 from dptune.study.recipe import (
+    FINER_MEAN,
     LENGTH_SHARE,
     LENGTHS,
     LOGARITHMS,
@@ -63,13 +64,14 @@ from dptune.study.recipe import (
     Shares,
     constant,
     curves,
+    legs,
     shares,
     shortens,
 )
 
-LEGS = 5
 CHECK = "check of the final model"
 _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by
+_ROOM_OF_A_LEG = 1e-12  # of mu^2: more than its square root is rounded by
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class Outline:
     `curvature` is the largest eigenvalue of the second moment of the prepared rows, as far as it is
     known by now; for rows of unit length it is at most 1. `features` are how many a model sees of a
     row, once that is known: fewer than planned where columns turned out to have two values, over
-    which no curves are drawn. No price depends on either.
+    which no curves are drawn. `gave_a_leg`: whether the first leg of the final run was given for a
+    finer mean. No price depends on any of them.
     """
 
     config: Config
@@ -91,6 +94,7 @@ class Outline:
     set_aside: float = 0.0
     curvature: float = 1.0
     features: int | None = None
+    gave_a_leg: bool = False
 
     def __post_init__(self) -> None:
         validate.store(self, data=self.curves.seen(self.data))
@@ -383,15 +387,45 @@ class Outline:
 
     @cached_property
     def legs(self) -> int:
-        """In how many parts the final run is paid, so that a crash loses one of them."""
-        whole = self.samples or self.config.search.sealing  # each leg would fail by itself
-        continuable = self.engine.can_continue(self.recipe) and not whole
-        return min(LEGS, self.config.space.steps[0]) if continuable else 1
+        """In how many parts the final run is paid."""
+        return legs(self.config, self.data)
 
     @property
     def continues(self) -> bool:
         """Whether the final run is run in several legs."""
         return self.legs > 1 and self.schedule.final.trials == 1 and not self.schedule.sealed
+
+    @property
+    def final(self) -> Stage:
+        """The last stage as it is run: without a leg that was given away."""
+        stage = self.schedule.final
+        left = (self.legs - 1) / self.legs
+        return replace(stage, mu_squared=stage.mu_squared * left) if self.gave_a_leg else stage
+
+    @property
+    def refines(self) -> bool:
+        """Whether the first leg of the final run is given for a finer mean of unlike rows, if there
+        are any."""
+        planned = self.config.preparation.finer_mean and self.continues
+        return planned and self.unlike is not None and self.mean is not None
+
+    @cached_property
+    def finer_mean(self) -> PrivateMean:
+        """At the price of a leg, or a hair less, for which it is exchanged."""
+        share = self.price_of(self._longest(self._leg)).mu_squared * (1 - _ROOM_OF_A_LEG)
+        return PrivateMean(noise_multiplier=1 / math.sqrt(share))
+
+    def leg_label(self, leg: int) -> str:
+        """Of the payment for one leg of the final run, from 1; the first may pay for more than
+        that."""
+        label = f"final run, leg {leg}"
+        return f"{FINER_MEAN} or {label}" if leg == 1 and self.refines else label
+
+    def payment_of(self, figure: str) -> tuple[str, Event]:
+        """Under which label what prepares rows is paid, and as what."""
+        if figure == FINER_MEAN:
+            return self.leg_label(1), self.finer_mean
+        return figure, self.preparing[figure]
 
     @property
     def held_out_every(self) -> int | None:
@@ -432,7 +466,7 @@ class Outline:
                 listed.append((scores_label(sweep), sweep.score))
         if self.schedule.final.trials == 1:
             leg = self._longest(self._leg)
-            listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
+            listed += [(self.leg_label(number), leg) for number in range(1, self.legs + 1)]
         if self.schedule.check:
             listed.append((CHECK, self.schedule.check))
         return tuple(listed)
@@ -539,13 +573,13 @@ class Outline:
     def leg_plans(self, setting: Setting, census: Census | None = None) -> list[TrainPlan]:
         """The final run cut into legs of equal price; only the last takes free steps. Where the
         mean of its second half is released, legs take of that what lies in them."""
-        plans = []
-        for leg in range(self.legs):
-            start, end = (setting.steps * part // self.legs for part in (leg, leg + 1))
+        plans, legs = [], self.legs - self.gave_a_leg
+        for leg in range(legs):
+            start, end = (setting.steps * part // legs for part in (leg, leg + 1))
             plan = self.plan(replace(setting, steps=end - start), self._leg, census=census)
             if plan.averaging == "swa":
                 plan = replace(plan, tail=max(0, end - max(start, setting.steps // 2)))
-            plans.append(plan if leg == self.legs - 1 else replace(plan, free_steps=0))
+            plans.append(plan if leg == legs - 1 else replace(plan, free_steps=0))
         return plans
 
     def situation(self, stage: Stage, history: Sequence[Trial], census: Census | None) -> Situation:
@@ -580,12 +614,8 @@ def scores_label(sweep: Stage) -> str:
     return f"scores of {sweep.name}"
 
 
-def leg_label(leg: int) -> str:
-    return f"final run, leg {leg}"
-
-
 def is_final(label: str) -> bool:
-    """Whether a payment is for a leg of the final run, or for its check."""
+    """Whether a payment can only be for a leg of the final run, or for its check."""
     return label.startswith("final run, leg ") or label == CHECK
 
 

@@ -307,6 +307,7 @@ class Earlier:
                     each for each in _BY_BUDGET if getattr(asked, each) and getattr(found, each)
                 )
                 asked = replace(asked, **{each: getattr(found, each) for each in both})
+                asked = replace(asked, finer_mean=found.finer_mean)  # fine enough at one budget
             if asked != found:
                 raise InvalidInput(
                     f"the {name} in {config.reuse} is {_other(found, asked)}, this study asks for "

@@ -7,13 +7,20 @@ resume finds it again; benchmarks just take them.
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dptune.columns.encoding import Encoding
-from dptune.data.moments import private_mean, private_second_moment, shrunk
+from dptune.data.moments import (
+    nearer_mean,
+    private_mean,
+    private_second_moment,
+    reach_around,
+    shrunk,
+)
 from dptune.data.preprocess import Preprocessing, from_ranges, standardization
 from dptune.data.unlike import private_unlike
 from dptune.data.whitening import Whitening
@@ -29,7 +36,16 @@ from dptune.study.measure import (
 from dptune.study.outline import Outline
 from dptune.study.paid_columns import CATEGORIES, RANGES, columns_in_words
 from dptune.study.purchases import of_one_size
-from dptune.study.recipe import CURVES, LENGTHS, LOGARITHMS, LOST, MEAN, SECOND_MOMENT, STRETCHED
+from dptune.study.recipe import (
+    CURVES,
+    FINER_MEAN,
+    LENGTHS,
+    LOGARITHMS,
+    LOST,
+    MEAN,
+    SECOND_MOMENT,
+    STRETCHED,
+)
 
 _CUT_OFF = "ranges of {} were cut off"
 _TWO = (
@@ -58,9 +74,11 @@ class Prepared:
         """What a search may use of it."""
         encoding = self.preprocessing.encoding
         features = None if encoding is None else encoding.width
-        if (self.curvature, features) == (outline.curvature, outline.features):
+        gave_a_leg = outline.refines and self.preprocessing.logarithms
+        found = (self.curvature, features, gave_a_leg)
+        if found == (outline.curvature, outline.features, outline.gave_a_leg):
             return outline  # which may know dear facts by now
-        return replace(outline, curvature=self.curvature, features=features)
+        return replace(outline, curvature=self.curvature, features=features, gave_a_leg=gave_a_leg)
 
 
 def public_steps(
@@ -79,63 +97,100 @@ def public_steps(
 
 def prepare(outline: Outline, plain: Preprocessing, measure: Measure) -> Prepared:
     """The public steps and those that are paid for. What is lost is left out."""
-    rows, asked = outline.data.count, outline.config.preparation
-    made = replace(plain, rescale=asked.unit_rows and asked.rescale) if outline.measuring else plain
-    lost = _lost(outline, plain.encoding)
-    curvature = 1.0
-    found = _of_columns(outline, plain.encoding, lost) | dict.fromkeys((MEAN, SECOND_MOMENT), LOST)
-    values = outline.data.loss == "squared"
+    return _Preparing(outline, plain, measure).done()
 
-    def taken(label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
-        before = replace(made, unit_rows=False) if label in (LOGARITHMS, LENGTHS) else made
-        columns = before.columns(outline.data.columns)
-        shapes = {LOGARITHMS: (1,), LENGTHS: (CELLS_OF_LENGTHS,), MEAN: (columns,)}
-        shape = shapes.get(label, (columns, columns))
-        take: Take = lambda tables: figure(  # noqa: E731
-            tables(before), columns, noise, rows, fresh_normal
+
+class _Preparing:
+    """The steps in their order, each on rows that the earlier ones have prepared."""
+
+    def __init__(self, outline: Outline, plain: Preprocessing, measure: Measure) -> None:
+        self._outline, self._measure, asked = outline, measure, outline.config.preparation
+        rescale = asked.unit_rows and asked.rescale
+        self._made = replace(plain, rescale=rescale) if outline.measuring else plain
+        self._lost = _lost(outline, plain.encoding)
+        self._found = _of_columns(outline, plain.encoding, self._lost)
+        self._curvature = 1.0
+
+    def done(self) -> Prepared:
+        outline = self._outline
+        if outline.unlike:
+            self._tell_unlike(outline.unlike.noise)
+        if outline.lengths:
+            self._mind_lengths(outline.lengths.noise)
+        if outline.mean:
+            center = self._center(outline.mean.noise_multiplier)
+            self._made = replace(self._made, center=center)
+        if outline.second_moment:
+            self._whiten(outline.second_moment.noise_multiplier)
+        if outline.constant:
+            self._made = replace(self._made, constant=outline.constant)
+            of_constant = outline.constant**2
+            self._curvature = max(self._curvature, of_constant) / (1 + of_constant)
+        if outline.data.loss == "squared" and not outline.engine.wants_constant:
+            self._curvature += 1.0  # of a bias, whose column all rows share
+        return Prepared(self._made, self._curvature, self._found, self._lost)
+
+    def _taken(self, label: str, figure: Callable[..., Figure], noise: float) -> Figure | None:
+        raw = label in (LOGARITHMS, LENGTHS)
+        before = replace(self._made, unit_rows=False) if raw else self._made
+        columns, rows = before.columns(self._outline.data.columns), self._outline.data.count
+        shapes = {LOGARITHMS: (1,), LENGTHS: (CELLS_OF_LENGTHS,), SECOND_MOMENT: (columns,) * 2}
+        taken = self._measure(
+            label,
+            lambda tables: figure(tables(before), columns, noise, rows, fresh_normal),
+            shapes.get(label, (columns,)),
         )
-        return measure(label, take, shape)
+        self._lost += [label] * (taken is None)
+        return taken
 
-    if outline.unlike:
-        count = taken(LOGARITHMS, private_unlike, outline.unlike.noise)
-        lost += [LOGARITHMS] * (count is None)
-        made = replace(made, logarithms=logarithms.unlike(count, rows))
-        found[LOGARITHMS] = logarithms.found_in_words(count, rows)
-    if outline.lengths:
-        counts = taken(LENGTHS, private_lengths, outline.lengths.noise)
-        typical = None if counts is None else typical_length(counts, outline.lengths.noise)
-        if counts is None:
-            lost.append(LENGTHS)
+    def _tell_unlike(self, noise: float) -> None:
+        count, rows = self._taken(LOGARITHMS, private_unlike, noise), self._outline.data.count
+        self._made = replace(self._made, logarithms=logarithms.unlike(count, rows))
+        self._found[LOGARITHMS] = logarithms.found_in_words(count, rows)
+
+    def _mind_lengths(self, noise: float) -> None:
+        counts = self._taken(LENGTHS, private_lengths, noise)
+        typical = None if counts is None else typical_length(counts, noise)
         if not typical:
-            found[LENGTHS] = "that was cut off" if counts is None else "noise hides that"
-        if typical and outline.shortens:
-            made = replace(made, unit_rows=False, rescale=False, reach=typical)
-        elif outline.second_moment:
-            made = replace(made, anchor=typical or 0.0)
-    if outline.mean:
-        noise = outline.mean.noise_multiplier
-        mean = taken(MEAN, private_mean, noise)
+            hidden = "that was cut off" if counts is None else "noise hides that"
+            self._found[LENGTHS] = hidden
+        if typical and self._outline.shortens:
+            self._made = replace(self._made, unit_rows=False, rescale=False, reach=typical)
+        elif self._outline.second_moment:
+            self._made = replace(self._made, anchor=typical or 0.0)
+
+    def _center(self, noise: float) -> Figure | None:
+        """What is subtracted: a noisy mean, or, of unlike rows, one that begins at it and is finer;
+        they share nearly all of their length, and of a coarse mean the noise would be most of what
+        it leaves."""
+        outline, rows = self._outline, self._outline.data.count
+        mean = self._taken(MEAN, private_mean, noise)
+        self._found[MEAN] = LOST
         if mean is not None:
-            found[MEAN] = f"what all share was {_shared(mean, noise / rows, made):.2f} of them"
-        made = replace(made, center=_trusted(mean, noise / rows, outline))
-    if outline.second_moment:
-        noise = outline.second_moment.noise_multiplier
-        moment = taken(SECOND_MOMENT, private_second_moment, noise)
-        if moment is not None:
-            whitening = Whitening.of(moment, noise, rows)
-            made = replace(made, whitening=whitening.matrix)
-            curvature = whitening.curvature / made.shrinks_whitened**2
-            found[SECOND_MOMENT] = (
-                f"one direction held {100 * whitening.largest:.0f} % of them, now "
-                f"{100 * curvature:.0f} %"
-            )
-    if outline.constant:
-        made = replace(made, constant=outline.constant)
-        of_constant = outline.constant**2
-        curvature = max(curvature, of_constant) / (1 + of_constant)
-    if values and not outline.engine.wants_constant:
-        curvature += 1.0  # of a bias, whose column all rows share
-    return Prepared(made, curvature, found, lost)
+            shared = _shared(mean, noise / rows, self._made)
+            self._found[MEAN] = f"what all share was {shared:.2f} of them"
+        center = _trusted(mean, noise / rows, outline)
+        if not (outline.refines and self._made.logarithms):
+            return center
+        start = np.zeros(self._made.columns(outline.data.columns)) if center is None else center
+        reach = 1.0 if mean is None else reach_around(mean, noise / rows)
+        finer = outline.finer_mean.noise_multiplier
+        nearer = self._taken(FINER_MEAN, partial(nearer_mean, start=start, reach=reach), finer)
+        self._found[FINER_MEAN] = _finer_in_words(nearer, reach * finer / rows, outline)
+        return center if nearer is None else start + reach * shrunk(nearer, finer / rows)
+
+    def _whiten(self, noise: float) -> None:
+        moment = self._taken(SECOND_MOMENT, private_second_moment, noise)
+        self._found[SECOND_MOMENT] = LOST
+        if moment is None:
+            return
+        whitening = Whitening.of(moment, noise, self._outline.data.count)
+        self._made = replace(self._made, whitening=whitening.matrix)
+        self._curvature = whitening.curvature / self._made.shrinks_whitened**2
+        self._found[SECOND_MOMENT] = (
+            f"one direction held {100 * whitening.largest:.0f} % of them, now "
+            f"{100 * self._curvature:.0f} %"
+        )
 
 
 def _lost(outline: Outline, encoding: Encoding | None) -> list[str]:
@@ -191,6 +246,14 @@ def _trusted(mean: Figure | None, noise: float, outline: Outline) -> Figure | No
     if mean is None or clear or not config.preparation.shrink_mean:
         return mean
     return shrunk(mean, noise)
+
+
+def _finer_in_words(nearer: Figure | None, noise: float, outline: Outline) -> str:
+    given = f"for one of the {outline.legs} legs of the final run"
+    if nearer is None:
+        return f"not centred once more, as the {FINER_MEAN} was {LOST}: {given}"
+    off = noise * math.sqrt(len(nearer))
+    return f"centred once more, to {off:.2g} of their length as they are unlike: {given}"
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

@@ -17,15 +17,16 @@ from dptune.search.space import ADAPTIVE_RATES
 from dptune.study import logarithms, paid_columns
 from dptune.study.config import AUTO, Config, usual_space
 from dptune.study.curves import Curves, against, planned
-from dptune.study.gates import WHITEN_SHARE, center_share, noisy_moment
+from dptune.study.gates import WHITEN_SHARE, center_share, fine_mean, noisy_moment
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
 LOGARITHMS, LENGTHS, MEAN = "rows of unlike numbers", "row lengths", "private mean"
-SECOND_MOMENT = "second moment"
+SECOND_MOMENT, FINER_MEAN = "second moment", "finer mean"
 STRETCHED, CURVES = "numbers far out", "curves"  # which are free
 LOST = "cut off"  # what is found of a figure that is
 _PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
 LENGTH_SHARE = 0.001  # of mu^2
+LEGS = 5
 # How long a column is, at most, that centred rows of unit length get beside them, and how many
 # times as long as their own; from how much signal on (mu times rows, for every weight) it is worth
 # its noise.
@@ -131,6 +132,26 @@ def constant(config: Config, facts: DataFacts) -> float:
     return min(_LONGEST_CONSTANT, _CONSTANT / math.sqrt(facts.columns))
 
 
+def legs(config: Config, facts: DataFacts) -> int:
+    """In how many parts the final run is paid, so that a crash loses one of them."""
+    search, plan = config.search, config.plan(facts.count)
+    plan = replace(plan, **search.fixes)
+    # Each leg of a sampled run would fail by itself.
+    whole = plan.sampling_rate is not None or search.sampling_rates or search.sealing
+    continuable = config.engine.for_data(facts).can_continue(plan) and not whole
+    return min(LEGS, config.space.steps[0]) if continuable else 1
+
+
+def _centred_finely(config: Config, facts: DataFacts) -> bool:
+    """Whether rows that turn out to be unlike are centred once more, which a leg of the final run
+    pays: what is not shared of them is short, so that a mean has to be fine."""
+    bought = shares(config, facts)
+    wanted = config.preparation.finer_mean and bought.logarithms and bought.center
+    if not wanted or fine_mean(config, facts, bought.center):
+        return False
+    return legs(config, facts) > 1 and config.search.finalists == 1
+
+
 def settled(config: Config, facts: DataFacts) -> Config:
     """The same with all that was left to us decided, so that a later version decides no other."""
     bent = curves(config, facts)
@@ -164,7 +185,9 @@ def settled(config: Config, facts: DataFacts) -> Config:
     unasked = usual_space(config.search, config.engine)
     if recipe.get("optimizer") in ADAPTIVE and space.learning_rate == unasked.learning_rate:
         space = replace(space, learning_rate=ADAPTIVE_RATES)
-    return replace(config, preparation=preparation, recipe=recipe, space=space)
+    config = replace(config, preparation=preparation, recipe=recipe, space=space)
+    finely = _centred_finely(config, facts)
+    return replace(config, preparation=replace(preparation, finer_mean=finely))
 
 
 def in_words(
@@ -181,6 +204,7 @@ def in_words(
     )
     sizes = _sizes_in_words(config, facts, known=found is not None)
     far = _far_in_words(config, facts) if found is None else found.get(STRETCHED)
+    finer = _finer_in_words(config, facts) if found is None else found.get(FINER_MEAN)
     found = found or {}
     said = paid_columns.bought_in_words(config, facts, found, sizes)
     said += [far] if far else []
@@ -191,7 +215,8 @@ def in_words(
         if LENGTHS in found:
             done = f"scaled to one length, not cut to their usual one, as {found[LENGTHS]}"
         said.append(f"{done}: {100 * LENGTH_SHARE:g} % of the budget")
-    said += [_said(*part, found.get(part[1], "")) for part in parts]
+    centred, whitened = (_said(*part, found.get(part[1], "")) for part in parts)
+    said += [centred, finer, whitened] if finer else [centred, whitened]
     if plan.clip_norm is not None and plan.clip_norm < 1:
         said.append(f"clipped at norm {plan.clip_norm:g}, so that rows push more alike: free")
     if plan.averaging == "swa":
@@ -215,6 +240,16 @@ def _far_in_words(config: Config, facts: DataFacts) -> str:
     """Nothing where no ranges are bought; without room for curves they may be rough ones."""
     fine = paid_columns.ranges_bought(config, facts).columns and curves(config, facts).room
     return "numbers far out by their logarithm: free" if fine else ""
+
+
+def _finer_in_words(config: Config, facts: DataFacts) -> str:
+    """Nothing where that is not planned whatever is found."""
+    if not _centred_finely(config, facts):
+        return ""
+    return (
+        "centred once more if taken by their logarithm: for one of the "
+        f"{legs(config, facts)} legs of the final run"
+    )
 
 
 def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:

@@ -36,7 +36,6 @@ from dptune.study.measure import compare, count_correct, measure_errors, take_ce
 from dptune.study.outline import (
     CHECK,
     Outline,
-    leg_label,
     scores_label,
     side_by_side,
     trial_label,
@@ -45,7 +44,14 @@ from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
 from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
 from dptune.study.purchases import bent, buy_categories, buy_ranges
-from dptune.study.recipe import LENGTHS, LOGARITHMS, MEAN, SECOND_MOMENT, in_words
+from dptune.study.recipe import (
+    FINER_MEAN,
+    LENGTHS,
+    LOGARITHMS,
+    MEAN,
+    SECOND_MOMENT,
+    in_words,
+)
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
 
@@ -55,6 +61,7 @@ _FIGURES = {
     LOGARITHMS: ("models/unlike.safetensors", "unlike"),
     LENGTHS: ("models/lengths.safetensors", "lengths"),
     MEAN: ("models/mean.safetensors", "mean"),
+    FINER_MEAN: ("models/finer_mean.safetensors", "finer_mean"),
     SECOND_MOMENT: ("models/second_moment.safetensors", "second_moment"),
 }
 # What is bought for columns.
@@ -98,7 +105,8 @@ class Runner:
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse results that nobody has paid for."""
-        files = {label: file for label, (file, _) in _FIGURES.items()}
+        figures = {label: file for label, (file, _) in _FIGURES.items() if label != FINER_MEAN}
+        files = figures | {self.outline.leg_label(1): _FIGURES[FINER_MEAN][0]}
         files |= {"census": _CENSUS, CHECK: _CHECK} | _PURCHASES
         found = [label for label, file in files.items() if (self.folder.path / file).exists()]
         for stage, numbers in self.outline.sweeps():
@@ -107,7 +115,7 @@ class Runner:
             if scored and stage.score and not self.outline.holds_out:
                 found.append(scores_label(stage))
         _, legs = self._final_so_far()
-        found += map(leg_label, legs)
+        found += map(self.outline.leg_label, legs)
         if self.outline.schedule.sealed and (self.folder.path / _WINNER).exists():
             found.append(self.outline.schedule.sealed.name)
         self.payments.must_be_begun([*found, *self._with_steps()])
@@ -121,7 +129,7 @@ class Runner:
         for stage, numbers in self.outline.sweeps():
             files |= {self._runs.trial_file(n): self._label(stage, n) for n in numbers}
         for leg in range(1, self.outline.legs + 1):
-            files[self._runs.leg_file(leg)] = leg_label(leg)
+            files[self._runs.leg_file(leg)] = self.outline.leg_label(leg)
         return [label for file, label in files.items() if steps_kept(file)]
 
     def prepare(self) -> Prepared:
@@ -184,9 +192,8 @@ class Runner:
             file, name = _FIGURES[label]
             self.folder.write_tensors(file, {name: taken})
 
-        event = self.outline.preparing[label]
         stored = partial(read_figure, self.folder, label, shape)
-        return self._paid_once(label, event, stored, measured)
+        return self._paid_once(*self.outline.payment_of(label), stored, measured)
 
     def _paid_once(
         self,
@@ -437,7 +444,7 @@ class Runner:
     def _leg(self, asked: loop.Leg, preprocessing: Preprocessing) -> bool:
         """Whether a leg of the final run is in the model on disk, after it was run unless somebody
         has begun it before."""
-        label = leg_label(asked.number)
+        label = self.outline.leg_label(asked.number)
         model, done = self._final_so_far()
         if asked.number > max(done, default=0):
             keep = self._runs.leg(asked.number, asked.plan, done)
@@ -562,7 +569,7 @@ class Runner:
         # A sealed search costs all of the budget, though less than its price in company.
         everything = self.outline.config.budget.mu_squared(self.outline.set_aside)
         used = min(self.payments.used().mu_squared / everything, 1.0)
-        schedule = self.outline.schedule
+        schedule = replace(self.outline.schedule, final=self.outline.final)
         situation = self.outline.situation(schedule.final, trials, census)
         shown = Progress(doing, schedule, tuple(trials), used, situation)
         self.watch(shown)

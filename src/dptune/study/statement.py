@@ -35,7 +35,7 @@ def noise_notes(planned: Outline) -> tuple[str, ...]:
     # at 4 a small GPT-2 learned nothing from mailboxes by any rate (docs/language-measured.md).
     pretrained = planned.engine.is_pretrained
     least = 10.0 if pretrained else max(3.0, 0.5 * math.sqrt(planned.parameters))
-    if planned.schedule.final.mu * planned.data.count >= least:
+    if planned.final.mu * planned.data.count >= least:
         return ()
     return (
         f"with {planned.data.count:,} rows and epsilon {planned.config.budget.epsilon:g} the noise "

@@ -50,7 +50,7 @@ from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
 from dptune.study.planning import Earlier, decided, must_fit, outline, read_config
 from dptune.study.prepare import Prepared
-from dptune.study.recipe import LENGTHS, LOGARITHMS, in_words
+from dptune.study.recipe import FINER_MEAN, LENGTHS, LOGARITHMS, MEAN, in_words
 from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.result import StudyResult
 from dptune.study.run_folder import EXPORTED, RunFolder
@@ -447,8 +447,9 @@ def _losses(
     if planned.lengths and not (preprocessing.anchor or preprocessing.reach):
         why = "cut off: paid for, and" if LENGTHS in prepared.lost else "hidden by their noise:"
         notes.append(f"row lengths were {why} rows lose their length")
-    if planned.mean and preprocessing.center is None:
-        notes.append("the private mean was cut off: paid for, and not subtracted")
+    for label in (MEAN, FINER_MEAN):
+        if label in prepared.lost:
+            notes.append(f"the {label} was cut off: paid for, and not subtracted")
     if planned.second_moment and preprocessing.whitening is None:
         notes.append("the second moment was cut off: paid for, and rows are not whitened")
     if planned.schedule.census is not None and census is None:
