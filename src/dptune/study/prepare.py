@@ -253,7 +253,7 @@ def _finer_in_words(nearer: Figure | None, noise: float, outline: Outline) -> st
     if nearer is None:
         return f"not centred once more, as the {FINER_MEAN} was {LOST}: {given}"
     off = noise * math.sqrt(len(nearer))
-    return f"centred once more, to {off:.2g} of their length as they are unlike: {given}"
+    return f"centred once more, as they are unlike (off by {off:.2g} of their length): {given}"
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

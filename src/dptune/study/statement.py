@@ -57,6 +57,7 @@ def guarantee_for(
     categorized: bool,
     told_sizes: bool,
     centred: bool,
+    refined: bool,
     whitened: bool,
     counted: bool,
     scored: bool,
@@ -65,9 +66,9 @@ def guarantee_for(
     """What a study may promise for all of `events`: what was fixed before it began, never the sum
     that it `paid` in the end, which depends on outputs. `others` payments from its ledger are not
     among them. `searched` is the price of an earlier study's search that is. `ranged`,
-    `categorized`, `told_sizes`, `centred`, `whitened`, `counted`, `scored`, `checked`: whether
-    there are ranges and categories of columns, a count of rows of unlike numbers, a mean, a second
-    moment, counts of rows, scores and a check to release."""
+    `categorized`, `told_sizes`, `centred`, `refined`, `whitened`, `counted`, `scored`, `checked`:
+    whether there are ranges and categories of columns, a count of rows of unlike numbers, a mean, a
+    finer one, a second moment, counts of rows, scores and a check to release."""
     config = planned.config
     # More than planned was paid only where another version of dptune began the study.
     price = Price(
@@ -89,6 +90,7 @@ def guarantee_for(
     releases += [counted_unlike] * told_sizes
     releases += ["noisy counts of rows by length"] * (planned.lengths is not None)
     releases += ["a noisy mean of the rows"] * centred
+    releases += ["a finer noisy mean of the rows"] * refined
     releases += ["a noisy second moment of the rows"] * whitened
     of_check = "a noisy count of rows the final model gets right"
     if data.target_range is not None:

@@ -337,6 +337,7 @@ def _run(
             categorized=bool(encoding and encoding.categories),
             told_sizes=planned.unlike is not None and LOGARITHMS not in prepared.lost,
             centred=preprocessing.center is not None,
+            refined=planned.gave_a_leg and FINER_MEAN not in prepared.lost,
             whitened=preprocessing.whitening is not None,
             counted=census is not None,
             scored=any(trial.score is not None for trial in trials),
