@@ -74,8 +74,8 @@ buy were [hardly learned at all](../../docs/law-measured.md#unlike-rows), of nin
 (`openintro_ames`, `Ecdat_Schooling` and others of 37 columns and more); what mends them, and their
 [finer mean](../../docs/law-measured.md#a-finer-mean), was chosen on other tables. Written by
 `benchmarks/drawn.py` from `drawn.json`; one NVIDIA H200 and its 16 cores, 2026-11-19, delta 1e-5,
-in two runs of half as many studies and preparations, and two CPU cores for the eleven cells whose
-rows are centred more finely since:
+in two runs of half as many studies and preparations, and one of the eleven cells whose rows are
+centred more finely since:
 
 ```
 PYTHONPATH=. python benchmarks/drawn.py build TABLES

@@ -53,7 +53,7 @@ def fitted() -> DPLinearClassifier:
 @pytest.fixture
 def one_leg(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of fits on few rows, entries in the ledger are most of the time, and each leg makes four."""
-    monkeypatch.setattr("dptune.study.outline.LEGS", 1)
+    monkeypatch.setattr("dptune.study.recipe.LEGS", 1)
 
 
 @pytest.fixture

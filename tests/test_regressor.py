@@ -55,7 +55,7 @@ def few_payments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of fits on few rows, entries in the ledger are most of the time, and each leg makes four, as
     each trial of a search does."""
     monkeypatch.setattr("dptune.study.study.LinearScaling", UnitNoise)
-    monkeypatch.setattr("dptune.study.outline.LEGS", 1)
+    monkeypatch.setattr("dptune.study.recipe.LEGS", 1)
 
 
 # The estimator
@@ -166,6 +166,7 @@ def asked(**changed: Any) -> Config:
 def test_values_are_shortened_centred_and_whitened_where_that_is_worth_its_price() -> None:
     found = settled(asked(), values(50_000, 20))
     nothing_for_columns = {"range_share": 0, "category_share": 0, "logarithm_share": 0}
+    nothing_for_columns["finer_mean"] = False
     assert found.preparation == Preparation(
         center_share=0.01, whiten_share=0.02, shorten=True, curves=1, **nothing_for_columns
     )

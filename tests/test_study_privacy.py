@@ -327,7 +327,7 @@ def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
     spent = Price(BUDGET.mu_squared())
     event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
     told: dict[str, Any] = {"searched": None, "ranged": False, "categorized": False}
-    told |= {"told_sizes": False, "centred": False, "whitened": False}
+    told |= {"told_sizes": False, "centred": False, "refined": False, "whitened": False}
     told |= {"counted": True, "scored": True, "checked": True}
     assert guarantee_for(planned, data, [event], spent, 0, (), **told).epsilon == pytest.approx(2.0)
     assert guarantee_for(planned, data, [event], planned.price, 0, (), **told).epsilon == 0.5
