@@ -3,7 +3,6 @@ given for a finer mean: what it is, what it costs, and who loses what when it is
 
 import json
 import math
-import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -20,6 +20,7 @@ from dptune import Budget, Data, Ledger, Preparation, accounting, resume
 from dptune.bench.harness import outline_of, prepared
 from dptune.bench.tasks import load_task
 from dptune.data.moments import nearer_mean, private_mean, reach_around
+from dptune.errors import FolderProblem, InvalidInput
 from dptune.privacy import FullBatchRun, PrivateMean
 from dptune.report.record import Record
 from dptune.report.split import slots
@@ -40,6 +41,7 @@ BUDGET = Budget(0.3, 1e-5)
 COLUMNS = 40  # too many for ranges of 1,500 rows at this budget
 UNIT_NOISE: dict[str, Any] = {"budget": BUDGET, "search": UnitNoise()}
 LABEL = "finer mean or final run, leg 1"
+FILE = "models/finer_mean.safetensors"
 
 
 def a_table(rows: int, seed: int, *, unlike: bool = True) -> tuple[Any, Any]:
@@ -83,6 +85,15 @@ def test_one_row_moves_it_by_at_most_1(data: st.DataObject, table: Any, reach: f
     assert_array_equal(moved, sum_of(row), "by no more than itself, whatever lies beside it")
 
 
+def test_what_cannot_be_is_refused() -> None:
+    around: dict[str, Any] = {"start": np.zeros(3), "reach": 0.5}
+    for table in (np.ones((5, 1)), np.ones((5, 2))):
+        with pytest.raises(InvalidInput, match="must have 3 columns"):
+            nearer_mean([table], 3, 1.0, 5, no_noise, **around)
+    with pytest.raises(InvalidInput, match="reach"):
+        nearer_mean([np.ones((5, 3))], 3, 1.0, 5, no_noise, start=np.zeros(3), reach=0.0)
+
+
 def test_it_is_the_mean_where_all_rows_are_within_reach() -> None:
     draws = np.random.default_rng(0)
     rows = 0.6 + 0.01 * draws.normal(size=(5000, 3))
@@ -120,6 +131,7 @@ def test_the_reach_is_what_is_left_of_rows_beside_what_the_mean_is_off() -> None
     assert np.mean(squares) == pytest.approx(np.mean(lie), rel=0.05)
 
 
+@pytest.mark.usefixtures("same_noise")
 def test_it_leaves_far_less_of_what_rows_share(tmp_path: Path) -> None:
     (made, labels), (new, right) = a_table(1500, 0), a_table(200, 1)
     np.savez(tmp_path / "t.npz", X_train=made, y_train=labels, X_test=new, y_test=right)
@@ -131,7 +143,7 @@ def test_it_leaves_far_less_of_what_rows_share(tmp_path: Path) -> None:
         assert known.gave_a_leg == (each is task)
         shared.append(float(rows.train.features[:, 0].double().mean(0).norm()))
     # Of rows whose differences are a fifth as long as they are, a mean that is off by a quarter
-    # leaves most; noise is fresh, and lies six deviations from either.
+    # leaves most.
     assert shared[0] < 0.6 < 0.7 < shared[1]
 
 
@@ -175,6 +187,7 @@ def test_it_is_planned_where_the_first_mean_is_coarse(
         {"recipe": {"optimizer": "adam"}},
         {"search": RandomSearch(trials=4)},  # whose final run is the best trial
         {"space": Space(steps=(1, 20))},
+        {"space": Space(steps=(4, 20))},  # a leg of four would be more than was measured
     ],
 )
 def test_where_there_is_no_leg_or_nobody_wants_one_it_is_not_planned(asked: Any) -> None:
@@ -215,11 +228,7 @@ def test_it_takes_the_place_of_a_leg_and_all_is_the_budget(tmp_path: Path) -> No
     noises = {paid[label].event.noise_multiplier for label in legs}
     assert max(noises) == pytest.approx(final.plan.noise_multiplier, rel=0.2)
     (said,) = (each for each in result.preparation if "once more" in each)
-    assert re.fullmatch(
-        r"centred once more, as they are unlike \(off by 0\.0\d+ of their length\): "
-        r"for one of the 5 legs of the final run",
-        said,
-    )
+    assert said == ("centred once more, as they are unlike: for one of the 5 legs of the final run")
     record = Record.read(tmp_path / "run")
     assert record.outline.gave_a_leg
     shown = {slot.purpose: slot.mu_squared for slot in slots(record.outline)}
@@ -244,8 +253,10 @@ def test_the_noise_that_is_drawn_is_that_which_is_paid_for(
     state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
     (paid,) = (payment.event for payment in state.counted if payment.label == LABEL)
     assert drawn == [paid.noise_multiplier]
-    stored = RunFolder.open(tmp_path / "run").read_tensors("models/finer_mean.safetensors")
-    assert stored is not None and len(stored[0]["finer_mean"]) == COLUMNS
+    stored = RunFolder.open(tmp_path / "run").read_tensors(FILE)
+    assert stored is not None and result.model.preprocessing.center is not None
+    assert_array_equal(stored[0]["finer_mean"].numpy(), result.model.preprocessing.center)
+    assert len(result.model.preprocessing.center) == COLUMNS
     assert result.test_accuracy > 0.6
 
 
@@ -256,7 +267,7 @@ def test_rows_of_like_numbers_keep_all_legs(tmp_path: Path) -> None:
     (first,) = (payment.event for payment in state.counted if payment.label == LABEL)
     assert isinstance(first, FullBatchRun)
     assert not any("once more" in each for each in result.preparation)
-    assert not (tmp_path / "run" / "models" / "finer_mean.safetensors").exists()
+    assert not (tmp_path / "run" / FILE).exists()
     assert not Record.read(tmp_path / "run").outline.gave_a_leg
     assert "finer" not in json.dumps(result.to_dict())
 
@@ -289,12 +300,17 @@ def test_one_that_is_cut_off_leaves_the_first(tmp_path: Path) -> None:
 def test_it_is_taken_once_and_later_legs_go_on(doing: str, lost: int, tmp_path: Path) -> None:
     data, run = a_data_set(), tmp_path / "run"
     assert stop_after(run, data, doing, preparation=Preparation(), **UNIT_NOISE)
-    before = contents(run).get("models/finer_mean.safetensors")
+    before = contents(run).get(FILE)
     assert (before is None) == (doing == MEAN)
     result = resume(run, data)
-    assert contents(run)["models/finer_mean.safetensors"] == (
-        before or contents(run)["models/finer_mean.safetensors"]
-    )
+    if doing != MEAN:
+        assert contents(run)[FILE] == before
+    alone = "centred by a finer mean alone, as they are unlike: for one of the 5 legs"
+    said = [each for each in result.preparation if "finer mean alone" in each]
+    assert said == [f"{alone} of the final run"] * (doing == MEAN)
+    released = [each for each in result.guarantee.releases if "mean" in each]
+    first, finer = "a noisy mean of the rows", "a finer noisy mean of the rows"
+    assert released == ([finer] if doing == MEAN else [first, finer])
     state = Ledger.open(str(run / "ledger.db")).state()
     labels = [payment.label for payment in state.counted]
     assert len(set(labels)) == len(labels) and state.spent_epsilon <= 0.3
@@ -302,6 +318,74 @@ def test_it_is_taken_once_and_later_legs_go_on(doing: str, lost: int, tmp_path: 
     assert len(said) == lost and all(" off: 1 of 4; " in note for note in said)
     leg = outlined(data, search=UnitNoise()).finer_mean.noise_multiplier ** -2
     assert result.final.mu**2 == pytest.approx((4 - lost) * leg, rel=1e-6)
+
+
+@pytest.mark.usefixtures("same_noise")
+def test_legs_go_on_around_it_though_the_first_mean_is_lost_since(tmp_path: Path) -> None:
+    data, run = a_data_set(), tmp_path / "run"
+    assert stop_after(run, data, "final run: leg 4", preparation=Preparation(), **UNIT_NOISE)
+    stored = RunFolder.open(run).read_tensors(FILE)
+    assert stored is not None
+    (run / "models" / "mean.safetensors").unlink()  # as a message says of a file that is damaged
+    result = resume(run, data)
+    assert_array_equal(result.model.preprocessing.center, stored[0]["finer_mean"].numpy())
+    assert "the private mean was cut off: paid for, and not subtracted" in result.notes
+
+
+@pytest.mark.usefixtures("same_noise")
+@pytest.mark.parametrize(
+    ("doing", "ended"),
+    [
+        ("counting rows by class", FINER_MEAN),
+        ("sweep: comparing", "trial 3"),
+        ("final run: leg 3", "final run, leg 2"),
+    ],
+)
+def test_whoever_goes_on_hears_after_what(doing: str, ended: str, tmp_path: Path) -> None:
+    data, run, told = a_data_set(), tmp_path / "run", list[str]()
+    assert stop_after(run, data, doing, preparation=Preparation(), budget=BUDGET)
+    resume(run, data, watch=lambda progress: told.append(progress.doing))
+    assert f"going on after {ended}" in told
+
+
+def test_one_that_nobody_paid_for_is_refused(tmp_path: Path) -> None:
+    data, run = a_data_set(), tmp_path / "run"
+    assert stop_after(run, data, MEAN, preparation=Preparation(), **UNIT_NOISE)
+    stored = {"finer_mean": torch.zeros(COLUMNS, dtype=torch.float64)}
+    RunFolder.open(run).write_tensors(FILE, stored)
+    with pytest.raises(FolderProblem, match=f"there is a result of '{LABEL}', but .* never began"):
+        resume(run, data)
+
+
+@pytest.mark.usefixtures("same_noise")
+def test_whitened_rows_are_centred_so_before(tmp_path: Path) -> None:
+    data, asked = a_data_set(), Preparation(whiten_share=0.1)
+    run = tmp_path / "run"
+    assert stop_after(run, data, "second moment", preparation=asked, **UNIT_NOISE)
+    assert (run / FILE).exists()
+    told: list[str] = []
+    result = resume(run, data, watch=lambda progress: told.append(progress.doing))
+    assert f"going on after {FINER_MEAN}" in told
+    assert any("the second moment was cut off" in note for note in result.notes)
+    whole = tune(data, preparation=asked, **UNIT_NOISE)
+    assert whole.guarantee.mu == result.guarantee.mu
+    made = whole.model.preprocessing
+    assert made.whitening is not None and made.center is not None
+    assert len(made.center) == len(made.whitening) == COLUMNS
+
+
+@pytest.mark.usefixtures("same_noise")
+def test_a_search_is_reused_by_rows_that_are_centred_alike(tmp_path: Path) -> None:
+    data, address = a_data_set(), f"{tmp_path}/shared.db"
+    Ledger.create(address, Budget(8.0, 1e-5), dataset="d", fingerprint=data.fingerprint)
+    options: dict[str, Any] = {"ledger": address, "data": data, **UNIT_NOISE}
+    once = Preparation(finer_mean=False)
+    tune(**options, preparation=once, out=tmp_path / "once")
+    tune(**options, out=tmp_path / "more")
+    after = tune(**options, reuse=tmp_path / "once")  # as it was then
+    assert not any("once more" in each for each in after.preparation)
+    with pytest.raises(InvalidInput, match="finer_mean"):
+        tune(**options, reuse=tmp_path / "more", preparation=once)
 
 
 @pytest.mark.usefixtures("same_noise")

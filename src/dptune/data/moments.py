@@ -4,7 +4,6 @@ Rows longer than 1 are clipped and all are rounded towards zero, to a grid on wh
 exact. So one row moves a sum by no more than its own share, in any order and any company.
 """
 
-import itertools
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -58,6 +57,7 @@ def nearer_mean(
     """How far the mean row lies from `start`, in units of `reach`, with noise that is as much
     smaller than that of `private_mean` for the same price: rows that lie farther from `start` than
     `reach` are taken to lie there, so that one moves the sum by at most 1 in these units."""
+    reach = validate.positive(reach=reach)
     near = _seen_from(start, reach, tables)
     return private_mean(near, columns, noise_multiplier, rows, stream_normal)
 
@@ -65,9 +65,11 @@ def nearer_mean(
 def _seen_from(
     start: NDArray[np.float64], reach: float, tables: Iterable[NDArray[Any]]
 ) -> Iterator[NDArray[np.float64]]:
-    for chunk in itertools.chain.from_iterable(map(wide_chunks, map(table_of, tables))):
-        with np.errstate(over="ignore"):
-            yield np.nan_to_num((chunk - start) / reach)  # infinite: the largest
+    for table in map(table_of, tables):
+        _must_have(len(start), table)
+        for chunk in wide_chunks(table):
+            with np.errstate(over="ignore"):
+                yield np.nan_to_num((chunk - start) / reach)  # infinite: the largest
 
 
 def reach_around(mean: NDArray[np.float64], noise: float) -> float:
@@ -116,16 +118,20 @@ def private_second_moment(
     return total / rows
 
 
+def _must_have(columns: int, table: NDArray[Any]) -> None:
+    if table.shape[1] != columns:  # a single one would be added to all
+        raise InvalidInput(
+            f"the rows must have {columns} columns, as was said; got {table.shape[1]}."
+        )
+
+
 def _clipped(
     tables: Iterable[NDArray[Any]], columns: int, unit: float
 ) -> Iterator[NDArray[np.float64]]:
     """Rows of length at most 1 in whole multiples of the unit, a chunk at a time."""
     summed = 0
     for table in map(table_of, tables):
-        if table.shape[1] != columns:  # a single one would be added to all
-            raise InvalidInput(
-                f"the rows must have {columns} columns, as was said; got {table.shape[1]}."
-            )
+        _must_have(columns, table)
         for chunk in wide_chunks(table):
             summed += len(chunk)
             if summed > _EXACT_ROWS:

@@ -64,7 +64,7 @@ from dptune.study.recipe import (
     Shares,
     constant,
     curves,
-    legs,
+    legs_of,
     shares,
     shortens,
 )
@@ -85,7 +85,7 @@ class Outline:
     known by now; for rows of unit length it is at most 1. `features` are how many a model sees of a
     row, once that is known: fewer than planned where columns turned out to have two values, over
     which no curves are drawn. `gave_a_leg`: whether the first leg of the final run was given for a
-    finer mean. No price depends on any of them.
+    finer mean. No payment depends on any of them.
     """
 
     config: Config
@@ -388,7 +388,7 @@ class Outline:
     @cached_property
     def legs(self) -> int:
         """In how many parts the final run is paid."""
-        return legs(self.config, self.data)
+        return legs_of(self.config, self.data)
 
     @property
     def continues(self) -> bool:
@@ -421,11 +421,13 @@ class Outline:
         label = f"final run, leg {leg}"
         return f"{FINER_MEAN} or {label}" if leg == 1 and self.refines else label
 
-    def payment_of(self, figure: str) -> tuple[str, Event]:
-        """Under which label what prepares rows is paid, and as what."""
-        if figure == FINER_MEAN:
-            return self.leg_label(1), self.finer_mean
-        return figure, self.preparing[figure]
+    def payment_for(self, name: str) -> str:
+        """The label of the payment for what has a name of its own."""
+        return self.leg_label(1) if name == FINER_MEAN else name
+
+    def price_tag(self, figure: str) -> Event:
+        """As what a figure of all rows, which prepares them, is paid."""
+        return self.finer_mean if figure == FINER_MEAN else self.preparing[figure]
 
     @property
     def held_out_every(self) -> int | None:
@@ -446,7 +448,8 @@ class Outline:
 
     @cached_property
     def payments(self) -> tuple[tuple[str, Event], ...]:
-        """Everything, in the order it will happen, with a label."""
+        """Everything with a label, in the order it will happen, but for a finer mean, which is
+        taken with the first."""
         if self.schedule.sealed:
             # What cannot be run is refused now: later the refusal itself would tell of a trial.
             for steps in self.space.steps:

@@ -84,17 +84,26 @@ def decided(config: Config, facts: DataFacts) -> Config:
     search is reused, where there is one, and else by public numbers."""
     if config.reuse:
         _must_have_a_search(config)
-        asked, theirs = config.preparation, read_config(RunFolder.open(config.reuse)).preparation
+        theirs = read_config(RunFolder.open(config.reuse))
+        asked, then = config.preparation, theirs.preparation
         names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]
-        as_then = {name: getattr(theirs, name) for name in names}
+        as_then = {name: getattr(then, name) for name in names}
         if as_then.get("range_share"):  # how dear ranges of use are hangs on the budget
             as_then["range_share"] = AUTO
         if as_then.get("logarithm_share"):
             sure = logarithms.sure_share(config, facts)
             as_then["logarithm_share"] = min(max(as_then["logarithm_share"], sure), MOST_SHARE)
-        as_then["shrink_mean"] = theirs.shrink_mean
+        as_then["shrink_mean"] = then.shrink_mean
+        as_then["finer_mean"] = asked.finer_mean and _wants_finer_mean(theirs, facts)
         config = replace(config, preparation=replace(asked, **as_then))
     return settled(config, facts)
+
+
+def _wants_finer_mean(config: Config, facts: DataFacts) -> bool:
+    """Also where none is planned because the first is fine enough at this budget."""
+    wanted = replace(config, preparation=replace(config.preparation, finer_mean=True))
+    without = not settled(wanted, facts).preparation.finer_mean
+    return without or config.preparation.finer_mean
 
 
 def outline(data: Data, config: Config) -> Outline:
@@ -308,7 +317,14 @@ class Earlier:
                     each for each in _BY_BUDGET if getattr(asked, each) and getattr(found, each)
                 )
                 asked = replace(asked, **{each: getattr(found, each) for each in both})
-                asked = replace(asked, finer_mean=found.finer_mean)  # fine enough at one budget
+                finely = (
+                    _wants_finer_mean(config, data.facts),
+                    _wants_finer_mean(theirs, data.facts),
+                )
+                asked, found = (
+                    replace(each, finer_mean=wanted)
+                    for each, wanted in zip((asked, found), finely, strict=True)
+                )
             if asked != found:
                 raise InvalidInput(
                     f"the {name} in {config.reuse} is {_other(found, asked)}, this study asks for "

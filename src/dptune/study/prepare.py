@@ -7,7 +7,6 @@ resume finds it again; benchmarks just take them.
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -175,9 +174,14 @@ class _Preparing:
         start = np.zeros(self._made.columns(outline.data.columns)) if center is None else center
         reach = 1.0 if mean is None else reach_around(mean, noise / rows)
         finer = outline.finer_mean.noise_multiplier
-        nearer = self._taken(FINER_MEAN, partial(nearer_mean, start=start, reach=reach), finer)
-        self._found[FINER_MEAN] = _finer_in_words(nearer, reach * finer / rows, outline)
-        return center if nearer is None else start + reach * shrunk(nearer, finer / rows)
+
+        def around(*measured: Any) -> Figure:  # kept whole, so that it needs the first no more
+            nearer = nearer_mean(*measured, start=start, reach=reach)
+            return start + reach * shrunk(nearer, finer / rows)
+
+        taken = self._taken(FINER_MEAN, around, finer)
+        self._found[FINER_MEAN] = _finer_in_words(taken, mean, outline)
+        return center if taken is None else taken
 
     def _whiten(self, noise: float) -> None:
         moment = self._taken(SECOND_MOMENT, private_second_moment, noise)
@@ -248,12 +252,13 @@ def _trusted(mean: Figure | None, noise: float, outline: Outline) -> Figure | No
     return shrunk(mean, noise)
 
 
-def _finer_in_words(nearer: Figure | None, noise: float, outline: Outline) -> str:
-    given = f"for one of the {outline.legs} legs of the final run"
-    if nearer is None:
-        return f"not centred once more, as the {FINER_MEAN} was {LOST}: {given}"
-    off = noise * math.sqrt(len(nearer))
-    return f"centred once more, as they are unlike (off by {off:.2g} of their length): {given}"
+def _finer_in_words(taken: Figure | None, first: Figure | None, outline: Outline) -> str:
+    done = "centred once more, as they are unlike"
+    if taken is None:
+        done = f"not centred once more, as the {FINER_MEAN} was {LOST}"
+    elif first is None:
+        done = f"centred by a {FINER_MEAN} alone, as they are unlike"
+    return f"{done}: for one of the {outline.legs} legs of the final run"
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

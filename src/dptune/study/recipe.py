@@ -132,7 +132,7 @@ def constant(config: Config, facts: DataFacts) -> float:
     return min(_LONGEST_CONSTANT, _CONSTANT / math.sqrt(facts.columns))
 
 
-def legs(config: Config, facts: DataFacts) -> int:
+def legs_of(config: Config, facts: DataFacts) -> int:
     """In how many parts the final run is paid, so that a crash loses one of them."""
     search, plan = config.search, config.plan(facts.count)
     plan = replace(plan, **search.fixes)
@@ -144,12 +144,13 @@ def legs(config: Config, facts: DataFacts) -> int:
 
 def _centred_finely(config: Config, facts: DataFacts) -> bool:
     """Whether rows that turn out to be unlike are centred once more, which a leg of the final run
-    pays: what is not shared of them is short, so that a mean has to be fine."""
+    pays for: what they do not share is short, so that a mean has to be fine."""
     bought = shares(config, facts)
     wanted = config.preparation.finer_mean and bought.logarithms and bought.center
     if not wanted or fine_mean(config, facts, bought.center):
         return False
-    return legs(config, facts) > 1 and config.search.finalists == 1
+    # One of fewer legs would be more of the budget than was measured.
+    return 1 < legs_of(config, facts) == LEGS and config.search.finalists == 1
 
 
 def settled(config: Config, facts: DataFacts) -> Config:
@@ -248,7 +249,7 @@ def _finer_in_words(config: Config, facts: DataFacts) -> str:
         return ""
     return (
         "centred once more if taken by their logarithm: for one of the "
-        f"{legs(config, facts)} legs of the final run"
+        f"{legs_of(config, facts)} legs of the final run"
     )
 
 

@@ -105,10 +105,9 @@ class Runner:
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse results that nobody has paid for."""
-        figures = {label: file for label, (file, _) in _FIGURES.items() if label != FINER_MEAN}
-        files = figures | {self.outline.leg_label(1): _FIGURES[FINER_MEAN][0]}
-        files |= {"census": _CENSUS, CHECK: _CHECK} | _PURCHASES
-        found = [label for label, file in files.items() if (self.folder.path / file).exists()]
+        files = {"census": _CENSUS, CHECK: _CHECK} | _PURCHASES
+        files |= {name: file for name, (file, _) in _FIGURES.items()}
+        found = [name for name, file in files.items() if (self.folder.path / file).exists()]
         for stage, numbers in self.outline.sweeps():
             found += [self._label(stage, number) for number in filter(self._has_model, numbers)]
             scored = any(trial.score is not None for trial in trials if trial.number in numbers)
@@ -118,8 +117,12 @@ class Runner:
         found += map(self.outline.leg_label, legs)
         if self.outline.schedule.sealed and (self.folder.path / _WINNER).exists():
             found.append(self.outline.schedule.sealed.name)
-        self.payments.must_be_begun([*found, *self._with_steps()])
-        ended = [label for label, _ in self.outline.payments if label in found]
+        paid = map(self.outline.payment_for, found)
+        self.payments.must_be_begun([*paid, *self._with_steps()])
+        names = [label for label, _ in self.outline.payments]
+        if FINER_MEAN in found:
+            names.insert(names.index(MEAN) + 1, FINER_MEAN)
+        ended = [name for name in names if name in found]
         if ended and not self.folder.is_finished():
             self._tell(f"going on after {ended[-1]}", trials)
 
@@ -193,21 +196,22 @@ class Runner:
             self.folder.write_tensors(file, {name: taken})
 
         stored = partial(read_figure, self.folder, label, shape)
-        return self._paid_once(*self.outline.payment_of(label), stored, measured)
+        return self._paid_once(label, self.outline.price_tag(label), stored, measured)
 
     def _paid_once(
         self,
-        label: str,
+        name: str,
         event: Event,
         stored: Callable[[], Stored | None],
         make: Callable[[Receipt], None],
     ) -> Stored | None:
         """What is in the folder, made and put there first where nobody has begun it; None where it
         was begun and is lost."""
+        label = self.outline.payment_for(name)
         if stored() is None:
             receipt = self.payments.begin(label, event)
             if receipt is None:
-                self._tell(f"{label} cut off before: paid for, and lost; going on without", [])
+                self._tell(f"{name} cut off before: paid for, and lost; going on without", [])
                 return None
             make(receipt)
         self.payments.settle(label)

@@ -78,8 +78,9 @@ def guarantee_for(
     if searched:
         caveats.append(
             f"of mu, {rounding.cost(searched.mu)} is for the search of "
-            f"{Path(config.reuse).resolve().name}, with all that prepared rows for it; this "
-            f"study's own payments are {rounding.cost(price.mu)}, and the squares add up"
+            f"{Path(config.reuse).resolve().name}, with all that was held to prepare "
+            f"rows for it; this study's own payments are {rounding.cost(price.mu)}, and the "
+            "squares add up"
         )
         price = total([searched, price])
     releases = _releases(planned, counted=counted, scored=scored)

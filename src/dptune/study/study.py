@@ -336,7 +336,7 @@ def _run(
             ranged=bool(encoding and encoding.ranges),
             categorized=bool(encoding and encoding.categories),
             told_sizes=planned.unlike is not None and LOGARITHMS not in prepared.lost,
-            centred=preprocessing.center is not None,
+            centred=planned.mean is not None and MEAN not in prepared.lost,
             refined=planned.gave_a_leg and FINER_MEAN not in prepared.lost,
             whitened=preprocessing.whitening is not None,
             counted=census is not None,
