@@ -113,11 +113,16 @@ def test_a_study_whose_counts_are_lost_goes_on_unweighted_and_says_so(
 
 
 @pytest.mark.usefixtures("same_noise")
-def test_counts_that_cannot_tell_classes_apart_weigh_nothing(spied: Spied) -> None:
-    result = study(None, make_data(), balance="classes", budget=Budget(0.5, 1e-5))
+def test_counts_that_cannot_tell_classes_apart_weigh_nothing(tmp_path: Path, spied: Spied) -> None:
+    run = tmp_path / "run"
+    result = study(run, make_data(), balance="classes", budget=Budget(0.5, 1e-5))
     assert result.census is not None and result.census.weights is None
     assert {plan.class_weights for plan, _ in spied.runs} == {None}
     assert "the counts cannot tell classes apart" in " ".join(result.notes)
+    assert "noisy counts of rows by class" in result.guarantee.releases  # and no more of them
+    card = model_card(run)
+    assert "every row counts alike, for want of counts that tell the classes apart" in card
+    assert "every class counts alike" not in card
 
 
 def test_held_out_and_public_rows_are_weighted_too(spied: Spied) -> None:

@@ -234,11 +234,11 @@ def test_a_dry_run_promises_what_the_study_does(there: Run, finished: tuple[Path
 
 
 def test_what_prepares_rows_is_said_before_it_is_paid(run: Run) -> None:
-    said = "; centred by a private mean: 1 % of the budget; whitened by a private second "
+    said = "- centred by a private mean: 1 % of the budget - whitened by a private second "
     code, out, _ = run(*QUICK, "--dry-run", "--epsilon", "4", "--delta", "1e-5")
     assert code == 0 and said in one_line(out)
     assert re.search(
-        r"Rows are scaled by private ranges of \d columns: 6.9 % of the budget", one_line(out)
+        r"Rows are - scaled by private ranges of \d columns: 6.9 % of the budget", one_line(out)
     )
     code, _, err = run(*QUICK, "--epsilon", "4", "--out", "r", "--whiten", "no")
     assert code == 0 and "; not whitened, as asked; " in err

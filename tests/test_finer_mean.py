@@ -172,7 +172,10 @@ def test_it_is_planned_where_the_first_mean_is_coarse(
         off = outline.mean.noise_multiplier * math.sqrt(columns) / rows
         assert (off > 0.1) == planned
     said = [each for each in in_words(config, facts) if "centred once more" in each]
-    line = "centred once more if taken by their logarithm: for one of the 5 legs of the final run"
+    line = (
+        "centred once more if taken by their logarithm: for the first of the 5 legs of the final "
+        "run, a fifth of its price"
+    )
     assert said == [line] * planned
     assert (LABEL in dict(outline.payments)) == planned
 
@@ -228,7 +231,9 @@ def test_it_takes_the_place_of_a_leg_and_all_is_the_budget(tmp_path: Path) -> No
     noises = {paid[label].event.noise_multiplier for label in legs}
     assert max(noises) == pytest.approx(final.plan.noise_multiplier, rel=0.2)
     (said,) = (each for each in result.preparation if "once more" in each)
-    assert said == ("centred once more, as they are unlike: for one of the 5 legs of the final run")
+    assert said == (
+        "centred once more, as they are unlike: for the first of the 5 legs of the final run"
+    )
     record = Record.read(tmp_path / "run")
     assert record.outline.gave_a_leg
     shown = {slot.purpose: slot.mu_squared for slot in slots(record.outline)}
@@ -305,7 +310,7 @@ def test_it_is_taken_once_and_later_legs_go_on(doing: str, lost: int, tmp_path: 
     result = resume(run, data)
     if doing != MEAN:
         assert contents(run)[FILE] == before
-    alone = "centred by a finer mean alone, as they are unlike: for one of the 5 legs"
+    alone = "centred by a finer mean alone, as they are unlike: for the first of the 5 legs"
     said = [each for each in result.preparation if "finer mean alone" in each]
     assert said == [f"{alone} of the final run"] * (doing == MEAN)
     released = [each for each in result.guarantee.releases if "mean" in each]

@@ -547,7 +547,8 @@ def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spi
     assert curvature == alone / (1 + 0.25**2) < 0.6
     assert Record.read(tmp_path / "run").situation.curvature == curvature
     card = model_card(tmp_path / "run")
-    assert re.search(r"centred by a private mean \(what all share was 0\.\d\d of them\): 1 %", card)
+    shared = r"\(they shared 0\.\d\d of their length\)"
+    assert re.search(rf"centred by a private mean {shared}: 1 %", card)
     assert re.search(r"\(one direction held \d+ % of them, now \d+ %\): 2 % of the budget", card)
     kept, given = load(tmp_path / "run"), features[:50]
     assert np.array_equal(kept.decision_function(given), result.model.decision_function(given))

@@ -313,7 +313,7 @@ def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_pa
     ) in usual
     bought = (
         r"\| rows are \| not scaled by private ranges of 6 columns, which are of one size: 12 % "
-        r"of the budget; centred by a private mean \(.* of them\): 1 % of the budget; whitened by "
+        r"of the budget; centred by a private mean \(.* length\): 1 % of the budget; whitened by "
         r"a private second moment \(.* %\): 2 % of the budget; clipped at norm 0.5, so"
     )
     assert re.search(bought, usual)

@@ -328,7 +328,7 @@ def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
     event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
     told: dict[str, Any] = {"searched": None, "ranged": False, "categorized": False}
     told |= {"told_sizes": False, "centred": False, "refined": False, "whitened": False}
-    told |= {"counted": True, "scored": True, "checked": True}
+    told |= {"counted": True, "weighed": False, "scored": True, "checked": True}
     assert guarantee_for(planned, data, [event], spent, 0, (), **told).epsilon == pytest.approx(2.0)
     assert guarantee_for(planned, data, [event], planned.price, 0, (), **told).epsilon == 0.5
 

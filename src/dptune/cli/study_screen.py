@@ -231,7 +231,7 @@ def show_plan(
 ) -> None:
     """What a study of columns with these names would pay for and promise."""
     out.print(slots_table(planned.config.budget, slots(planned)))
-    out.print(Text(_objective(planned)))
+    out.print(Text(_sentence(planned.objective)))
     _about_trials(planned)
     if delta_chosen:
         out.print(_about_delta(planned))
@@ -263,13 +263,13 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
         out.print()
         out.print(_shifts(shifts, accuracy, result["test_rows"]))
     if words := verdict(record.picture, record.situation.history):
-        out.print(Text(f"{words[0].upper()}{words[1:]}.", "yellow"))
+        out.print(Text(_sentence(words), "yellow"))
     if check := result.get("check"):  # older versions had none
         better = " The test rows tell more." * (check["verdict"] == UNKNOWN and bool(figures))
         out.print(Text(f"By {check.get('by', 'a noisy count')}, {check['words']}.{better}"))
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
-    out.print(Text(_objective(record.outline)))
+    out.print(Text(_sentence(record.objective)))
     _about_trials(record.outline)
     if delta_chosen:
         out.print(_about_delta(record.outline))
@@ -340,14 +340,18 @@ def _new(record: Record) -> str:
 
 def _about_preparation(sentences: Sequence[str]) -> None:
     """What is bought to prepare rows, and why not more."""
+    listed = Table.grid(padding=(0, 1))
+    for sentence in sentences:
+        listed.add_row("-", Text(sentence))
     if sentences:
-        out.print(Text(f"Rows are {'; '.join(sentences)}."))
+        out.print(Text("Rows are"))
+        out.print(listed)
 
 
 def _about_training(sentences: Sequence[str]) -> None:
     """What an engine has to say."""
     for words in sentences:
-        out.print(Text(f"{words[0].upper()}{words[1:]}."))
+        out.print(Text(_sentence(words)))
 
 
 def _about_columns(planned: Outline, names: Sequence[str]) -> None:
@@ -366,8 +370,8 @@ def _about_columns(planned: Outline, names: Sequence[str]) -> None:
         )
 
 
-def _objective(planned: Outline) -> str:
-    return f"{planned.objective[0].upper()}{planned.objective[1:]}."
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _about_trials(planned: Outline) -> None:

@@ -62,9 +62,10 @@ def as_features(values: Any, what: str, names: Sequence[str] = ()) -> NDArray[An
         )
     if not bool(np.isfinite(array).all()):
         where = _where_not_finite(array, names or names_of(values))
+        named = ", or declare what stands for them (columns=)" if names_of(values) else ""
         raise InvalidInput(
             f"{what} hold values that are missing or not finite (NaN, infinity){where}; remove or "
-            "fill them first, or declare what stands for them (columns=)."
+            f"fill them first{named}."
         )
     return array
 

@@ -5,7 +5,8 @@ What a message shows of a file is its columns, never its values.
 
 import shlex
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -93,10 +94,28 @@ def _from_npz(path: Path, label: str | None) -> Source:
     return Source(parts, f"the arrays {listed(names)}")
 
 
+def _plain(arrays: Any, name: str, path: Path) -> Any:
+    with _no_objects(f"{name} in {str(path)!r}"):
+        return arrays[name]
+
+
+@contextmanager
+def _no_objects(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        if "Object arrays" not in str(error):
+            raise
+        raise InvalidInput(
+            f"{what} holds objects of Python, as pandas has them, which are not read: they could "
+            "run anything. Save texts by .astype(str), numbers by .astype(float)."
+        ) from None
+
+
 def _npz_part(path: Path, features_name: str, labels_name: str, groups_name: str) -> Part:
     wanted = (features_name, labels_name, groups_name, "scale", "classes", "group_names")
     with reading(path), np.load(path, allow_pickle=False) as arrays:
-        read = {name: arrays[name] for name in wanted if name in arrays}
+        read = {name: _plain(arrays, name, path) for name in wanted if name in arrays}
         if not all(isinstance(array, np.ndarray) for array in read.values()):
             raise ValueError("some of its members are no arrays")
         features, labels = read[features_name], read.get(labels_name)
@@ -119,7 +138,7 @@ def _npz_part(path: Path, features_name: str, labels_name: str, groups_name: str
 
 
 def _from_npy(path: Path, label: str | None) -> Source:
-    with reading(path):
+    with reading(path), _no_objects(repr(str(path))):
         table = np.load(path, allow_pickle=False)
         if not isinstance(table, np.ndarray) or table.ndim < 2:
             raise InvalidInput(

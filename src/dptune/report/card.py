@@ -233,7 +233,7 @@ def _final(record: Record) -> list[str]:
         ("sampling rate", rate),
         ("optimizer", f"sgd, momentum {plan.momentum:g}" if sgd else plan.optimizer),
         ("features", preparation.in_words()),
-        ("objective", record.outline.objective),
+        ("objective", record.objective),
     ]
     if ranges := record.outline.config.preparation.ranges:
         shown = ", ".join(f"{low:g} to {high:g}" for low, high in ranges[:_SHOWN])

@@ -54,6 +54,13 @@ class Record:
         return Record(folder, outline, model, final, situation, result)
 
     @property
+    def objective(self) -> str:
+        """What was optimised, in words: not always what was asked."""
+        if self.outline.weighs_rows and self.final.plan.class_weights is None:
+            return "every row counts alike, for want of counts that tell the classes apart"
+        return self.outline.objective
+
+    @property
     def picture(self) -> Picture | None:
         """What the method shows of its search, where it has a view of its own."""
         search, final = self.outline.config.search, self.outline.final

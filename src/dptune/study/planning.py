@@ -90,6 +90,8 @@ def decided(config: Config, facts: DataFacts) -> Config:
         as_then = {name: getattr(then, name) for name in names}
         if as_then.get("range_share"):  # how dear ranges of use are hangs on the budget
             as_then["range_share"] = AUTO
+        if "range_share" not in names:  # with other ranges, rows may need no logarithm
+            as_then.pop("logarithm_share", None)
         if as_then.get("logarithm_share"):
             sure = logarithms.sure_share(config, facts)
             as_then["logarithm_share"] = min(max(as_then["logarithm_share"], sure), MOST_SHARE)
@@ -238,6 +240,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         refined=planned.refines,
         whitened=planned.second_moment is not None,
         counted=counted,
+        weighed=planned.weighs_rows,
         scored=scored,
         checked=checked,
     )

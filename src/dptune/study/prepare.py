@@ -167,7 +167,7 @@ class _Preparing:
         self._found[MEAN] = LOST
         if mean is not None:
             shared = _shared(mean, noise / rows, self._made)
-            self._found[MEAN] = f"what all share was {shared:.2f} of them"
+            self._found[MEAN] = f"they shared {shared:.2f} of their length"
         center = _trusted(mean, noise / rows, outline)
         if not (outline.refines and self._made.logarithms):
             return center
@@ -253,12 +253,11 @@ def _trusted(mean: Figure | None, noise: float, outline: Outline) -> Figure | No
 
 
 def _finer_in_words(taken: Figure | None, first: Figure | None, outline: Outline) -> str:
-    done = "centred once more, as they are unlike"
+    leg = f"the first of the {outline.legs} legs of the final run"
     if taken is None:
-        done = f"not centred once more, as the {FINER_MEAN} was {LOST}"
-    elif first is None:
-        done = f"centred by a {FINER_MEAN} alone, as they are unlike"
-    return f"{done}: for one of the {outline.legs} legs of the final run"
+        return f"not centred once more, as the {FINER_MEAN} was {LOST}, which {leg} paid for"
+    done = "centred once more" if first is not None else f"centred by a {FINER_MEAN} alone"
+    return f"{done}, as they are unlike: for {leg}"
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

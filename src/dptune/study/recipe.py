@@ -248,8 +248,8 @@ def _finer_in_words(config: Config, facts: DataFacts) -> str:
     if not _centred_finely(config, facts):
         return ""
     return (
-        "centred once more if taken by their logarithm: for one of the "
-        f"{legs_of(config, facts)} legs of the final run"
+        "centred once more if taken by their logarithm: for the first of the "
+        f"{legs_of(config, facts)} legs of the final run, a fifth of its price"
     )
 
 

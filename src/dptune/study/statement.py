@@ -60,6 +60,7 @@ def guarantee_for(
     refined: bool,
     whitened: bool,
     counted: bool,
+    weighed: bool,
     scored: bool,
     checked: bool,
 ) -> Guarantee:
@@ -68,7 +69,8 @@ def guarantee_for(
     among them. `searched` is the price of an earlier study's search that is. `ranged`,
     `categorized`, `told_sizes`, `centred`, `refined`, `whitened`, `counted`, `scored`, `checked`:
     whether there are ranges and categories of columns, a count of rows of unlike numbers, a mean, a
-    finer one, a second moment, counts of rows, scores and a check to release."""
+    finer one, a second moment, counts of rows, scores and a check to release. `weighed`: whether
+    rows were by these counts."""
     config = planned.config
     # More than planned was paid only where another version of dptune began the study.
     price = Price(
@@ -83,7 +85,7 @@ def guarantee_for(
             "squares add up"
         )
         price = total([searched, price])
-    releases = _releases(planned, counted=counted, scored=scored)
+    releases = _releases(planned, counted=counted, weighed=weighed, scored=scored)
     names, numbers = columns_in_words(planned.categorized), columns_in_words(planned.ranged)
     releases += [f"names of categories that many rows have, in {names}"] * categorized
     releases += [f"ranges of {numbers}, from noisy ranks of the rows"] * ranged
@@ -148,7 +150,7 @@ def _unit(data: Data) -> str:
     return accounting.ONE_ROW if data.made_by is None else accounting.ONE_PICTURE
 
 
-def _releases(planned: Outline, *, counted: bool, scored: bool) -> list[str]:
+def _releases(planned: Outline, *, counted: bool, weighed: bool, scored: bool) -> list[str]:
     config, sealed = planned.config, planned.schedule.sealed
     releases = ["the final model"]
     if sealed:
@@ -161,10 +163,8 @@ def _releases(planned: Outline, *, counted: bool, scored: bool) -> list[str]:
             releases.append(f"their noisy scores{sample * planned.samples_scores}")
     if counted:
         by = ["class"] * planned.data.has_classes + ["length"] * (not planned.facts.unit_rows)
-        weighed = ", by which rows are weighted so that every class counts alike"
-        releases.append(
-            f"noisy counts of rows by {' and by '.join(by)}{weighed * planned.weighs_rows}"
-        )
+        alike = ", by which rows are weighted so that every class counts alike"
+        releases.append(f"noisy counts of rows by {' and by '.join(by)}{alike * weighed}")
     return releases
 
 

@@ -340,6 +340,7 @@ def _run(
             refined=planned.gave_a_leg and FINER_MEAN not in prepared.lost,
             whitened=preprocessing.whitening is not None,
             counted=census is not None,
+            weighed=planned.weighing(census) is not None,
             scored=any(trial.score is not None for trial in trials),
             checked=counted is not None,
         ),
