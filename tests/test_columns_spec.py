@@ -120,7 +120,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "wrong way round": ({"kind": "number", "range": [2, 1]}, "must be below the high end"),
     "fill as text": ({"kind": "number", "fill": "mean"}, 'a number or "middle"'),
     "fill outside": ({"kind": "number", "range": [0, 1], "fill": 2}, "fill must lie in the range"),
-    "indicator as text": ({"kind": "number", "indicator": "yes"}, "indicator must be True or"),
+    "indicator as text": ({"kind": "number", "indicator": "yes"}, "indicator must be true or"),
     "category of nothing": ("category", "either values"),
     "both": ({"kind": "category", "values": ["a"], "buckets": 3}, "either values"),
     "a text as values": ({"kind": "category", "values": "a"}, "values must be a list of names"),
@@ -149,7 +149,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         {"kind": "date", "range": ["2020-01-01", "2021-01-01"], "fill": "2022-01-01"},
         "fill must lie in the range",
     ),
-    "fill of no boolean": ({"kind": "boolean", "fill": "yes"}, "fill must be True or False"),
+    "fill of no boolean": ({"kind": "boolean", "fill": "yes"}, "fill must be true or false"),
 }
 
 

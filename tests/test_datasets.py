@@ -256,6 +256,7 @@ def test_the_kind_of_labels_in_a_csv_is_what_they_look_like(
         (CSV, "kind", "no column of labels 'kind'; found the columns a, label, b"),
         (CSV, "kind", r"with --label \(label= in Python\)"),
         ("a,b\n1,2\n", None, "no column of labels 'label'; found the columns a, b"),
+        (CSV, "lable", r"found the columns a, label, b\. Did you mean 'label'\?"),
         ("a;label\n1,5;x\n2,5;y\n", None, "separated by commas"),
         ("a\tlabel\n1\tx\n2\ty\n", None, "separated by commas"),
         (CSV, "a", "  label: .*must be numbers.* found string"),

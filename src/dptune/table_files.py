@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,12 @@ def must_be_told_apart(names: Sequence[str], where: str) -> None:
         raise InvalidInput(
             f"column {without + 1} of {where} has no name; name it, or leave it out."
         )
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """What to add where a name is none of these, but nearly one."""
+    near = get_close_matches(name, names, 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def perhaps_a_row(path: Path) -> str:

@@ -68,7 +68,7 @@ def flag(**named: object) -> bool:
     ((name, value),) = named.items()
     if str(value) in ("True", "False") and not isinstance(value, str):  # numpy's too
         return bool(value)
-    raise InvalidInput(f"{name} must be True or False; got {value!r}.")
+    raise InvalidInput(f"{name} must be true or false; got {value!r}.")
 
 
 def text(**named: object) -> None:

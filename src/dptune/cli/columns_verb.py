@@ -57,7 +57,7 @@ def _show(text: str, file: str, label: str | None, out: str | None) -> None:
     if out is None:
         print(text, end="")
         return
-    named = "" if label is None else f" --label {shlex.quote(label)}"
+    named = f" --label {'COLUMN' if label is None else shlex.quote(label)}"
     print(
         f"Wrote {out}. Fill it in, then: dptune tune --data {shlex.quote(file)}{named} --columns "
         f"{shlex.quote(out)}"

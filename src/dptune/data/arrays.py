@@ -61,11 +61,11 @@ def as_features(values: Any, what: str, names: Sequence[str] = ()) -> NDArray[An
             "numbers, leave them out, or declare what all columns are (columns=)."
         )
     if not bool(np.isfinite(array).all()):
-        where = _where_not_finite(array, names or names_of(values))
-        named = ", or declare what stands for them (columns=)" if names_of(values) else ""
+        named = names or names_of(values)
+        where, declare = _where_not_finite(array, named), ", or declare what stands for them"
         raise InvalidInput(
             f"{what} hold values that are missing or not finite (NaN, infinity){where}; remove or "
-            f"fill them first{named}."
+            f"fill them first{f'{declare} (columns=)' if named else ''}."
         )
     return array
 
