@@ -212,17 +212,14 @@ def must_be_told_apart(names: Sequence[str], where: str) -> None:
         )
 
 
-def nearest(name: str, names: Sequence[str]) -> str:
-    """What to add where a name is none of these, but nearly one."""
+def perhaps_meant(name: str, names: Sequence[str], path: Path) -> str:
+    """What to add where names are shown as this is none of them: it may nearly be one, and a csv
+    without a line of names shows its first row."""
     near = get_close_matches(name, names, 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
-def perhaps_a_row(path: Path) -> str:
-    """What to add where names are shown, as a csv without a line of them shows its first row."""
-    if table_kind(path) != "csv":
-        return ""
-    return " If these are values of a row, the file lacks a line of names."
+    said = f" Did you mean {near[0]!r}?" if near else ""
+    if table_kind(path) == "csv":
+        said += " If these are values of a row, the file lacks a line of names."
+    return said
 
 
 def read_parquet(path: Path) -> Any:

@@ -340,12 +340,13 @@ def _new(record: Record) -> str:
 
 def _about_preparation(sentences: Sequence[str]) -> None:
     """What is bought to prepare rows, and why not more."""
+    if not sentences:
+        return
     listed = Table.grid(padding=(0, 1))
     for sentence in sentences:
         listed.add_row("-", Text(sentence))
-    if sentences:
-        out.print(Text("Rows are"))
-        out.print(listed)
+    out.print(Text("Rows are"))
+    out.print(listed)
 
 
 def _about_training(sentences: Sequence[str]) -> None:

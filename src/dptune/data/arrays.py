@@ -62,10 +62,11 @@ def as_features(values: Any, what: str, names: Sequence[str] = ()) -> NDArray[An
         )
     if not bool(np.isfinite(array).all()):
         named = names or names_of(values)
-        where, declare = _where_not_finite(array, named), ", or declare what stands for them"
+        where = _where_not_finite(array, named)
+        declare = ", or declare what stands for them (columns=)" if named else ""
         raise InvalidInput(
             f"{what} hold values that are missing or not finite (NaN, infinity){where}; remove or "
-            f"fill them first{f'{declare} (columns=)' if named else ''}."
+            f"fill them first{declare}."
         )
     return array
 

@@ -16,9 +16,8 @@ from dptune.table_files import (
     must_be_told_apart,
     must_hold_something,
     must_not_be_of_tabs,
-    nearest,
     parquet_files,
-    perhaps_a_row,
+    perhaps_meant,
     table_kind,
     without_rows,
 )
@@ -61,8 +60,7 @@ def columns_section(
     if label is not None and label not in names:
         raise InvalidInput(
             f"{str(source)!r} has no column of labels {label!r}; found the columns "
-            f"{listed(names)}.{nearest(label, names)}{perhaps_a_row(path)} Say which it is with "
-            "--label."
+            f"{listed(names)}.{perhaps_meant(label, names, path)} Say which it is with --label."
         )
     typed = guess(table).declared
     found = typed if values else guess(table.schema).declared

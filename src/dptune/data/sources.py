@@ -53,9 +53,8 @@ from dptune.table_files import (
     listed,
     must_hold_something,
     must_not_be_of_tabs,
-    nearest,
     parquet_files,
-    perhaps_a_row,
+    perhaps_meant,
     table_kind,
 )
 
@@ -441,8 +440,8 @@ def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: st
     if opened.columns is not None and column not in opened.columns:
         raise InvalidInput(
             f"{str(source)!r} has no column of labels {column!r}; found {opened.contents}."
-            f"{nearest(column, opened.columns)}{perhaps_a_row(_path(source))} Say which it is with "
-            "--label (label= in Python)."
+            f"{perhaps_meant(column, opened.columns, _path(source))} Say which it is with --label "
+            "(label= in Python)."
         )
     part = opened.parts[which]()
     if isinstance(part.features, DiskRows):

@@ -64,7 +64,9 @@ from dptune.study.recipe import (
     Shares,
     constant,
     curves,
+    is_sampled,
     legs_of,
+    recipe_of,
     shares,
     shortens,
 )
@@ -111,7 +113,7 @@ class Outline:
 
     @cached_property
     def recipe(self) -> TrainPlan:
-        return replace(self.config.plan(self.data.count), **self.config.search.fixes)
+        return recipe_of(self.config, self.data)
 
     @cached_property
     def parameters(self) -> int:
@@ -305,8 +307,7 @@ class Outline:
     @property
     def samples(self) -> bool:
         """Whether runs see a sample of the rows in every step."""
-        rate = self.recipe.sampling_rate or self.config.search.sampling_rates
-        return rate is not None
+        return is_sampled(self.recipe, self.config.search)
 
     @property
     def samples_scores(self) -> bool:

@@ -103,9 +103,10 @@ def decided(config: Config, facts: DataFacts) -> Config:
 
 def _wants_finer_mean(config: Config, facts: DataFacts) -> bool:
     """Also where none is planned because the first is fine enough at this budget."""
+    if config.preparation.finer_mean:
+        return True
     wanted = replace(config, preparation=replace(config.preparation, finer_mean=True))
-    without = not settled(wanted, facts).preparation.finer_mean
-    return without or config.preparation.finer_mean
+    return not settled(wanted, facts).preparation.finer_mean
 
 
 def outline(data: Data, config: Config) -> Outline:
@@ -320,14 +321,8 @@ class Earlier:
                     each for each in _BY_BUDGET if getattr(asked, each) and getattr(found, each)
                 )
                 asked = replace(asked, **{each: getattr(found, each) for each in both})
-                finely = (
-                    _wants_finer_mean(config, data.facts),
-                    _wants_finer_mean(theirs, data.facts),
-                )
-                asked, found = (
-                    replace(each, finer_mean=wanted)
-                    for each, wanted in zip((asked, found), finely, strict=True)
-                )
+                asked = replace(asked, finer_mean=_wants_finer_mean(config, data.facts))
+                found = replace(found, finer_mean=_wants_finer_mean(theirs, data.facts))
             if asked != found:
                 raise InvalidInput(
                     f"the {name} in {config.reuse} is {_other(found, asked)}, this study asks for "

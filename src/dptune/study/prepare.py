@@ -73,7 +73,7 @@ class Prepared:
         """What a search may use of it."""
         encoding = self.preprocessing.encoding
         features = None if encoding is None else encoding.width
-        gave_a_leg = outline.refines and self.preprocessing.logarithms
+        gave_a_leg = _gives_a_leg(outline, self.preprocessing)
         found = (self.curvature, features, gave_a_leg)
         if found == (outline.curvature, outline.features, outline.gave_a_leg):
             return outline  # which may know dear facts by now
@@ -169,7 +169,7 @@ class _Preparing:
             shared = _shared(mean, noise / rows, self._made)
             self._found[MEAN] = f"they shared {shared:.2f} of their length"
         center = _trusted(mean, noise / rows, outline)
-        if not (outline.refines and self._made.logarithms):
+        if not _gives_a_leg(outline, self._made):
             return center
         start = np.zeros(self._made.columns(outline.data.columns)) if center is None else center
         reach = 1.0 if mean is None else reach_around(mean, noise / rows)
@@ -195,6 +195,11 @@ class _Preparing:
             f"one direction held {100 * whitening.largest:.0f} % of them, now "
             f"{100 * self._curvature:.0f} %"
         )
+
+
+def _gives_a_leg(outline: Outline, made: Preprocessing) -> bool:
+    """Whether rows turned out so that the first leg of the final run is given for a finer mean."""
+    return outline.refines and made.logarithms
 
 
 def _lost(outline: Outline, encoding: Encoding | None) -> list[str]:

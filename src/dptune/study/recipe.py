@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from dptune.data.rows import DataFacts
 from dptune.errors import InvalidInput
-from dptune.plan import ADAPTIVE
+from dptune.plan import ADAPTIVE, TrainPlan
 from dptune.prior import signal
+from dptune.search.base import SearchMethod
 from dptune.search.space import ADAPTIVE_RATES
 from dptune.study import logarithms, paid_columns
 from dptune.study.config import AUTO, Config, usual_space
@@ -132,13 +133,22 @@ def constant(config: Config, facts: DataFacts) -> float:
     return min(_LONGEST_CONSTANT, _CONSTANT / math.sqrt(facts.columns))
 
 
+def recipe_of(config: Config, facts: DataFacts) -> TrainPlan:
+    """What all runs have in common."""
+    return replace(config.plan(facts.count), **config.search.fixes)
+
+
+def is_sampled(recipe: TrainPlan, search: SearchMethod) -> bool:
+    """Whether runs see a sample of the rows in every step."""
+    rate = recipe.sampling_rate or search.sampling_rates
+    return rate is not None
+
+
 def legs_of(config: Config, facts: DataFacts) -> int:
     """In how many parts the final run is paid, so that a crash loses one of them."""
-    search, plan = config.search, config.plan(facts.count)
-    plan = replace(plan, **search.fixes)
-    # Each leg of a sampled run would fail by itself.
-    whole = plan.sampling_rate is not None or search.sampling_rates or search.sealing
-    continuable = config.engine.for_data(facts).can_continue(plan) and not whole
+    recipe, search = recipe_of(config, facts), config.search
+    whole = is_sampled(recipe, search) or search.sealing  # each leg would fail by itself
+    continuable = config.engine.for_data(facts).can_continue(recipe) and not whole
     return min(LEGS, config.space.steps[0]) if continuable else 1
 
 

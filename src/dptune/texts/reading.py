@@ -9,7 +9,7 @@ from typing import Any
 
 from dptune import validate
 from dptune.errors import InvalidInput
-from dptune.table_files import listed, nearest, perhaps_a_row
+from dptune.table_files import listed, perhaps_meant
 from dptune.texts.sources import open_splits
 from dptune.texts.texts import Texts
 
@@ -43,8 +43,7 @@ def read(
         if name is not None and name not in table.names:
             raise InvalidInput(
                 f"{opened.where!r} has no column {name!r} of {what}; found the columns "
-                f"{listed(table.names)}.{nearest(name, table.names)}"
-                f"{perhaps_a_row(Path(opened.where))} "
+                f"{listed(table.names)}.{perhaps_meant(name, table.names, Path(opened.where))} "
                 + (_OF_MODEL if for_model else f"Name it with {_NAMED[what]}.")
             )
     values = {name: table.values(name) for name in names}
