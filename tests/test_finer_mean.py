@@ -23,7 +23,7 @@ from dptune.data.moments import nearer_mean, private_mean, reach_around
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.privacy import FullBatchRun, PrivateMean
 from dptune.report.record import Record
-from dptune.report.split import slots
+from dptune.report.split import foreseen, slots
 from dptune.search.random_search import RandomSearch
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
@@ -241,6 +241,11 @@ def test_it_takes_the_place_of_a_leg_and_all_is_the_budget(tmp_path: Path) -> No
         4 * price
     )
     assert math.fsum(shown.values()) <= BUDGET.mu_squared()
+    # A plan lists the same, and so of rows of which nobody knows what they are.
+    for each in (planned, foresee(a_data_set(unlike=False), a_config(**UNIT_NOISE))[0]):
+        in_plan = {slot.purpose: slot.mu_squared for slot in foreseen(each)}
+        assert in_plan.pop("finer mean or leg 1") == pytest.approx(price)
+        assert in_plan == {name: paid for name, paid in shown.items() if name != FINER_MEAN}
 
 
 @pytest.mark.usefixtures("same_noise")

@@ -34,7 +34,7 @@ from dptune.data.made_by import is_of_texts
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
 from dptune.report.record import Record
-from dptune.report.split import slots
+from dptune.report.split import foreseen, slots
 from dptune.report.words import readable, verdict
 from dptune.rounding import cost, probability
 from dptune.search.base import SearchMethod
@@ -218,7 +218,7 @@ def plan_as_dict(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
     budget = planned.config.budget
     return {
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "mu": budget.mu},
-        "slots": [slot.to_dict(budget) for slot in slots(planned)],
+        "slots": [slot.to_dict(budget) for slot in foreseen(planned)],
         "preparation": list(in_words(planned.config, planned.data)),
         "training": list(planned.engine.in_words(planned.data)),
         "objective": planned.objective,
@@ -230,7 +230,7 @@ def show_plan(
     planned: Outline, guarantee: Guarantee, delta_chosen: bool, names: Sequence[str]
 ) -> None:
     """What a study of columns with these names would pay for and promise."""
-    out.print(slots_table(planned.config.budget, slots(planned)))
+    out.print(slots_table(planned.config.budget, foreseen(planned)))
     out.print(Text(_sentence(planned.objective)))
     _about_trials(planned)
     if delta_chosen:

@@ -1,5 +1,7 @@
 """How a study's budget is split, for people: one line a kind of payment, in their order."""
 
+from dataclasses import replace
+
 from dptune import accounting
 from dptune.accounting.split import Slot
 from dptune.privacy import Event, Price
@@ -43,3 +45,11 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
     if schedule.check:
         listed.append(event(CHECK, schedule.check))
     return tuple(listed)
+
+
+def foreseen(planned: Outline) -> tuple[Slot, ...]:
+    """The same before rows are read: what pays for a finer mean, or for a leg of the final run, is
+    listed by itself."""
+    listed = slots(replace(planned, gave_a_leg=True) if planned.refines else planned)
+    either = {FINER_MEAN: f"{FINER_MEAN} or leg 1"}
+    return tuple(replace(each, purpose=either.get(each.purpose, each.purpose)) for each in listed)
