@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dptune.data.rows import Chunk, DataFacts
 from dptune.engines import HuggingFace, TorchModule
-from dptune.engines.modules import rows_apart
+from dptune.engines.modules import made_up
 from dptune.engines.modules.by_length import grouped, widths
 from support.tiny_models import write_tiny_model
 
@@ -87,7 +87,7 @@ def test_groups_add_up_to_the_sum_of_whole_rows(
     flat, gradients = engine.traced(module, facts, torch.device("cpu"))
     by_width = engine._traced_shorter(flat, facts) | {LENGTH: gradients}
     module.eval()  # without dropout, which draws for every pass
-    features = rows_apart.made_up(module, shape, count, ids=True)
+    features = made_up.made_up(module, shape, count, ids=True)
     for row, kept in enumerate([1, 3, 8, 9, 16, 17, 24, 32]):
         features[row, ..., kept:] = -1
         if task == "spans":

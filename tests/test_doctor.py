@@ -11,8 +11,8 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from dptune.engines import fix_module
 from dptune.engines.modules.doctor import examine, must_be_sound, problems
 from dptune.engines.modules.mending import fix
-from dptune.engines.modules.problem import wanting_gradients
-from dptune.engines.modules.rows_apart import problems_on_rows
+from dptune.engines.modules.problem import must_be_none, wanting_gradients
+from dptune.engines.modules.row_check import problems_on_rows
 from dptune.errors import InvalidInput
 
 
@@ -135,7 +135,7 @@ def test_all_problems_are_told_and_not_only_the_first() -> None:
         must_be_sound(many, wanting_gradients(many))
 
 
-ROWS = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
+ROWS, OTHERS = torch.rand(2, 4, 3, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_the_layer_that_mixes_rows_is_named(module: nn.Module, layer: str) -> No
         for parameter in module.parameters():
             parameter.copy_(torch.rand(parameter.shape, generator=numbers))
     before = copy.deepcopy(module.state_dict())
-    (problem,) = problems_on_rows(module, ROWS, wanting_gradients(module))
+    (problem,) = problems_on_rows(module, ROWS, OTHERS)
     assert (problem.layer, problem.kind) == (layer, "mixes rows")
     # A check leaves nothing behind.
     assert module.training and all(
@@ -174,7 +174,7 @@ def test_the_layer_that_mixes_rows_is_named(module: nn.Module, layer: str) -> No
 )
 def test_rows_that_keep_to_themselves_pass(module: nn.Module) -> None:
     state = torch.get_rng_state()
-    assert not problems_on_rows(module, ROWS, wanting_gradients(module))
+    assert not problems_on_rows(module, ROWS, OTHERS)
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -200,18 +200,18 @@ class Counts(nn.Module):
 
 def test_gradients_and_the_number_of_rows_are_looked_at_too() -> None:
     for module in (Sneaks(), nn.Sequential(nn.Linear(3, 2), Counts())):
-        (problem,) = problems_on_rows(module, ROWS, wanting_gradients(module))
+        (problem,) = problems_on_rows(module, ROWS, OTHERS)
         assert problem.kind == "mixes rows"
 
 
 def test_a_buffer_that_changes_is_found_by_rows_that_pass() -> None:
     module = nn.Sequential(Follows(), nn.Linear(3, 2))
     assert not problems(module)
-    (problem,) = problems_on_rows(module, ROWS, wanting_gradients(module))
-    assert (problem.layer, problem.kind) == ("0", "buffer") and "seen" in problem.what
+    (problem,) = problems_on_rows(module, ROWS, OTHERS)
+    assert (problem.layer, problem.kind) == ("0", "keeps rows") and "seen" in problem.what
     assert not module[0].seen.any()
     with pytest.raises(InvalidInput, match="buffer seen changes"):
-        must_be_sound(module, wanting_gradients(module), ROWS)
+        must_be_none(problems_on_rows(module, ROWS, OTHERS))
 
 
 def test_an_examination_lists_layers_and_problems() -> None:

@@ -18,7 +18,7 @@ from dptune.data import Data, MemoryRows
 from dptune.data.rows import IDS, DataFacts
 from dptune.engines import HuggingFace, ModuleModel, Randomness, TorchModule
 from dptune.engines.language.folder import save_pretrained
-from dptune.engines.modules import rows_apart
+from dptune.engines.modules import made_up
 from dptune.errors import InvalidInput
 from dptune.hub import ModelPlace
 from dptune.plan import TrainPlan
@@ -71,7 +71,7 @@ def trained(engine: TorchModule, task: str) -> tuple[TorchModule, ModuleModel, M
     made = replace(engine, rows_at_once=COUNT).for_data(
         DataFacts(COUNT, shape, 1, len(CLASSES), task)
     )
-    features = rows_apart.made_up(made.made(), shape, COUNT, ids=True)
+    features = made_up.made_up(made.made(), shape, COUNT, ids=True)
     rows = MemoryRows(features, torch.arange(COUNT) % 3, precision=IDS, augmented=False)
     plan = TrainPlan(
         rows=COUNT,

@@ -15,7 +15,7 @@ from dptune.engines import HuggingFace, LoRA, Randomness, TorchModule, ZerothOrd
 from dptune.engines.language import pretrained
 from dptune.engines.language.reader import MeanClassifier, Reader
 from dptune.engines.language.word_losses import word_losses
-from dptune.engines.modules import checks, ghost, rows_apart, torch_module
+from dptune.engines.modules import checks, ghost, made_up, torch_module
 from dptune.engines.modules.by_length import widths
 from dptune.engines.modules.losses import row_loss
 from dptune.errors import InvalidInput
@@ -71,7 +71,7 @@ def stirred(module: nn.Module) -> None:
 
 
 def rows_of(module: Reader, task: str, rows: int = ROWS, words: int = WORDS) -> Tensor:
-    return rows_apart.made_up(module, facts(task, words).shape, rows, ids=True)
+    return made_up.made_up(module, facts(task, words).shape, rows, ids=True)
 
 
 # -- gradients
@@ -251,7 +251,7 @@ def test_the_second_text_of_a_pair_is_marked_where_the_model_marks_it(
 @pytest.mark.parametrize(("kind", "task"), CASES)
 def test_made_up_rows_are_plausible(kind: str, task: str, folder: Callable[[str], str]) -> None:
     _, module = made(folder(kind), task)
-    rows = rows_apart.made_up(module, (2, *facts(task).shape), 4, ids=True)
+    rows = made_up.made_up(module, (2, *facts(task).shape), 4, ids=True)
     assert rows.shape == (4, 2, *facts(task).shape)
     given = module(rows.flatten(0, 1))
     assert given.shape == (8, facts(task).width) and bool(torch.isfinite(given).all())

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from dptune.engines.modules.recording import recorded
 from dptune.engines.modules.standardized import StandardizedConv2d
 from dptune.engines.modules.step_total import StepTotal
 from dptune.errors import InvalidInput
+from support import zoo
 
 # Of processors without bfloat16: torch goes another way, to the same numbers.
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
@@ -243,6 +244,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
     "recurrent": (Recurrent, lambda: vectors(1, 5, 6)),
     "called twice": (Twice, lambda: vectors(2, 4, 6)),
     "checkpointed": (Checkpointed, lambda: vectors(1, 5, 6)),
+    **{name: (make, partial(rows, ROWS)) for name, (make, rows) in zoo.APART.items()},
 }
 
 STANDARDIZED: tuple[Callable[[], nn.Module], Callable[[], Tensor]] = (
@@ -812,17 +814,11 @@ class Tied(nn.Module):
         return answer
 
 
-class Functional(Tied):
+class Idle(Tied):
     def __init__(self) -> None:
         super().__init__()
         self.outer.weight = nn.Parameter(torch.randn(3, 3))
 
-    def forward(self, rows: Tensor) -> Tensor:
-        answer: Tensor = self.outer(self.inner(rows).tanh()) @ self.inner.weight
-        return answer
-
-
-class Idle(Functional):
     def forward(self, rows: Tensor) -> Tensor:
         answer: Tensor = functional.linear(rows, self.inner.weight)
         return answer
@@ -839,11 +835,10 @@ class Idle(Functional):
         ),
         (Mixed(), (6,), "depend on the other rows.*'inner.weight'"),
         (Tied(), (3,), "'inner.weight' is shared by 'inner.weight' and 'outer.weight'.*Untie"),
-        (Functional(), (3,), "is not for 'inner.weight': .*outside of its layer"),
         (
             nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), Mean()),
             (5, 8),
-            "is not for '0.self_attn.in_proj_weight'.*set its dropout to 0",
+            "is not for '0.self_attn.in_proj_weight'.*Set that dropout to 0",
         ),
         (Idle(), (3,), "do not: 'inner.bias'.*Freeze"),
     ],
@@ -884,23 +879,10 @@ def test_products_that_round_their_operands_are_refused() -> None:
         torch.set_float32_matmul_precision("highest")
 
 
-class _WithoutPadding(nn.Module):
-    """Leaves out words with number 0 before its linear layer, as packed transformers do."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.linear, self.head = nn.Embedding(9, 4), nn.Linear(4, 4), nn.Linear(4, 3)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        found, there = self.words(ids), ids != 0
-        packed = self.linear(found[there])
-        return self.head(torch.zeros_like(found).index_put((there,), packed).sum(1))
-
-
 def test_inputs_that_are_picked_by_what_rows_hold_are_not_taken_for_other_rows() -> None:
     """Four words of one row, packed beside nothing, would pass for a word of each of four rows,
     and be clipped four times as wide."""
-    module = _WithoutPadding()
+    module = zoo.WithoutPadding()
     gradients = RowGradients(
         module,
         dict(module.named_parameters()),

@@ -16,19 +16,23 @@ from torch import Tensor
 
 from dptune import validate
 
+# The state of torch's generator on a CPU: words after a header, in 64 bits each.
+_WORDS, _HEADER = 624, 24
+
 
 class Stream:
     """Normal and uniform numbers, made on the device that needs them.
 
     On a CPU they are NumPy's, because torch's own generator there keeps 32 bits of its seed; on a
-    GPU torch's counter-based generator is keyed with 63.
+    GPU they are those of torch's counter-based generator, whose seed and counter take 124.
     """
 
     def __init__(self, key: int, device: torch.device) -> None:
         self._device = device
         self._generator: torch.Generator | np.random.Generator
         if device.type == "cuda":
-            self._generator = torch.Generator(device).manual_seed(key % 2**63)
+            self._generator = torch.Generator(device)
+            _seed(self._generator, key)
         else:
             seeds = np.random.SeedSequence(key, pool_size=8)  # keeps 256 bits of the key
             self._generator = np.random.Generator(np.random.PCG64DXSM(seeds))
@@ -48,6 +52,30 @@ class Stream:
                 count, generator=self._generator, dtype=torch.float64, device=self._device
             )
         return torch.from_numpy(self._generator.random(count))
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What torch's own generators draw while rows pass (dropout, augmentations), from 256 bits.
+
+    It is as secret as the sample: what a row draws depends on which rows came before it, and
+    whoever knew all draws would see in those of the others whether it was there.
+    """
+
+    key: int
+    device: torch.device
+
+    def begin(self) -> None:
+        """From here on, torch draws the same numbers as after any other call."""
+        if self.device.type == "cuda":
+            with torch.cuda.device(self.device):
+                _seed(torch.cuda.default_generators[torch.cuda.current_device()], self.key)
+        # Of a seed torch's generator on a CPU keeps 32 bits; its state is 624 words.
+        state = torch.default_generator.manual_seed(0).get_state().numpy()
+        secret = hashlib.shake_256(self.key.to_bytes(32, "big")).digest(4 * _WORDS)
+        words = np.frombuffer(secret, dtype=np.uint32).astype(np.uint64)
+        state[_HEADER : _HEADER + words.nbytes] = words.view(np.uint8)
+        torch.default_generator.set_state(torch.from_numpy(state))
 
 
 @dataclass(frozen=True)
@@ -90,11 +118,9 @@ class Randomness:
         """The same for Poisson samples, which must stay as secret as the noise."""
         return self._secret("sampling", step, device)
 
-    def passing(self, step: int) -> int:
-        """For torch's own generators, from which dropout and augmentations draw while rows pass: a
-        number for the `step`, as secret as its sample. What a row draws depends on which rows came
-        before it; whoever knew all draws would see in those of the others whether it was there."""
-        return self._secret_key("passing", step) % 2**63
+    def passes(self, step: int, device: torch.device) -> Passes:
+        """For what torch draws while the rows of a step pass: as secret as its sample."""
+        return Passes(self._secret_key("passing", step), device)
 
     def _secret(self, purpose: str, step: int | None, device: torch.device) -> Stream:
         return Stream(self._secret_key(purpose, step), device)
@@ -105,6 +131,12 @@ class Randomness:
         if step is not None:
             purpose = f"{purpose}/{step}"
         return _key(self.noise_seed, self.trial, purpose)
+
+
+def _seed(generator: torch.Generator, key: int) -> None:
+    """Of a generator on a GPU: 64 bits of seed, and 60 of the place where it begins to count."""
+    generator.manual_seed(key % 2**64)
+    generator.set_offset(4 * ((key >> 64) % 2**60))
 
 
 def _key(seed: int, trial: int, purpose: str) -> int:

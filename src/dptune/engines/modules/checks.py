@@ -2,17 +2,21 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
 
+from dptune.engines.modules.module_state import ModuleState
+from dptune.engines.modules.row_check import as_it_was
 from dptune.errors import InvalidInput
 
 FEWEST_ROWS = 3  # to tell what is a row's from what is not
 _AGREES = {"float32": 1e-3, "bfloat16": 0.05}  # with autograd, relative
 _NEGLIGIBLE = {"float32": 1e-5, "bfloat16": 1e-3}  # the same, beside all parameters' gradient
-# How much of a row's gradient others may seem to change: kernels need not repeat themselves.
-_ALONE = {"float32": 1e-4, "bfloat16": 0.02}
+# What others may seem to change: so many times what two equal passes differ by, or what sums in
+# float64 are rounded by, as a share of a row's gradient.
+_REPEATED, _FLOAT64 = 4.0, 1e-12
 
 
 def parameters_are_their_own(module: nn.Module, trained: Mapping[str, nn.Parameter]) -> None:
@@ -39,24 +43,18 @@ def no_batch_norm(module: nn.Module) -> None:
 
 
 @contextmanager
-def undisturbed(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Random numbers are afterwards as they were, and so are buffers; refuses modules that write
-    what they see into these."""
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    try:
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            yield
-    finally:
-        changed = []
-        for name, buffer in module.named_buffers():
-            if name in before and not torch.equal(buffer, before[name]):
-                buffer.copy_(before[name])
-                changed.append(name)
+def undisturbed(module: nn.Module) -> Iterator[None]:
+    """Everything is afterwards as it was; refuses modules that write what they see into their
+    parameters or buffers."""
+    before = ModuleState(module)
+    with as_it_was(module):
+        yield
+        changed = before.changed()
     if changed:
         raise InvalidInput(
-            f"buffers {', '.join(map(repr, changed))} change with the rows that are seen, which "
-            "would carry private rows into the model unpaid. Switch running statistics off "
-            "(track_running_stats=False)."
+            f"parameters or buffers {', '.join(map(repr, changed))} change with the rows that are "
+            "seen, which would carry private rows into the model unpaid. Switch running statistics "
+            "off (track_running_stats=False), and let forward() write into nothing else."
         )
 
 
@@ -85,14 +83,12 @@ def disagreeing(
     return wrong
 
 
-def agrees(wrong: list[str]) -> None:
-    if wrong:
-        raise InvalidInput(
-            "the sum of rows' gradients must be the gradient of the summed loss; it is not for "
-            f"{', '.join(map(repr, wrong))}: the parameter is used outside of its layer, or "
-            "something random (dropout) is inside a layer that has to be run twice. Give the "
-            "layer a forward of its own, set its dropout to 0, or freeze it."
-        )
+def refuse_disagreeing(wrong: list[str]) -> NoReturn:
+    raise InvalidInput(
+        "the sum of rows' gradients must be the gradient of the summed loss; it is not for "
+        f"{', '.join(map(repr, wrong))}, whose layers have to be run twice, and give something "
+        "else then, as dropout inside of them does. Set that dropout to 0, or freeze them."
+    )
 
 
 def rows_are_alone(
@@ -102,28 +98,46 @@ def rows_are_alone(
     places: Mapping[str, slice],
     compute: str,
 ) -> None:
-    """A row's gradient stays as it is when the other rows of its batch are others."""
+    """The first row's gradient, and the last one's, stay as they are when the other rows of the
+    batch are others: bit for bit, but for what two equal passes differ by."""
     rows = len(features)
     for row in (0, rows - 1):
-        order = list(range(rows))
-        others = [other for other in order if other != row]
-        for place, other in zip(others, others[1:] + others[:1], strict=True):
-            order[place] = other
-        order[others[0]] = row  # and one is left out altogether
         alone = torch.zeros(rows, dtype=torch.float64, device=features.device)
         alone[row] = 1.0
         one = sums(features, targets, alone)
-        two = sums(features[order], targets[order], alone)
-        allowed = _ALONE[compute] * one.norm()
-        mixed = [
-            name
-            for name, place in places.items()
-            if not (one[place] - two[place]).norm() <= allowed
-        ]
-        if mixed:
-            raise InvalidInput(
-                "a row's gradient must not depend on the other rows of its batch; it does for "
-                f"{', '.join(map(repr, mixed[:8]))}. Something before or in these layers mixes "
-                "rows, as batch norm does: replace it by a layer that treats rows one by one "
-                "(torch.nn.GroupNorm)."
-            )
+        least, most = (share * float(one.norm()) for share in (_FLOAT64, _AGREES[compute]))
+
+        def apart(two: Tensor, one: Tensor = one) -> dict[str, float]:
+            return {name: float((one[at] - two[at]).norm()) for name, at in places.items()}
+
+        noise = apart(sums(features, targets, alone))
+        for other_features, other_targets in _others(features, targets, row):
+            two = sums(other_features, other_targets, alone)
+            if not bool(two.isfinite().all()):
+                continue  # numbers that overflow in other rows: steps leave such rows out
+            mixed = [
+                name
+                for name, difference in apart(two).items()
+                if difference > min(max(_REPEATED * noise[name], least), most)
+            ]
+            if mixed:
+                raise InvalidInput(
+                    "a row's gradient must not depend on the other rows of its batch; it does for "
+                    f"{', '.join(map(repr, mixed[:8]))}. Something before or in these layers mixes "
+                    "rows, as batch norm does: replace it by a layer that treats rows one by one "
+                    "(torch.nn.GroupNorm)."
+                )
+
+
+def _others(features: Tensor, targets: Tensor, row: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches in which `row` is as it was, and the others are not."""
+    order = list(range(len(features)))
+    others = [other for other in order if other != row]
+    for place, other in zip(others, others[1:] + others[:1], strict=True):
+        order[place] = other
+    order[others[0]] = row  # and one is left out altogether
+    yield features[order], targets[order]
+    if features.is_floating_point():
+        larger = features * 2.0**10
+        larger[row] = features[row]
+        yield larger, targets[order]

@@ -17,6 +17,7 @@ from dptune.engines.modules import ghost
 from dptune.engines.modules.by_length import grouped
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
+from dptune.engines.modules.module_state import ModuleState
 from dptune.engines.modules.step_total import StepTotal
 from dptune.engines.optimizers import KINDS, Optimizer
 from dptune.engines.per_row import drawn_rows, read_rows
@@ -107,9 +108,10 @@ def train(
         of_classes = torch.tensor(plan.class_weights, dtype=torch.float64, device=rows.device)
     total = StepTotal(len(flat.vector), rows.device)
     at_once = min(rows_at_once, ghost.MOST_ROWS)
+    state = ModuleState(flat.module, flat)
     with own_numbers(rows.device):
         for step in range(done, plan.steps):
-            torch.manual_seed(randomness.passing(step))
+            randomness.passes(step, rows.device).begin()
             flat.module.train()
             total.begin()
             chosen = drawn_rows(plan, rows, randomness.sampling(rows.device, step))
@@ -119,12 +121,14 @@ def train(
                     copies = with_copies(part.features, plan.augmentations, augment)
                     way.add(
                         total.part(len(part.targets)),
-                        copies.to(dtype),
+                        copies.to(dtype, copy=True),  # the module may write into its input
                         part.targets,
                         plan.clip_norm,
                         weights,
                     )
+            state.must_be_unchanged()
             moves.step(total.value(), randomness.noise(rows.device, step), step)
+            state.after_step()
             if progress is not None:
                 progress.after(step + 1, plan, moves.tensors)
     return moves.released()
@@ -179,17 +183,15 @@ def with_copies(features: Tensor, copies: int, augment: Augment | None) -> Tenso
 
 
 @contextmanager
-def own_numbers(device: torch.device, seed: int | None = None) -> Iterator[None]:
-    """Torch's own generators, which begin at `seed`, are put back in the end."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        if seed is not None:
-            torch.manual_seed(seed)
+def own_numbers(device: torch.device) -> Iterator[None]:
+    """Torch's own generators are put back in the end."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
         yield
 
 
 @contextmanager
 def public_numbers(randomness: Randomness, device: torch.device) -> Iterator[None]:
     """The same from a public place: for first weights, and for rows that are made up."""
-    with own_numbers(device, randomness.public_number("steps from 0")):
+    with own_numbers(device):
+        torch.manual_seed(randomness.public_number("steps from 0"))
         yield

@@ -15,9 +15,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
+from torch.nn.utils.parametrizations import _SpectralNorm
 
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.losses import outputs_of
+from dptune.engines.modules.made_up import made_up, nothing_near_zero
 from dptune.engines.modules.problem import (
     WHOLE,
     Names,
@@ -26,7 +28,7 @@ from dptune.engines.modules.problem import (
     must_be_none,
     wanting_gradients,
 )
-from dptune.engines.modules.rows_apart import as_it_was, made_up, problems_on_rows
+from dptune.engines.modules.row_check import as_it_was, problems_on_rows
 from dptune.errors import DptuneError, InvalidInput
 
 _MADE_UP = 4  # rows
@@ -59,15 +61,24 @@ def problems(module: nn.Module, trained: Names | None = None) -> list[Problem]:
     found = [*_of_parameters(module, names), *_shared(module, names)]
     for name, layer in module.named_modules():
         found += _of_layer(name or WHOLE, layer)
+        if drops_out_inside(layer) and any(
+            f"{name}.{own}".lstrip(".") in names for own, _ in layer.named_parameters()
+        ):
+            found.append(
+                Problem(
+                    name or WHOLE,
+                    "dropout",
+                    "it draws its dropout inside of itself, and has to be run twice, which draws "
+                    "another",
+                    f"set its dropout to 0 ({_FIX}), or freeze it",
+                )
+            )
     return found
 
 
-def must_be_sound(module: nn.Module, trained: Names, rows: Tensor | None = None) -> None:
-    """Refuse a module with problems, all of them named; `rows` are made up."""
-    found = problems(module, trained)
-    if rows is not None and not found:
-        found = problems_on_rows(module, rows, trained)
-    must_be_none(found, " (dptune doctor shows its layers.)")
+def must_be_sound(module: nn.Module, trained: Names) -> None:
+    """Refuse a module whose layers have problems, all of them named."""
+    must_be_none(problems(module, trained), " (dptune doctor shows its layers.)")
 
 
 def examine(
@@ -78,10 +89,13 @@ def examine(
     names = wanting_gradients(module)
     found, routes = problems(module, names), dict[str, str]()
     if shape is not None and not any(each.kind == "lazy" for each in found):
-        rows = made_up(module, shape, _MADE_UP, ids=ids)
+        rows, others = (made_up(module, shape, _MADE_UP, ids=ids, seed=seed) for seed in (0, 1))
+        compute = "bfloat16" if _is_coarse(module) else "float32"
         try:
             known = {each.layer for each in found}
-            found += [p for p in problems_on_rows(module, rows, names) if p.layer not in known]
+            with nothing_near_zero(module, names):
+                on_rows = problems_on_rows(module, rows, others, compute=compute)
+            found += [p for p in on_rows if p.layer not in known]
             if not found:
                 routes = _routes(module, names, rows)
         except DptuneError as error:
@@ -152,6 +166,14 @@ def _of_layer(name: str, layer: nn.Module) -> Iterator[Problem]:
             "instance norm keeps statistics of the rows",
             f"make it with track_running_stats=False ({_FIX})",
         )
+    elif isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
+        yield Problem(
+            name,
+            "max_norm",
+            "with max_norm it rewrites its lines for the words that it meets, so its weights would "
+            "tell which words private rows have",
+            f"leave max_norm out ({_FIX})",
+        )
     elif _keeps_spectra(layer):
         yield Problem(
             name,
@@ -159,6 +181,12 @@ def _of_layer(name: str, layer: nn.Module) -> Iterator[Problem]:
             "its weight is divided by a norm that is remembered from pass to pass",
             "leave spectral_norm out; weight_norm keeps nothing",
         )
+
+
+def drops_out_inside(layer: nn.Module) -> bool:
+    """Whether it is a layer of many products that draws dropout between them."""
+    inside = isinstance(layer, nn.MultiheadAttention | nn.RNNBase)
+    return inside and bool(layer.dropout)
 
 
 def _keeps_spectra(layer: nn.Module) -> bool:
@@ -169,7 +197,12 @@ def _keeps_spectra(layer: nn.Module) -> bool:
     if not parametrize.is_parametrized(layer):
         return False
     kept: Any = layer.parametrizations
-    return any(buffer.numel() for buffer in kept.buffers())
+    return any(isinstance(part, _SpectralNorm) for part in kept.modules())
+
+
+def _is_coarse(module: nn.Module) -> bool:
+    """Whether some weights are kept in bfloat16, as those of a frozen base are."""
+    return any(parameter.dtype == torch.bfloat16 for parameter in module.parameters())
 
 
 def _routes(module: nn.Module, trained: Names, rows: Tensor) -> dict[str, str]:

@@ -141,7 +141,8 @@ class Kept:
     """The gradients themselves: (rows, *shape of the parameter), at least float32."""
 
     def __init__(self, gradients: Tensor) -> None:
-        self.gradients = gradients
+        # A parameter may be a single number (a temperature): a line of one then.
+        self.gradients = gradients if gradients.ndim > 1 else gradients[:, None]
 
     @property
     def is_small(self) -> bool:

@@ -6,7 +6,7 @@ the same stored numbers: what is added is what was measured, whatever the module
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -24,10 +24,11 @@ from dptune.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Ways:
-    """What made-up rows showed: whether large parameters may be given a copy a row, and how each
-    layer is clipped."""
+    """What made-up rows showed: whether large parameters may be given a copy a row, for which
+    parameters layers further up have to be run again, and how each layer is clipped."""
 
     expand: bool = True
+    lifted: dict[str, int] = field(default_factory=dict)
     routes: dict[str, str] = field(default_factory=dict)
 
 
@@ -73,18 +74,13 @@ class RowGradients:
             )
         checks.no_batch_norm(self._module)
         checks.parameters_are_their_own(self._module, self._trained)
-        with checks.undisturbed(self._module, features.device):
+        with checks.undisturbed(self._module):
             if known is not None:
-                self._lay_out(features, targets, known.expand)
+                self._lay_out(features, targets, known)
+                self._choose_loops(features, targets)
                 self.ways = known
                 return
-            wanted = self._by_autograd(features, targets)
-            wrong = self._tried(features, targets, wanted, expand=True)
-            if any(name in self._layout.expanded for name in wrong):
-                # Some parameter cannot be given a copy a row: its layer is run again instead.
-                wrong = self._tried(features, targets, wanted, expand=False)
-            checks.agrees(wrong)
-            del wanted  # as large as the module
+            self.ways = self._found_ways(features, targets)
             checks.rows_are_alone(
                 self._repeated_sum, features, targets, self._places, self._compute
             )
@@ -220,26 +216,41 @@ class RowGradients:
             )
         return losses.sum() / copies
 
-    def _tried(
-        self, features: Tensor, targets: Tensor, wanted: Mapping[str, Tensor], expand: bool
-    ) -> list[str]:
-        """Decide how layers are recorded; returns parameters for which that is not right."""
-        try:
-            self._lay_out(features, targets, expand)
-            found = self._repeated_sum(features, targets, None)
-        except (RuntimeError, TypeError, ValueError):
-            if not expand or not self._layout.expanded:
-                raise
-            return list(self._layout.expanded)
-        self.ways = Ways(expand, self._routes(features, targets))
-        return checks.disagreeing(found, wanted, self._places, self._compute)
+    def _found_ways(self, features: Tensor, targets: Tensor) -> Ways:
+        """Ways by which the sum over rows is autograd's: the cheapest first."""
+        wanted, ways = self._by_autograd(features, targets), Ways()
+        while True:
+            self._lay_out(features, targets, ways)
+            again, problem = self._layout.run_again(), None
+            try:
+                self._choose_loops(features, targets)
+                found = self._repeated_sum(features, targets, None)
+                wrong = checks.disagreeing(found, wanted, self._places, self._compute)
+                if not wrong:
+                    return replace(ways, routes=self._routes(features, targets))
+            except (
+                RuntimeError,
+                TypeError,
+                ValueError,
+            ) as error:  # of some layer that is run again
+                wrong, problem = [*self._layout.expanded, *again], error
+            if not set(wrong).isdisjoint(self._layout.expanded):
+                ways = replace(ways, expand=False)
+            elif wrong and all(again.get(name) is not self._module for name in wrong):
+                lifted = ((n, ways.lifted.get(n, 0 if n in again else -1)) for n in wrong)
+                ways = replace(ways, lifted=ways.lifted | {n: by + 1 for n, by in lifted})
+            elif problem is not None:
+                raise problem
+            else:
+                checks.refuse_disagreeing(wrong)
 
-    def _lay_out(self, features: Tensor, targets: Tensor, expand: bool) -> None:
+    def _lay_out(self, features: Tensor, targets: Tensor, ways: Ways) -> None:
         def objective(count: int) -> Tensor:
             return self._objective(features[:count], targets[:count])
 
-        self._layout = find_layout(self._module, self._trained, objective, len(features), expand)
-        self._choose_loops(features, targets)
+        self._layout = find_layout(
+            self._module, self._trained, objective, len(features), ways.expand, ways.lifted
+        )
 
     def _choose_loops(self, features: Tensor, targets: Tensor) -> None:
         again = {key: layer for key, layer in self._layout.layers.items() if layer.rule is None}

@@ -25,7 +25,7 @@ def rule_of(layer: nn.Module) -> Rule | None:
     kind = type(layer)
     if (kind.__module__, kind.__name__) == ("transformers.pytorch_utils", "Conv1D"):
         return _transposed_linear
-    if isinstance(layer, nn.Embedding) and (layer.max_norm or layer.scale_grad_by_freq):
+    if isinstance(layer, nn.Embedding) and layer.scale_grad_by_freq:
         return None
     return _RULES.get(kind.forward)
 

@@ -35,6 +35,11 @@ class Layout:
     widened: set[str] = field(default_factory=set)
     narrowed: set[str] = field(default_factory=set)  # those that need inputs as precise as outputs
 
+    def run_again(self) -> dict[str, nn.Module]:
+        """Parameters without a rule, and the layer that is run again for each."""
+        again = [layer for layer in self.layers.values() if layer.rule is None]
+        return {name: layer.module for layer in again for name in layer.own.values()}
+
 
 @dataclass(frozen=True)
 class _Seen:
@@ -45,7 +50,9 @@ class _Seen:
     fewer: Mapping[str, list[Call]]
 
     def pairs(self, name: str) -> list[tuple[Call, Call]]:
-        return list(zip(self.many.get(name, []), self.fewer.get(name, []), strict=False))
+        many, fewer = self.many.get(name, []), self.fewer.get(name, [])
+        # Called once a row, say, it is not known which call is whose.
+        return list(zip(many, fewer, strict=True)) if len(many) == len(fewer) else []
 
     def begins_with_rows(self, shape: torch.Size, fewer: torch.Size) -> bool:
         """Whether the first dimension grows with the rows, and nothing else does."""
@@ -92,8 +99,10 @@ def find_layout(
     objective: Callable[[int], Tensor],
     rows: int,
     expand: bool,
+    lifted: Mapping[str, int],
 ) -> Layout:
-    """`objective(count)` runs the module on so many made-up rows and gives what it learns from."""
+    """`objective(count)` runs the module on so many made-up rows and gives what it learns from.
+    `lifted` says of parameters whose own layer does not do how many layers further up to run."""
     around = {place for name in trained for place in _upwards(name.rpartition(".")[0])}
     modules = {name: one for name, one in module.named_modules() if name in around}
     seen = []
@@ -107,7 +116,9 @@ def find_layout(
     others = []
     for name in trained:
         owner, _, own = name.rpartition(".")
-        rule = rule_of(modules[owner]) if known.pairs(owner) else None
+        # Other names are those of what a weight is made of.
+        plain = own in ("weight", "bias") and name not in lifted and known.pairs(owner)
+        rule = rule_of(modules[owner]) if plain else None
         for_all = rule is not None and known.input_is_for_all(owner)
         if rule is None or not (for_all or known.input_is_by_row(owner)):
             others.append(name)
@@ -124,7 +135,7 @@ def find_layout(
         if expand and rule_of(modules[owner]) is None and len(shape) > 2 and shape[0] == 1:
             layout.expanded.append(name)
             continue
-        place, sides = _nearest(known, owner)
+        place, sides = _nearest(known, owner, lifted.get(name, 0))
         # A layer of a known kind may have to be run again, too, for what lies below it.
         known_kind = place in layout.layers and layout.layers[place].rule is not None
         key = f"{place} (again)" if known_kind else place
@@ -148,13 +159,13 @@ def _shapes(calls: Mapping[str, list[Call]]) -> dict[str, list[Call]]:
     }
 
 
-def _nearest(known: _Seen, owner: str) -> tuple[str, list[tuple[bool, ...]]]:
-    """The layer itself, or the nearest above it, that is called with rows and answers with rows."""
-    for place in _upwards(owner):
-        sides = known.arguments_by_row(place)
-        if sides is not None:
-            return place, sides
-    raise AssertionError("the module itself was called with rows")
+def _nearest(known: _Seen, owner: str, further: int) -> tuple[str, list[tuple[bool, ...]]]:
+    """The layer itself, or the nearest above it, that is called with rows and answers with rows; or
+    so many such layers further up, the module itself at the most."""
+    found = [
+        (place, sides) for place in _upwards(owner) if (sides := known.arguments_by_row(place))
+    ]
+    return found[min(further, len(found) - 1)]
 
 
 def _upwards(name: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dptune import validate
 from dptune.engines.modules import descent
 from dptune.engines.modules.adapters import adapter_names, add_adapters
-from dptune.engines.modules.flat_weights import digest_of_frozen
+from dptune.engines.modules.flat_weights import FlatWeights, digest_of_frozen
 from dptune.engines.modules.torch_module import (
     SEEN_LOGITS,
     SEEN_SHAPE,
@@ -81,6 +81,13 @@ class LoRA(TorchModule):
 
     def names(self, module: nn.Module) -> list[str]:
         return adapter_names(module, self._besides)
+
+    def released_module(
+        self, flat: FlatWeights, vector: Tensor, randomness: Randomness
+    ) -> nn.Module:
+        """The module that was trained: of it only adapters are stored, so the base, which may be
+        large, need not be made again."""
+        return flat.release(vector)
 
     def pack(self, model: ModuleModel) -> dict[str, Tensor]:
         base = digest_of_frozen(model.module, self.names(model.module))

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from dptune.engines.modules.doctor import problems
+from dptune.engines.modules.doctor import drops_out_inside, problems
 from dptune.engines.modules.problem import WHOLE, Problem
 
 _GROUPS = 32  # at most, as is usual for group norm
@@ -26,9 +26,9 @@ class Fixed:
 
 
 def fix(module: nn.Module) -> Fixed:
-    """Replace batch norm by group norm with the same weights, let instance norm forget, and untie
-    parameters that want gradients; the module itself is changed. What is new must be trained:
-    group norm computes something else than batch norm did."""
+    """Replace batch norm by group norm with the same weights, let instance norm and embeddings keep
+    nothing of rows, and untie parameters that want gradients; the module itself is changed. What is
+    new must be trained: group norm computes something else than batch norm did."""
     replaced: list[str] = []
     _untie_layers(module, replaced)
     for name, parent in [*module.named_modules()]:
@@ -63,6 +63,12 @@ def _mended(name: str, layer: nn.Module, replaced: list[str]) -> nn.Module:
         layer.track_running_stats = False
         layer.running_mean = layer.running_var = layer.num_batches_tracked = None
         replaced.append(f"{name}: {type(layer).__name__} keeps no running statistics")
+    if drops_out_inside(layer) and any(own.requires_grad for own in layer.parameters()):
+        vars(layer)["dropout"] = 0.0  # a plain number, whatever torch's types say
+        replaced.append(f"{name}: {type(layer).__name__} without dropout inside of it")
+    if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
+        layer.max_norm = None
+        replaced.append(f"{name}: {type(layer).__name__} without max_norm")
     return layer
 
 

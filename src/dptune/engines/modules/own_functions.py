@@ -1,5 +1,6 @@
 """What a user's own loss and augmentation make of a row must not depend on the others beside it:
-made-up rows show whether it does."""
+made-up rows show whether it does. As in `row_check`, a batch of the same shape whose other rows
+hold something else must give the same bit for bit; only another number of rows rounds otherwise."""
 
 from collections.abc import Callable
 
@@ -25,8 +26,9 @@ def loss_takes_rows_apart(loss: RowLoss, like: Tensor, targets: Tensor) -> None:
 
     every = list(range(len(targets)))
     together = found(every)
-    apart = _same(together[:1], found([0, 0, *every[1:-1]])[:1])
-    if apart and _same(together, found(every, seed=1)):  # nothing is drawn at random
+    apart = _equal(together[:1], found([0, 0, *every[1:-1]])[:1])
+    apart = apart and _equal(together[-1:], found([*every[1:-1], 0, every[-1]])[-1:])
+    if apart and _equal(together, found(every, seed=1)):  # nothing is drawn at random
         apart = _same(together, torch.cat([found([row]) for row in every]))
     if not apart:
         raise InvalidInput(
@@ -51,18 +53,23 @@ def augment_takes_rows_apart(augment: Callable[[Tensor], Tensor], rows: Tensor) 
             f"augment must give a tensor of the shape that it gets, {tuple(rows.shape)}; it gives "
             f"{what}."
         )
-    if not _same(made, found(rows)):
+    if not _equal(made, found(rows)):
         return  # it draws from generators that we do not know, and nothing can be told
-    others = rows.square().neg() if rows.is_floating_point() else rows.roll(1, 0)
+    others = rows.square() * -1000 if rows.is_floating_point() else rows.roll(1, 0)
     for row in (0, len(rows) - 1):
         beside = others.clone()
         beside[row] = rows[row]
-        if not _same(made[row], found(beside)[row]):
+        if not _equal(made[row], found(beside)[row]):
             raise InvalidInput(
                 "augment must change every row for itself, and what yours makes of a row changes "
                 "with the other rows of its batch, so one private row would be in the gradients "
                 "of all. Leave mixing (mixup, cutmix, statistics of a batch) out."
             )
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Bit for bit; a number that is none is one."""
+    return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -59,12 +59,13 @@ class Recording:
         self.on = True
         self._last: _Narrowed | None = None
 
-    def hook(self, name: str, narrow: bool) -> Callable[..., None]:
+    def hook(self, name: str, narrow: bool) -> Callable[..., Any]:
         def record(
             layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-        ) -> None:
+        ) -> Any:
             if not self.on:
-                return
+                return None
+            output = _independent(output)
             arguments, structure = pytree.tree_flatten((args, kwargs))
             outputs = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
             stored = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in arguments]
@@ -76,6 +77,7 @@ class Recording:
                 [get_gradient_edge(leaf) if leaf.requires_grad else None for leaf in outputs],
             )
             self.calls.setdefault(name, []).append(call)
+            return output
 
         return record
 
@@ -116,6 +118,16 @@ def recorded(
             handle = layer.register_forward_hook(record, with_kwargs=True)
             stack.callback(handle.remove)
         yield recording
+
+
+def _independent(output: Any) -> Any:
+    """Several outputs of one call, none of which is made of another, as the hidden state of an
+    LSTM's cell is of the cell's: else what flows into the first would count in the second, too."""
+    leaves, structure = pytree.tree_flatten(output)
+    if sum(isinstance(leaf, Tensor) for leaf in leaves) < 2:
+        return output
+    apart = [leaf.view_as(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    return pytree.tree_unflatten(apart, structure)
 
 
 def _widen(change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:

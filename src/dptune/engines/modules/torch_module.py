@@ -23,9 +23,11 @@ from dptune.engines.modules.by_length import widths
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients, Ways
 from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
+from dptune.engines.modules.made_up import made_up, nothing_near_zero
 from dptune.engines.modules.patterns import fits, patterns_in
 from dptune.engines.modules.precision import COMPUTE, all_in_float32, computing
-from dptune.engines.modules.rows_apart import made_up, none_at_zero
+from dptune.engines.modules.problem import Names, must_be_none
+from dptune.engines.modules.row_check import problems_on_rows
 from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
@@ -207,19 +209,29 @@ class TorchModule(Engine[ModuleModel]):
         """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
         module = self.made()
         self.must_be_repeated(module)
-        rows, _ = self._made_up(module, facts, torch.device("cpu"), _MADE_UP, 1)
-        self._must_fit(module, rows[:, 0], facts)
-        with none_at_zero(module, self.names(module)):
-            doctor.must_be_sound(module, self.names(module), rows[:, 0])
+        doctor.must_be_sound(module, self.names(module))
+        self.rows_must_be_apart(module.to(device), facts, modes=(True, False))
         _LOOKED_AT.clear()
         flat, _ = self.traced(module, facts, device)
         self._traced_shorter(flat, facts)
 
     def must_be_repeated(self, module: nn.Module) -> None:
-        """Refuse a factory that makes another module each time: it is called again to resume."""
+        """Refuse a factory that makes another module each time, since it is called again to resume;
+        and one that hands out the same, which would carry one run's weights into the next."""
         if self.is_pretrained:
             return  # files, and seeded numbers
-        again = self.made().state_dict()
+        other = self.made()
+        again = other.state_dict()
+        trained = {name: one.data_ptr() for name, one in other.named_parameters()}
+        named = dict(module.named_parameters())
+        if other is module or any(
+            trained.get(name) == named[name].data_ptr() for name in self.names(module)
+        ):
+            raise InvalidInput(
+                f"{self.factory} must make a new module whenever it is called, and it hands out "
+                "the same weights again, so one run would begin where another ended. Make the "
+                "module inside the function."
+            )
         for name, tensor in module.state_dict().items():
             if name not in again or not torch.equal(tensor, again[name]):
                 raise InvalidInput(
@@ -228,6 +240,21 @@ class TorchModule(Engine[ModuleModel]):
                     "is seeded for the factory; do not draw them from NumPy or the clock, and read "
                     "pretrained ones from a file."
                 )
+
+    def rows_must_be_apart(
+        self, module: nn.Module, facts: DataFacts, *, modes: Sequence[bool]
+    ) -> None:
+        """Refuse a module in which rows interact, or which keeps something of them, in train()
+        (True) or eval(): on made-up rows, where the module is."""
+        device = next(module.parameters()).device
+        rows, others = (
+            made_up(module, facts.shape, _MADE_UP, ids=self.ids, seed=seed).to(device)
+            for seed in (0, 1)
+        )
+        self._must_fit(module, rows, facts)
+        with nothing_near_zero(module, self.names(module)):
+            found = problems_on_rows(module, rows, others, compute=self.compute, modes=modes)
+        must_be_none(found, " (dptune doctor shows its layers.)")
 
     def _must_fit(self, module: nn.Module, rows: Tensor, facts: DataFacts) -> None:
         outputs = self.model(module, facts.shape).logits(rows)
@@ -301,7 +328,15 @@ class TorchModule(Engine[ModuleModel]):
             augment=self._augment,
             keep=keep,
         )
-        return self.model(flat.release(released), rows.shape)
+        return self.model(self.released_module(flat, released, randomness), rows.shape)
+
+    def released_module(
+        self, flat: FlatWeights, vector: Tensor, randomness: Randomness
+    ) -> nn.Module:
+        """A new module with the trained weights of `vector`: buffers and frozen weights are those
+        that the factory makes, whatever the one that met private rows has become."""
+        fresh = FlatWeights(self.made(randomness), flat.trained, vector.device)
+        return fresh.release(vector)
 
     def facts_of(self, rows: Rows) -> DataFacts:
         return DataFacts(rows.count, rows.shape, rows.copies, self._width, self.loss)
@@ -353,7 +388,7 @@ class TorchModule(Engine[ModuleModel]):
 
     def filled(self, module: nn.Module, tensors: Mapping[str, Tensor]) -> ModuleModel:
         """A module that was just made, with all its weights."""
-        kept = dict(tensors)
+        kept, trained = dict(tensors), self.names(module)
         shape, seen = kept.pop(SEEN_SHAPE), kept.pop(SEEN_LOGITS)
         try:
             module.load_state_dict(kept)
@@ -363,14 +398,14 @@ class TorchModule(Engine[ModuleModel]):
                 f"{' '.join(str(error).split())}. Put the code back as it was."
             ) from None
         model = self.model(module.requires_grad_(False).eval(), tuple(shape.tolist()))
-        if not self._gives(model, seen):
+        if not self._gives(model, seen, trained):
             raise OwnCodeProblem(
                 f"the module that {self.factory} makes takes the weights that were trained, and "
                 "does something else with them: its code was changed since. Put it back as it was."
             )
         return model
 
-    def _gives(self, model: ModuleModel, seen: Tensor) -> bool:
+    def _gives(self, model: ModuleModel, seen: Tensor, trained: Names) -> bool:
         """Whether the model gives for made-up rows what was `seen`, but for roundings."""
 
         def close(room: float) -> bool:
@@ -379,7 +414,7 @@ class TorchModule(Engine[ModuleModel]):
         now, room = self._seen(model), self.rounding * float(seen.nan_to_num().abs().max())
         if close(room):
             return True
-        with _shaken(model.module, self.names(model.module)):
+        with _shaken(model.module, trained):
             moved = float((self._seen(model) - now).nan_to_num().abs().max())
         return close(room + _SPARE * moved)
 
@@ -450,7 +485,7 @@ class TorchModule(Engine[ModuleModel]):
         )
         with (
             descent.public_numbers(Randomness(), rows.device),
-            none_at_zero(flat.module, flat.trained),
+            nothing_near_zero(flat.module, flat.trained),
         ):
             gradients.trace(rows, targets, _LOOKED_AT.get(case))
         if case is not None:
@@ -504,7 +539,7 @@ def _routes(engine: TorchModule, facts: DataFacts) -> Mapping[str, str]:
 
 
 @contextmanager
-def _shaken(module: nn.Module, names: Iterable[str]) -> Iterator[None]:
+def _shaken(module: nn.Module, names: Names) -> Iterator[None]:
     """The module with the last digits of these parameters changed."""
     named = dict(module.named_parameters())
     kept = {name: named[name].data for name in names}

@@ -3,6 +3,7 @@
 from torch import nn
 
 from dptune.engines.modules.patterns import fits, patterns_in
+from dptune.engines.modules.problem import wanting_gradients
 from dptune.errors import InvalidInput
 
 WORDS = ("all", "body", "biases", "last block", "first and last block")
@@ -13,8 +14,8 @@ def trained_names(module: nn.Module, asked: str) -> list[str]:
     patterns such as "encoder.layer.11.*, classifier.*"."""
     names = [name for name, _ in module.named_parameters()]
     if asked == "all":
-        return names
-    if asked == "body":
+        found = wanting_gradients(module)
+    elif asked == "body":
         found = _but_tables(module)
     elif asked == "biases":
         found = [name for name in names if name.rpartition(".")[2] == "bias"]

@@ -21,12 +21,11 @@ from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.modules import descent
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.losses import outputs_of, row_loss
+from dptune.engines.modules.module_state import ModuleState
 from dptune.engines.modules.precision import computing
-from dptune.engines.modules.problem import must_be_none
-from dptune.engines.modules.rows_apart import none_at_zero, problems_without_gradients
 from dptune.engines.modules.torch_module import BATCH, ModuleModel, TorchModule, samples_of
 from dptune.engines.per_row import ClippedSum, drawn_rows, read_rows
-from dptune.engines.randomness import Randomness, Stream
+from dptune.engines.randomness import Passes, Randomness, Stream
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
@@ -95,10 +94,10 @@ class ZerothOrder(TorchModule):
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
         module = self.made()
-        FlatWeights(module, self.names(module), torch.device("cpu"))
-        rows, targets = self._made_up(module, facts, torch.device("cpu"), _MADE_UP, 1)
-        with none_at_zero(module, self.names(module)):
-            must_be_none(problems_without_gradients(module, rows[:, 0]))
+        self.must_be_repeated(module)
+        FlatWeights(module, self.names(module), device)
+        self.rows_must_be_apart(module, facts, modes=(False,))
+        rows, targets = self._made_up(module, facts, device, _MADE_UP, 1)
         with torch.no_grad():
             row_loss(self.loss)(outputs_of(module.eval()(rows[:, 0])), targets)
         self.functions_take_rows_apart(module, rows[:, 0], targets)
@@ -127,14 +126,19 @@ class ZerothOrder(TorchModule):
 
         rows_at_once = self.physical(attempt, rows, plan, _MOST_ROWS_AT_ONCE)
 
-        def losses(passing: int, chosen: Tensor | None) -> Tensor:
+        state = ModuleState(flat.module, flat)
+
+        def losses(passes: Passes, chosen: Tensor | None) -> Tensor:
+            state.after_step()  # or a move along a direction
             found = [torch.empty(0, dtype=torch.float64, device=rows.device)]
-            # Every pass of a step sees rows in the same copies.
-            with descent.own_numbers(rows.device, passing):
+            with descent.own_numbers(rows.device):
+                passes.begin()  # every pass of a step sees rows in the same copies
                 for chunk in read_rows(rows, chosen):
                     for part in descent.pieces(chunk, rows_at_once):
                         copies = descent.with_copies(part.features, plan.augmentations, augment)
-                        found.append(self._losses(flat.module, copies.to(self.taken), part.targets))
+                        given = copies.to(self.taken, copy=True)  # which may be written into
+                        found.append(self._losses(flat.module, given, part.targets))
+            state.must_be_unchanged()
             return torch.cat(found)
 
         done = 0
@@ -144,11 +148,11 @@ class ZerothOrder(TorchModule):
             flat.vector.copy_(tensors["weights"])
         for step in range(done, plan.steps):
             chosen = drawn_rows(plan, rows, randomness.sampling(rows.device, step))
-            of_rows = partial(losses, randomness.passing(step), chosen)
+            of_rows = partial(losses, randomness.passes(step, rows.device), chosen)
             take_step(plan, flat.vector, randomness, step, self.scale, of_rows)
             if progress is not None:
                 progress.after(step + 1, plan, lambda: {"weights": flat.vector})
-        return self.model(flat.release(flat.vector), rows.shape)
+        return self.model(self.released_module(flat, flat.vector, randomness), rows.shape)
 
     def _losses(self, module: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
         """Of each row in features (rows, copies, ...), the mean over its copies, in float64."""
