@@ -18,6 +18,17 @@ from dptune.ledger import store
 from dptune.ledger.address import open_part
 
 _CREATING = int.from_bytes(b"dptune")  # any number that other programs do not lock, too
+# A client that hangs loses the lock after this; less than others wait for it, so they get it then.
+_IDLE_LIMIT, _IDLE_SECONDS = "idle_in_transaction_session_timeout", 30
+# A client gives up on a server that does not answer. The URL may say otherwise.
+_CONNECTION_LIMITS = {
+    "connect_timeout": "30",  # seconds
+    "keepalives": "1",
+    "keepalives_idle": "30",  # seconds
+    "keepalives_interval": "10",  # seconds
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",  # milliseconds
+}
 
 
 class PostgresStore:
@@ -35,10 +46,12 @@ class PostgresStore:
             shown = shown.set(password="***")
         self.shown = shown.render_as_string(hide_password=True)
         self._engine = sa.create_engine(
-            url.set(drivername="postgresql+psycopg"),
+            url.set(drivername="postgresql+psycopg", query={**_CONNECTION_LIMITS, **url.query}),
             poolclass=sa.NullPool,
             isolation_level="READ COMMITTED",
         )
+        options = " ".join(url.normalized_query.get("options", ()))
+        self._limits_idling = _IDLE_LIMIT not in options.lower().replace("-", "_")
 
     def check(self) -> None:
         """The server checks its own pages."""
@@ -71,6 +84,8 @@ class PostgresStore:
 
     def _prepare(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{store.LOCK_TIMEOUT_SECONDS}s'")
+        if self._limits_idling:
+            connection.exec_driver_sql(f"SET LOCAL {_IDLE_LIMIT} = '{_IDLE_SECONDS}s'")
         # Prices must come back to the last bit, whatever the server's defaults.
         connection.exec_driver_sql("SET LOCAL extra_float_digits = 1")
 
@@ -85,6 +100,12 @@ class PostgresStore:
         match getattr(error, "sqlstate", None):
             case "55P03" | "40P01":  # lock not available, deadlock detected
                 return LedgerLocked(store.locked(self.shown))
+            case "25P03":  # the transaction idled for too long; a commit would have ended it
+                return LedgerUnavailable(
+                    f"this process held the ledger {self.shown} longer than the server allows "
+                    f"without doing anything ({_IDLE_LIMIT}), so the server ended its "
+                    "transaction; nothing was written. Try again."
+                )
             case "42P01":  # undefined table
                 return LedgerNotFound(
                     f"there is no ledger in {self.shown}, or none that you may see. Check the URL "
