@@ -82,7 +82,9 @@ class SqliteStore:
         """Refuse what is not there, and pages that do not fit together."""
         self._must_exist()
         with self._errors(), self._writer.connect() as connection:
-            result = connection.exec_driver_sql("PRAGMA quick_check").scalar()
+            # Not quick_check, which does not compare the index of the view `payments` with the
+            # entries: the rest of opening a ledger takes forty times as long.
+            result = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
             empty = not connection.exec_driver_sql("PRAGMA page_count").scalar()
         if result != "ok":
             raise LedgerCorrupt(_damaged(self.shown, f"SQLite reports: {result}"))
