@@ -30,6 +30,7 @@ from dptune.ledger.address import is_file, url_of
 from dptune.ledger.queue import turn
 
 LOCK_TIMEOUT_SECONDS = 60
+_NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)  # as file systems say it
 
 
 class Store(Protocol):
@@ -119,6 +120,10 @@ class SqliteStore:
                 f"the ledger {self.shown} could not be written: {error.strerror}. Nothing is left "
                 "of it; make room, then try again."
             ) from None
+        try:
+            _sync(self.path.absolute().parent)
+        except OSError as error:  # it is kept: somebody may pay from it already
+            raise LedgerUnavailable(unavailable(self.shown, error)) from None
         _remove_old_drafts(self.path.absolute().parent)
 
     @contextmanager
@@ -200,8 +205,7 @@ def _engine(connect: Callable[[], sqlite3.Connection], begin: str) -> sa.Engine:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """A new file, for its owner only; FileExistsError where there is one. Its name is on disk for
-    good with the first payment, whose transaction flushes the folder, too."""
+    """A new file, for its owner only; FileExistsError where there is one."""
     with _nameless(path.absolute().parent) as file:
         if file is not None:
             _write(file, content)
@@ -227,7 +231,7 @@ def _nameless(folder: Path) -> Iterator[int | None]:
     except (AttributeError, IsADirectoryError):
         file = None
     except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+        if error.errno not in _NOT_SUPPORTED:
             raise
         file = None
     try:
@@ -252,6 +256,21 @@ def _write(file: int, content: bytes) -> None:
     while content:
         content = content[os.write(file, content) :]
     os.fsync(file)
+
+
+def _sync(folder: Path) -> None:
+    """Flush the names of its files to disk, where the system can do that."""
+    try:
+        opened = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise
+    finally:
+        os.close(opened)
 
 
 def _remove_old_drafts(folder: Path) -> None:
