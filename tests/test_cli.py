@@ -5,7 +5,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +268,44 @@ def test_what_was_exchanged_is_counted_not_listed(dptune: Run) -> None:
     assert "payment 1 exchanged" not in out
     states = [each["state"] for each in as_json(dptune("budget", "l.db", "--json"))["payments"]]
     assert states == ["exchanged", "reserved"]
+
+
+def test_budget_draws_the_last_hundred_rows_of_a_table_and_counts_the_others(
+    dptune: Run,
+) -> None:
+    dptune(*OPEN)
+    ledger, digest = Ledger.open("l.db"), fingerprint_source("patients.csv")
+    run = ("run", FullBatchRun(steps=1, noise_multiplier=1000.0))
+    for study in range(104):
+        ledger.reserve_all([run], fingerprint=digest, study=f"{study}-x")
+    ledger.void_all(ledger.reserve_all([run] * 103, fingerprint=digest), reason="typo")
+    code, out, _ = dptune("budget", "l.db")
+    assert code == 0
+    payments, payers = out.index("payments (the last 100; 107 earlier"), out.index("spent by (")
+    drawn = [line.split()[0] for line in out[payments:payers].splitlines() if " run " in line]
+    assert drawn == [str(number) for number in range(108, 208)]
+    # Beside 103 voids: the ledger was opened, and a version declared.
+    changes = out.index("changes (the last 100; 5 earlier")
+    assert "spent by (the last 100; 4 earlier" in out
+    assert out[payers:changes].count("\nstudy ") == 100
+    listed = as_json(dptune("budget", "l.db", "--json"))["payments"]
+    assert [each["payment"] for each in listed] == list(range(1, 208))
+
+
+def test_json_of_many_items_is_printed_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = ""
+
+    def items() -> Iterator[dict[str, int]]:
+        nonlocal printed
+        for number in range(3):
+            yield {"number": number}
+            printed += capsys.readouterr().out
+            assert printed.count("number") == number + 1
+
+    screen.show(True, {"a": [1, {"b": "\n"}], "many": items(), "none": iter(())}, lambda: None)
+    printed += capsys.readouterr().out
+    many = [{"number": number} for number in range(3)]
+    assert json.loads(printed) == {"a": [1, {"b": "\n"}], "many": many, "none": []}
 
 
 def test_a_ledger_says_what_each_study_spent(dptune: Run) -> None:

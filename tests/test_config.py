@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from dptune.accounting import Budget
 from dptune.engines.linear import LinearEngine
 from dptune.errors import FolderProblem, InvalidInput
-from dptune.ledger.store import are_one, open_store
+from dptune.ledger.address import are_one
+from dptune.ledger.store import open_store
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine

@@ -5,12 +5,19 @@ import os
 import time
 from multiprocessing import get_context
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from dptune import Budget, Ledger, accounting, gdp
-from dptune.errors import BudgetExceeded, InvalidInput, LedgerExists, LedgerLocked
-from dptune.ledger import store
+from dptune.errors import (
+    BudgetExceeded,
+    InvalidInput,
+    LedgerExists,
+    LedgerLocked,
+    LedgerUnavailable,
+)
+from dptune.ledger import chain, store
 from dptune.privacy import FullBatchRun
 from support.ledgers import ROWS, new_ledger
 
@@ -175,3 +182,54 @@ def test_readers_and_writers_do_not_block_each_other_for_good(kind: str, ledger:
         reader.join(timeout=30)
         assert reader.exitcode == 0
     assert len(ledger.state().payments) == 20
+
+
+def test_postgres_client_that_hangs_with_the_lock_loses_it_and_writes_nothing(
+    postgres_address: str,
+) -> None:
+    ledger = new_ledger(postgres_address, Budget(1.0, 1e-5))
+    impatient = f"{postgres_address}%20-cidle_in_transaction_session_timeout%3D100ms"
+    with (
+        pytest.raises(LedgerUnavailable, match="so the server ended its transaction; nothing"),
+        store.open_store(impatient).writing(chain.entries) as connection,
+    ):
+        connection.exec_driver_sql("DELETE FROM entries")
+        ledger.reserve(EVENT, purpose="the next in line", fingerprint=ROWS)
+    (payment,) = Ledger.open(postgres_address).state().payments
+    assert payment.purpose == "the next in line"
+
+
+IDLE_LIMIT = "idle_in_transaction_session_timeout"
+
+
+@pytest.mark.parametrize(
+    ("setting", "limit"),
+    [
+        ("", "30s"),
+        (f"-c {IDLE_LIMIT}=5min", "5min"),
+        (f"--{IDLE_LIMIT.replace('_', '-').upper()}=0", "0"),
+    ],
+)
+def test_postgres_transaction_may_idle_for_half_a_minute_unless_the_url_says_otherwise(
+    setting: str, limit: str, postgres_address: str
+) -> None:
+    place = store.open_store(f"{postgres_address}%20{quote(setting)}")
+    for transaction in (place.creation(), place.reading()):
+        with transaction as connection:
+            assert connection.exec_driver_sql(f"SHOW {IDLE_LIMIT}").scalar() == limit
+
+
+def test_postgres_connection_notices_a_dead_server_unless_the_url_says_otherwise(
+    postgres_address: str,
+) -> None:
+    def limits(address: str) -> list[str | None]:
+        with store.open_store(address).reading() as connection:
+            driver = connection.connection.driver_connection
+            assert driver is not None
+            options = driver.info.get_parameters()
+        names = ("connect_timeout", "tcp_user_timeout", "keepalives_idle", "keepalives_count")
+        return [options.get(name) for name in names]
+
+    assert limits(postgres_address) == ["30", "60000", "30", "3"]
+    own = "&connect_timeout=7&tcp_user_timeout=5000&keepalives_idle=11"
+    assert limits(postgres_address + own) == ["7", "5000", "11", "3"]

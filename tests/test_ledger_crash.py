@@ -1,10 +1,12 @@
 """Processes die at any instruction; what was granted stays granted, and the ledger opens again."""
 
+import errno
 import os
 import random
 import select
 import shutil
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from types import FrameType
 import pytest
 
 from dptune import Budget, Ledger
+from dptune.errors import LedgerUnavailable
 from dptune.privacy import FullBatchRun, Receipt
 from support.ledgers import ROWS, new_ledger
 
@@ -201,6 +204,43 @@ def test_a_creation_that_dies_leaves_a_whole_ledger_or_none_and_no_draft(
             break
     else:
         pytest.fail("the creation never came through")
+
+
+@pytest.mark.parametrize("nameless_files", [True, False])
+def test_new_ledger_is_on_disk_with_its_name_when_creation_returns(
+    nameless_files: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not nameless_files:  # as on other systems
+        monkeypatch.delattr(os, "O_TMPFILE")
+    flushed, address = [], tmp_path / "ledger.db"
+    flush = os.fsync
+
+    def record(file: int) -> None:
+        flush(file)
+        flushed.append((os.path.sameopenfile(file, folder), address.exists()))
+
+    folder = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr(os, "fsync", record)
+    Ledger.create(str(address), Budget(1.0, 1e-5), dataset="patients")
+    os.close(folder)
+    assert flushed[-1] == (True, True) and flushed[0][0] is False
+
+
+def test_ledger_whose_name_may_not_be_on_disk_is_kept_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody may pay from it already."""
+
+    def flush(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+
+    address = str(tmp_path / "ledger.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", flush)
+        with pytest.raises(LedgerUnavailable, match="not certain: look"):
+            Ledger.create(address, Budget(1.0, 1e-5), dataset="patients")
+    assert Ledger.open(address).state().entries == 1
 
 
 def test_drafts_of_ledgers_that_earlier_versions_left_are_removed(tmp_path: Path) -> None:

@@ -85,13 +85,18 @@ def test_whoever_dies_in_the_queue_does_not_hold_it_up(ledger: Ledger) -> None:
     assert waiting(ledger) == 0
 
 
-def test_whoever_sleeps_in_the_queue_is_passed_after_a_while(
+def test_process_that_hangs_in_the_queue_is_waited_for_once_by_all_writers_together(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "LOCK_TIMEOUT_SECONDS", 0.05)
     with turn(Path(ledger.address), LONG):  # holds a place, not the ledger
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "LOCK_TIMEOUT_SECONDS", 0.05)
+            pay(ledger.address, "trial", 1)
+        assert waiting(ledger) == 0  # so that the next writer waits for nobody
         pay(ledger.address, "trial", 1)
-    assert len(ledger.state().payments) == 1
+    pay(ledger.address, "trial", 1)
+    assert len(ledger.state().payments) == 3
+    assert not queue_of(Path(ledger.address)).exists()
 
 
 @pytest.mark.parametrize("problem", ["a file in its place", "another's folder", "no room"])

@@ -281,6 +281,34 @@ def test_flipped_bytes_are_refused_or_harmless(written: Path) -> None:
     assert None in states
 
 
+def test_damaged_index_is_refused_or_harmless(written: Path) -> None:
+    """The view that people look at finds states of payments by the index."""
+
+    def look() -> list[Any]:
+        connection = sqlite3.connect(written)
+        try:
+            return connection.execute("SELECT * FROM payments").fetchall()
+        finally:
+            connection.close()
+
+    connection = sqlite3.connect(written)
+    name = "SELECT rootpage FROM sqlite_master WHERE name = 'entries_by_payment'"
+    (page,), (size,) = (connection.execute(q).fetchone() for q in (name, "PRAGMA page_size"))
+    connection.close()
+    whole, truth, refused = written.read_bytes(), look(), 0
+    index = range((page - 1) * size, page * size)
+    used = [place for place in index if whole[place]]
+    for place in used:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        written.write_bytes(damaged)
+        if open_damaged(written) is None:
+            refused += 1
+        else:
+            assert look() == truth
+    assert refused
+
+
 def test_overwritten_stretches_are_refused_or_harmless(written: Path) -> None:
     truth = Ledger.open(str(written)).state()
 

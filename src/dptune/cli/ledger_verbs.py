@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +29,7 @@ from dptune.errors import LedgerCorrupt
 from dptune.privacy import Receipt
 
 if TYPE_CHECKING:
-    from dptune.ledger import Ledger
+    from dptune.ledger import Ledger, State
 
 app = typer.Typer(
     help="Keep the ledger of a data set's budget: open it, pay from it, change it.",
@@ -48,7 +49,10 @@ def budget(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a ledger: what is spent, what is left, every payment; verifies the whole chain."""
+    """Show a ledger: what is spent, what is left, the last payments; verifies the whole chain.
+
+    All payments are listed with --json.
+    """
     inside = os.path.join(where, "ledger.db")  # of a run folder with a ledger of its own
     ledger = _open(inside if os.path.exists(inside) else where)
     state = ledger.state()
@@ -57,8 +61,7 @@ def budget(
             f"{ledger.address} does not contain entry {contains}: it is another ledger, or an "
             "older copy was put in its place. Count what was spent since as spent."
         )
-    plain = {"ledger": ledger.address, **state.to_dict()}
-    screen.show(as_json, plain, lambda: screen.budget(ledger.address, state))
+    _show_state(ledger, state, as_json, lambda: screen.budget(ledger.address, state))
 
 
 @app.command("open")
@@ -177,8 +180,13 @@ def _fingerprint(source: str) -> str:
 
 def _show_ledger(ledger: "Ledger", as_json: bool, done: str) -> None:
     state = ledger.state()
-    plain = {"ledger": ledger.address, **state.to_dict()}
-    screen.show(as_json, plain, lambda: screen.note(done, state))
+    _show_state(ledger, state, as_json, lambda: screen.note(done, state))
+
+
+def _show_state(ledger: "Ledger", state: "State", as_json: bool, draw: Callable[[], None]) -> None:
+    # Of many payments, the plain data take a while: they are made only where they are asked for.
+    plain = {"ledger": ledger.address, **state.to_stream()} if as_json else {}
+    screen.show(as_json, plain, draw)
 
 
 def _show_payment(ledger: "Ledger", receipt: Receipt, state: str, as_json: bool) -> None:

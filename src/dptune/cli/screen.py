@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.padding import Padding
@@ -41,6 +41,8 @@ out = Console(highlight=False)
 out.width = max(out.width, 80)  # better a wrapped line than a number cut short
 _BAR_WIDTH = 12  # so that the longest names of slots fit beside it into 80 columns
 _SECONDS_BETWEEN_WORDS = 3.0
+_LATEST = 100  # rows of a ledger that are drawn; drawing 100,000 takes minutes
+_Row = TypeVar("_Row")
 
 
 def error(problem: str) -> None:
@@ -91,11 +93,30 @@ def standard_error() -> Console:
 
 
 def show(as_json: bool, plain: dict[str, Any], draw: Callable[[], None]) -> None:
-    """One JSON object, or the same drawn for people."""
+    """Print one JSON object, or the same drawn for people."""
     if as_json:
-        print(json.dumps(plain, indent=2, allow_nan=False))
+        _print_json(plain)
     else:
         draw()
+
+
+def _print_json(plain: dict[str, Any]) -> None:
+    """An iterator among the values becomes an array, printed item by item, so that memory holds one
+    at a time."""
+    before = "{\n"
+    for key, value in plain.items():
+        print(f"{before}  {json.dumps(key)}: ", end="")
+        before = ",\n"
+        if not isinstance(value, Iterator):
+            text = json.dumps(value, indent=2, allow_nan=False)
+            print(text.replace("\n", "\n  "), end="")
+            continue
+        before_item = "[\n"
+        for item in value:
+            print(f"{before_item}    {json.dumps(item, allow_nan=False)}", end="")
+            before_item = ",\n"
+        print("[]" if before_item == "[\n" else "\n  ]", end="")
+    print("\n}")
 
 
 def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
@@ -230,8 +251,17 @@ def promised(budget: Budget) -> str:
     return f"epsilon {budget.epsilon:g} at delta {probability(budget.delta)}"
 
 
+def _latest(title: str, rows: Sequence[_Row]) -> tuple[Table, Sequence[_Row]]:
+    """A table whose title says how many of `rows` are left out of it, and the rows to draw."""
+    if (others := len(rows) - _LATEST) > 0:
+        title += f" (the last {_LATEST}; {others:,} earlier: see --json)"
+    return plain_table(title), rows[-_LATEST:]
+
+
 def _payments(state: "State") -> Table:
-    table = plain_table("payments")
+    # Of those that were exchanged, the payments that took their place are drawn.
+    drawn = [payment for payment in state.payments if payment.state != "exchanged"]
+    table, latest = _latest("payments", drawn)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("when (UTC)", no_wrap=True)
     table.add_column("purpose", overflow="fold")
@@ -246,9 +276,7 @@ def _payments(state: "State") -> Table:
         "voided": "dim",
     }
     everything, cut_off = _everything(state), state.cut_off
-    for payment in state.payments:
-        if payment.state == "exchanged":  # another stands in its place
-            continue
+    for payment in latest:
         counts = payment.counts
         table.add_row(
             str(payment.number),
@@ -264,15 +292,15 @@ def _payments(state: "State") -> Table:
 
 def _payers(state: "State") -> Table:
     """What each study spent in all, because a study has many payments."""
-    table = plain_table("spent by")
-    table.add_column("")
-    for name in ("payments", "mu", "of budget"):
-        table.add_column(name, justify="right")
     everything = _everything(state)
     by: dict[str | None, list[float]] = {}
     for payment in state.counted:
         by.setdefault(payment.study, []).append(payment.price.mu_squared)
-    for study, prices in by.items():
+    table, latest = _latest("spent by", list(by.items()))
+    table.add_column("")
+    for name in ("payments", "mu", "of budget"):
+        table.add_column(name, justify="right")
+    for study, prices in latest:
         total = math.fsum(prices)
         table.add_row(
             Text("by hand" if study is None else f"study {_short(study)}"),
@@ -302,10 +330,6 @@ def _purpose(payment: "Payment") -> str:
 
 
 def _changes(state: "State") -> Table:
-    table = plain_table("changes")
-    table.add_column("when (UTC)", no_wrap=True)
-    table.add_column("what")
-    table.add_column("why", overflow="fold")
     rows = [
         (
             change.time,
@@ -320,7 +344,11 @@ def _changes(state: "State") -> Table:
         for p in state.payments
         if p.state == "voided"
     ]
-    for time, what, why in sorted(rows, key=lambda row: row[0]):
+    table, latest = _latest("changes", sorted(rows, key=lambda row: row[0]))
+    table.add_column("when (UTC)", no_wrap=True)
+    table.add_column("what")
+    table.add_column("why", overflow="fold")
+    for time, what, why in latest:
         table.add_row(time[:16].replace("T", " "), what, Text(why))
     return table
 

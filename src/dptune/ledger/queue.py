@@ -6,7 +6,8 @@ keeps nobody out, and where it cannot be kept, or somebody in it sleeps, writers
 whose lock is the one that counts.
 
 A ticket is an empty locked file in a folder of our own among the system's temporary files, so that
-nothing lies beside a ledger. The ticket of somebody who died is removed by whoever stood behind.
+nothing lies beside a ledger. The ticket of a process that died is removed by the one behind it; the
+ticket of a process that hangs, by the first that has waited for it long enough.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ _LOOK_EVERY, _LOOK_AT_LEAST_EVERY = 0.002, 0.05  # seconds; times those ahead, s
 def turn(path: Path, patience: float) -> Iterator[None]:
     """Wait until all who came before are done with the file; those behind wait for the block.
 
-    Nobody waits for somebody who does not move in `patience` seconds.
+    A process that hangs is waited for only once, for `patience` seconds, by all writers together.
     """
     ticket = _draw(path)
     try:
@@ -73,7 +74,9 @@ def _wait(ticket: Path, patience: float) -> None:
         if ahead[0] != first:
             first, since = ahead[0], time.monotonic()
         if time.monotonic() - since > patience:
-            return
+            # Its holder hangs. Gone from the folder, it holds up no later writer either.
+            ticket.with_name(first).unlink(missing_ok=True)
+            continue
         if not is_abandoned(ticket.with_name(ahead[-1])):
             time.sleep(min(_LOOK_EVERY * len(ahead), _LOOK_AT_LEAST_EVERY))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from dptune import accounting
@@ -36,6 +37,22 @@ class Payment:
         """The same in its next state; by hand, for ledgers do this more often than anything."""
         paid = (self.number, self.time, self.purpose, self.event, self.price)
         return Payment(*paid, state, self.entry, settled, reason, self.study, self.label)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "payment": self.number,
+            "time": self.time,
+            "purpose": self.purpose,
+            "study": self.study,
+            "label": self.label,
+            "event": event_to_dict(self.event),
+            **asdict(self.price),
+            "state": self.state,
+            "settled": self.settled,
+            "reason": self.reason,
+            "entry": self.entry,
+        }
 
 
 @dataclass(frozen=True)
@@ -110,7 +127,7 @@ class State:
     def fixed(self) -> bool:
         return self.balance.fixed
 
-    @property
+    @cached_property
     def counted(self) -> tuple[Payment, ...]:
         """Payments that count as spent: all but the voided and the exchanged."""
         return tuple(payment for payment in self.payments if payment.counts)
@@ -221,28 +238,18 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
+        plain = self.to_stream()
+        return plain | {"payments": list(plain["payments"])}
+
+    def to_stream(self) -> dict[str, Any]:
+        """The same with an iterator over the payments, of which there may be many."""
         budget, spent, left = self.budget, self.spent, self.remaining
         return {
             "dataset": self.dataset,
             "budget": {**asdict(budget), "mu": budget.mu},
             "spent": {"epsilon": self.spent_epsilon, "mu": spent.mu, **asdict(spent)},
             "left": {"epsilon": self.remaining_epsilon, "mu": left.mu, **asdict(left)},
-            "payments": [
-                {
-                    "payment": payment.number,
-                    "time": payment.time,
-                    "purpose": payment.purpose,
-                    "study": payment.study,
-                    "label": payment.label,
-                    "event": event_to_dict(payment.event),
-                    **asdict(payment.price),
-                    "state": payment.state,
-                    "settled": payment.settled,
-                    "reason": payment.reason,
-                    "entry": payment.entry,
-                }
-                for payment in self.payments
-            ],
+            "payments": (payment.to_dict() for payment in self.payments),
             "budget_history": [
                 {"time": change.time, **asdict(change.budget), "reason": change.reason}
                 for change in self.changes

@@ -27,7 +27,7 @@ from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
 from dptune.engines.registry import engine_named, must_be_registered
 from dptune.errors import InvalidInput
-from dptune.ledger.store import is_file, without_secrets
+from dptune.ledger.address import is_file, without_secrets
 from dptune.plan import TrainPlan
 from dptune.search.base import SearchMethod
 from dptune.search.methods import method_named

@@ -14,7 +14,7 @@ from dptune.data.made_by import is_of_words
 from dptune.data.rows import DataFacts, find_device, find_precision
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
-from dptune.ledger.store import are_one
+from dptune.ledger.address import are_one
 from dptune.privacy import Event, Price, total
 from dptune.rounding import allowance, cost
 from dptune.search.base import Census

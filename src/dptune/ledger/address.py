@@ -1,0 +1,101 @@
+"""The address of a ledger: a file name or a URL, and what of it may be shown."""
+
+import re
+from urllib.parse import parse_qsl, unquote
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from dptune.errors import InvalidInput
+
+_FORM = "postgresql://user:password@host:port/database"
+# Of PostgreSQL's connection options, those that may be shown and written down; and the rest.
+_OPEN_OPTIONS = frozenset(
+    re.findall(
+        r"\w+",
+        """application_name channel_binding client_encoding connect_timeout dbname
+        fallback_application_name gssdelegation gssencmode gsslib host hostaddr keepalives
+        keepalives_count keepalives_idle keepalives_interval krbsrvname load_balance_hosts
+        max_protocol_version min_protocol_version options passfile port require_auth requirepeer
+        service ssl_max_protocol_version ssl_min_protocol_version sslcert sslcertmode
+        sslcompression sslcrl sslcrldir sslkey sslmode sslnegotiation sslrootcert sslsni
+        target_session_attrs tcp_user_timeout user""",
+    )
+)
+_SECRET_OPTIONS = frozenset(
+    ("oauth_client_secret", "password", "scram_client_key", "scram_server_key", "sslpassword")
+)
+# What somebody meant for a server, though it is no URL: a file name would be shown in errors.
+_MEANT_FOR_A_SERVER = re.compile(r"^\s*postgres\w*[:/+]|\bpassword\s*=|://", re.I)
+# As SQLAlchemy takes user and password; what follows is shown, so no part of them may be in it.
+_AFTER_PASSWORD = re.compile(r"[\w+]+://(?:[^:/]*(?::[^@]*)?@)?(?P<rest>.*)", re.DOTALL)
+_SECRET_SETTING = re.compile(r"pass|pwd|secret|token|key|credential", re.I)
+
+
+def is_file(address: str) -> bool:
+    """Whether it is meant as a file name, which may be shown."""
+    return not _MEANT_FOR_A_SERVER.search(address)
+
+
+def without_secrets(address: str) -> str:
+    """The address as it may be written down. Whoever connects again finds the password where
+    PostgreSQL's own tools do."""
+    if is_file(address):
+        return address
+    harmless = open_part(url_of(address)).render_as_string()
+    return address if unquote(address) == unquote(harmless) else harmless
+
+
+def are_one(address: str, other: str) -> bool:
+    """Whether two addresses, each with or without its password, name one place."""
+    if is_file(address) or is_file(other):
+        return address == other
+    return open_part(url_of(address)) == open_part(url_of(other))
+
+
+def url_of(address: str) -> sa.URL:
+    """Taken apart as SQLAlchemy does it."""
+    try:
+        url = sa.make_url(address)
+    except (exc.ArgumentError, ValueError):
+        raise InvalidInput(
+            "the ledger's address looks like that of a server but cannot be read as a URL; the "
+            f"form is {_FORM}."
+        ) from None
+    match = _AFTER_PASSWORD.fullmatch(address)
+    if match is None or "@" in match["rest"]:
+        raise InvalidInput(
+            "the ledger's address has an @ after the one before the host, so it is not sure where "
+            f"its password ends; the form is {_FORM}, with %40 for an @ in any part."
+        )
+    options = parse_qsl(match["rest"].partition("?")[2], keep_blank_values=True)
+    known = _OPEN_OPTIONS | _SECRET_OPTIONS
+    if url.get_backend_name() == "postgresql" and not {name for name, _ in options} <= known:
+        raise InvalidInput(
+            "the ledger's address has an option that PostgreSQL does not know; the form is "
+            f"{_FORM}?option=value, with %26 for an & and %3F for a ? in any part."
+        )
+    return url
+
+
+def open_part(url: sa.URL) -> sa.URL:
+    """Without anything that is or may be a secret."""
+    query = {
+        name: tuple(map(_open_settings, values)) if name == "options" else values
+        for name, values in url.normalized_query.items()
+        if name in _OPEN_OPTIONS
+    }
+    return sa.URL.create(
+        url.drivername,
+        username=url.username,
+        host=url.host,
+        port=url.port,
+        database=url.database,
+        query=query,
+    )
+
+
+def _open_settings(options: str) -> str:
+    """The server's settings, -c NAME=VALUE one after the other, but those that sound secret."""
+    words = re.findall(r"(?:\\.|[^\s\\])+", re.sub(r"(^|\s)-c\s+", r"\1-c", options))
+    return " ".join(word for word in words if not _SECRET_SETTING.search(word.partition("=")[0]))
