@@ -44,6 +44,7 @@ from dptune.data.made_by import (
     texts_in_words,
 )
 from dptune.data.parquet_rows import ParquetRows
+from dptune.data.placed_rows import RowsWithGaps
 from dptune.data.preprocess import LARGEST, Preprocessing
 from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
 from dptune.data.rows import ASKED_IN_ROWS, IDS, MOST_COLUMNS_IN_DOUBT, DataFacts, Rows
@@ -334,7 +335,10 @@ class Data:
         """The private rows, for whoever has paid: `receipt` must be of a payment for these rows
         that was started, which its ledger is asked. Opening them again is cheap."""
         self._must_be_paid(receipt)
-        return self._rows("train", preprocessing, device, precision)
+        rows = self._rows("train", preprocessing, device, precision)
+        if self._numbers is None or rows.count == self.count:
+            return rows
+        return RowsWithGaps(rows, torch.from_numpy(self._numbers), self.count)
 
     def unprotected_rows(
         self, preprocessing: Preprocessing, *, device: str = "cpu", precision: str = "float32"
@@ -483,13 +487,15 @@ class Data:
             held[::every] = True
         else:
             held[:] = self._numbers % every == 0
-        rest = self._with(~held, kept, every)
-        return rest, self._with(held, self.count - kept, every)
+        rest, part = self._with(~held, kept, every), self._with(held, self.count - kept, every)
+        if self._numbers is not None:  # their places in each part
+            rest._numbers = self._numbers[~held] - self._numbers[~held] // every - 1
+            part._numbers = self._numbers[held] // every
+        return rest, part
 
     def _with(self, taken: NDArray[np.bool_], count: int, every: int) -> "Data":
         part, train = copy.copy(self), self._parts["train"].taken(taken)
         part._parts, part.count = self._parts | {"train": train}, count
-        part._numbers = None
         part.public_facts = (*self.public_facts, f"which rows are held out (one in {every})")
         return part
 

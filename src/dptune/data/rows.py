@@ -57,7 +57,7 @@ class Chunk:
             norms = torch.hypot(norms, torch.ones((), dtype=norms.dtype)).mul_(up)
         return Chunk(self.features[:, :copies], self.targets, norms, bias)
 
-    def taken(self, which: Tensor) -> "Chunk":
+    def taken(self, which: Tensor | slice) -> "Chunk":
         """Some of its rows, by number or by mask."""
         return Chunk(self.features[which], self.targets[which], self.norms[which], self.bias)
 

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from dptune import validate
+from dptune.data.placed_rows import at_their_places
 from dptune.data.rows import Chunk, DataFacts, Rows, TargetFacts
 from dptune.engines import clipping, fused, sums
 from dptune.engines.base import Engine, must_be_countable
@@ -200,6 +201,8 @@ class LinearEngine(Engine[LinearModel]):
             raise InvalidInput(f"{len(plans)} plans need as many streams; got {len(randomness)}.")
         if start is None:
             start = [None] * len(plans)
+        if all(plan.clip_norm is not None for plan in plans):
+            rows = at_their_places(rows)
         self._check(plans, rows)
         self._check_start(plans, rows, start)
         with _undisturbed(rows.device):

@@ -117,7 +117,9 @@ def train(
             chosen = drawn_rows(plan, rows, randomness.sampling(rows.device, step))
             for chunk in read_rows(rows, chosen):
                 for part, way in _passes(chunk, gradients, at_once):
-                    weights = None if of_classes is None else of_classes[part.targets.long()]
+                    weights = part.norms[:, 0].isfinite().double()  # empty rows have none
+                    if of_classes is not None:
+                        weights *= of_classes[part.targets.long()]
                     copies = with_copies(part.features, plan.augmentations, augment)
                     way.add(
                         total.part(len(part.targets)),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from dptune import validate
+from dptune.data.placed_rows import at_their_places
 from dptune.data.rows import DataFacts, Rows, numbers_given
 from dptune.engines.base import Engine
 from dptune.engines.checkpoint import Checkpoint
@@ -73,7 +74,8 @@ class ModuleModel:
     def logits(self, features: Tensor) -> Tensor:
         """(rows, outputs), some rows at a time."""
         self.module.to(features.device).eval()
-        taken = features.long() if self.ids else features.float()
+        # A copy: the module may write into what it is given.
+        taken = features.to(torch.int64 if self.ids else torch.float32, copy=True)
         with torch.no_grad(), computing(self.compute, features.device):
             some = torch.split(taken, self._at_once)
             parts = [outputs_of(self.module(part)) for part in some]
@@ -108,7 +110,8 @@ class TorchModule(Engine[ModuleModel]):
             gradients are taken, which takes less memory and more time.
         augment: a function that changes pictures (n, ...) at random, each for itself, or where it
             lies; a plan's augmentations are then made anew in every step.
-        ids: whether rows are numbers of words.
+        ids: whether rows are numbers of words; one that is in no table of the module is read as
+            the table's last line.
         outputs: how many numbers the module gives for a row; None for what the data need.
 
     """
@@ -303,6 +306,7 @@ class TorchModule(Engine[ModuleModel]):
         rows: Rows,
         keep: Checkpoint | None = None,
     ) -> ModuleModel:
+        rows = at_their_places(rows)
         module = self.made(randomness)
         facts = self.facts_of(rows)
         flat, gradients = self.traced(module, facts, rows.device, plan.augmentations)
@@ -435,6 +439,8 @@ class TorchModule(Engine[ModuleModel]):
         """A new module, as the factory makes it, with initial weights from a public seed."""
         with descent.public_numbers(randomness or Randomness(), torch.device("cpu")):
             module = self._from_factory()
+        if self.ids and not self.is_pretrained:
+            _bound_words(module)
         _compute_again(module, self.checkpointed)
         return module
 
@@ -552,6 +558,19 @@ def _shaken(module: nn.Module, names: Names) -> Iterator[None]:
     finally:
         for name, data in kept.items():
             named[name].data = data
+
+
+def _bound_words(module: nn.Module) -> None:
+    """A number that is in no table is read as the table's first or last line: it would end a run
+    that is paid for, and tell by that that its row is there."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            layer.register_forward_pre_hook(_within_table)
+
+
+def _within_table(layer: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    words, *more = given
+    return words.clamp(0, layer.num_embeddings - 1), *more
 
 
 def _listed(layers: Sequence[str]) -> str:
