@@ -21,6 +21,7 @@ from dptune.bench.harness import outline_of, prepared
 from dptune.bench.tasks import load_task
 from dptune.data.moments import nearer_mean, private_mean, reach_around
 from dptune.errors import FolderProblem, InvalidInput
+from dptune.noise import grid_step
 from dptune.privacy import FullBatchRun, PrivateMean
 from dptune.report.record import Record
 from dptune.report.split import foreseen, slots
@@ -78,7 +79,7 @@ def test_one_row_moves_it_by_at_most_1(data: st.DataObject, table: Any, reach: f
     row = data.draw(arrays(np.float64, (1, columns), elements=FINITE))
 
     def sum_of(*tables: Any) -> Any:
-        return nearer_mean(tables, columns, 1.0, 1, no_noise, start=start, reach=reach)
+        return nearer_mean(tables, columns, 2.0**-20, 1, no_noise, start=start, reach=reach)
 
     moved = sum_of(table, row) - sum_of(table)
     assert sum((Fraction(float(each)) ** 2 for each in moved), Fraction(0)) <= 1
@@ -110,8 +111,9 @@ def test_its_noise_is_shorter_by_the_reach() -> None:
     zeros = np.zeros((50, 4))
     at_once = private_mean([zeros], 4, 8.0, 50, lambda shape: fixed)
     nearer = nearer_mean([zeros], 4, 8.0, 50, lambda shape: fixed, start=zeros[0], reach=0.25)
-    assert_allclose(0.25 * nearer, at_once / 4)
-    assert_allclose(at_once, 8.0 * fixed / 50)
+    step = grid_step(8.0) / 50
+    assert_allclose(0.25 * nearer, at_once / 4, atol=step)
+    assert_allclose(at_once, 8.0 * fixed / 50, atol=step)
 
 
 def test_the_reach_is_what_is_left_of_rows_beside_what_the_mean_is_off() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
-from dptune import accounting
+from dptune import accounting, validate
 from dptune.columns import private_ranges as ranges
 from dptune.columns.marks import COARSE, FINE, Marks
 from dptune.columns.private_ranges import private_ranges
@@ -47,6 +47,14 @@ def coefficients(power: float, count: int) -> Array:
     return found
 
 
+FAR = 2.0**31  # deviations, beside which the grid of noisy sums is nothing
+
+
+def always(drawn: Array) -> validate.Normal:
+    """Noise that is known."""
+    return lambda shape: drawn
+
+
 def without_root(vector: Array) -> Array:
     """R^-1, which is the square root of 1 - z."""
     length = 2**15
@@ -64,11 +72,11 @@ def test_a_row_moves_ranks_by_what_is_paid_measured_in_their_own_noise(
     it costs is the length of L^-1 v: here once through the inverse of the root, once as R e."""
     noise, cells = 7.0, marks.cells
     cell = round(place * (cells - 1))
-    step = marks.noisy_ranks(one_in(cell, marks), noise, np.zeros(cells))
+    step = marks.noisy_ranks(one_in(cell, marks), noise, always(np.zeros(cells)))
     np.testing.assert_array_equal(step, (np.arange(cells) >= cell).astype(float))
     unit = np.zeros(cells)
-    unit[0] = 1.0
-    drawn = marks.noisy_ranks(nobody(marks), noise, unit)
+    unit[0] = FAR
+    drawn = marks.noisy_ranks(nobody(marks), noise, always(unit)) / FAR
     scale = drawn[0]  # L is lower triangular, the same all along
     np.testing.assert_allclose(drawn, scale * coefficients(-0.5, cells), atol=1e-12)
     by_inverse = float(np.linalg.norm(without_root(step))) / scale
@@ -85,8 +93,8 @@ def test_ranks_are_the_root_applied_twice(marks: Marks) -> None:
     """Noise put in at a place and counts put in at a place go the same way: A = R R."""
     drawn = np.random.default_rng(0).normal(size=marks.cells)
     unit = marks.noise_of_ranks(1.0)
-    once = marks.noisy_ranks(nobody(marks), 1.0, drawn)
-    twice = marks.noisy_ranks(nobody(marks), 1.0, once)
+    once = marks.noisy_ranks(nobody(marks), 1.0, always(FAR * drawn))
+    twice = marks.noisy_ranks(nobody(marks), 1.0, always(once)) / FAR
     np.testing.assert_allclose(twice, unit * np.cumsum(drawn), atol=1e-9)
 
 
@@ -96,11 +104,11 @@ def test_the_best_test_of_one_row_is_no_better_than_what_is_paid(marks: Marks) -
     noise, tries, cells = 5.0, 300, marks.cells
     direction = coefficients(-0.5, cells)
 
-    def found(counts: NDArray[np.int64], drawn: Array) -> float:
-        return float(direction @ without_root(marks.noisy_ranks(counts, noise, drawn)))
+    def found(counts: NDArray[np.int64], stream_normal: validate.Normal) -> float:
+        return float(direction @ without_root(marks.noisy_ranks(counts, noise, stream_normal)))
 
-    seen = [found(nobody(marks), fresh_normal((cells,))) for _ in range(tries)]
-    signal = found(one_in(0, marks), np.zeros(cells))
+    seen = [found(nobody(marks), fresh_normal) for _ in range(tries)]
+    signal = found(one_in(0, marks), always(np.zeros(cells)))
     # So small a spread is seen once in a million if the noise is what it should be.
     spread = math.sqrt(np.sum(np.square(seen)) / chi2.isf(1e-6, tries))
     mu = accounting.price(NoisyRanks(columns=1, noise=noise)).mu

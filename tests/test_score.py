@@ -1,17 +1,18 @@
 """Scores: what they cost, and what they release."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from dptune import accounting
 from dptune.accounting.split import score_counts
 from dptune.errors import InvalidInput
+from dptune.noise import grid_step
 from dptune.privacy import NoisyCount
 from dptune.search.score import (
     HeldOutScore,
@@ -84,8 +85,8 @@ def test_public_and_unpaid_scores_cost_nothing_and_only_one_covers_selection() -
 def normal(seed: int) -> Any:
     random = np.random.default_rng(seed)
 
-    def draw(n: int) -> Sequence[float]:
-        return list(random.normal(size=n))
+    def draw(shape: tuple[int, ...]) -> NDArray[np.float64]:
+        return random.normal(size=shape)
 
     return draw
 
@@ -96,7 +97,9 @@ def normal(seed: int) -> Any:
     seed=st.integers(0, 2**32),
 )
 def test_released_counts_sum_to_zero(exact: list[float], noise: float, seed: int) -> None:
-    assert math.fsum(release_counts(exact, noise, normal(seed))) == pytest.approx(0, abs=1e-6)
+    released = release_counts(exact, noise, normal(seed))
+    step = grid_step(noise) * (noise > 0)  # each is rounded after it was centred
+    assert math.fsum(released) == pytest.approx(0, abs=1e-6 + len(exact) * step)
 
 
 def test_released_counts_carry_centred_noise_of_the_priced_size() -> None:
@@ -124,7 +127,7 @@ def test_a_row_moves_released_counts_by_no_more_than_is_priced() -> None:
         exact = [10.0 + (right >> model & 1) for model in range(trials)]
         moved.append(float(((np.array(release_counts(exact, 3.0, normal(1))) - before) ** 2).sum()))
     price = accounting.price(NoisyCount(counts=trials, noise=3.0, centered=True)).mu_squared
-    assert max(moved) / 9 == pytest.approx(price, rel=1e-9)
+    assert max(moved) / 9 == pytest.approx(price, rel=1e-5)
 
 
 @pytest.mark.parametrize(

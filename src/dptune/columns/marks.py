@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune import rounding
+from dptune import rounding, validate
+from dptune.noise import add_noise
 
 Array = NDArray[np.float64]
 Cells = NDArray[np.int64]
@@ -68,10 +69,14 @@ class Marks:
         )
         return (near, beyond) if cell > self._side else (-beyond, -near)
 
-    def noisy_ranks(self, counts: Cells, noise: float, drawn: Array) -> Array:
+    def noisy_ranks(self, counts: Cells, noise: float, stream_normal: validate.Normal) -> Array:
         """How many rows lie in a cell or below it: A x + R noise. As the noise is that of R x,
         whose columns are at most `_longest_column`, multiplied by R, this is R (R x + noise)."""
-        return np.cumsum(counts) + noise * self._longest_column * self._times_root(drawn)
+
+        def times_root(shape: tuple[int, ...]) -> Array:
+            return self._times_root(validate.drawn(stream_normal, *shape))
+
+        return add_noise(np.cumsum(counts), noise * self._longest_column, times_root)
 
     def noise_of_ranks(self, noise: float) -> float:
         """Of a count of rows below a mark, at most."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.errors import InvalidInput
+from dptune.noise import add_noise, grid_step
 
 _CHUNK = 65_536
 
@@ -72,6 +73,8 @@ def _known(
 ) -> tuple[str, ...]:
     # A name that no row has must not appear, whatever the noise.
     (present,) = np.nonzero(counted)
-    noisy = counted[present] + noise * validate.drawn(stream_normal, len(present))
+    noisy = add_noise(counted[present], noise, stream_normal)
     falling = np.argsort(-noisy, kind="stable")[:most]
-    return tuple(names[present[place]] for place in falling if noisy[place] >= threshold)
+    # A step more: rounding may have brought a count up to the threshold.
+    reached = threshold + grid_step(noise)
+    return tuple(names[present[place]] for place in falling if noisy[place] >= reached)

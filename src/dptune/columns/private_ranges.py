@@ -74,10 +74,9 @@ def private_ranges(
             for column, values in enumerate(table[start : start + _CHUNK].T):
                 known = values[~np.isnan(values)]
                 counts[column] += np.bincount(marks.cells_of(known), minlength=marks.cells)
-    drawn = (validate.drawn(stream_normal, marks.cells) for _ in counts)
     return [
-        _found(marks.noisy_ranks(counted, noise, fresh), noise, rows, marks, stretching)
-        for counted, fresh in zip(counts, drawn, strict=True)
+        _found(marks.noisy_ranks(counted, noise, stream_normal), noise, rows, marks, stretching)
+        for counted in counts
     ]
 
 

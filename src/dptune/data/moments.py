@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dptune import rounding, validate
 from dptune.data.tables import directions, table_of, wide_chunks
 from dptune.errors import InvalidInput
+from dptune.noise import add_noise
 
 # Sums are of multiples of 2^-24 up to 1. A product of two coordinates must be one of them.
 _UNIT = 2.0**-24
@@ -37,11 +38,10 @@ def private_mean(
     """
     noise_multiplier = validate.positive(at_most=1e100, noise_multiplier=noise_multiplier)
     rows = validate.whole(1, rows=rows)
-    noise = validate.drawn(stream_normal, columns)
     total = np.zeros(columns)
     for chunk in _clipped(tables, columns, _UNIT):
         total += chunk.sum(0)
-    return (total * _UNIT + noise_multiplier * noise) / rows
+    return add_noise(total * _UNIT, noise_multiplier, stream_normal) / rows
 
 
 def nearer_mean(
@@ -105,15 +105,15 @@ def private_second_moment(
     """
     noise_multiplier = validate.positive(at_most=1e100, noise_multiplier=noise_multiplier)
     rows = validate.whole(1, rows=rows)
-    on_and_below = np.tril_indices(columns)
-    noise = noise_multiplier * validate.drawn(stream_normal, len(on_and_below[0]))
-    # Rounded up: a hair less noise off the diagonal would not be what was paid for.
-    noise[on_and_below[0] != on_and_below[1]] *= rounding.above(math.sqrt(0.5))
     total = np.zeros((columns, columns))
     for chunk in _clipped(tables, columns, _UNIT_OF_FACTORS):
         total += chunk.T @ chunk  # of whole numbers, so exact whatever order BLAS adds in
     total *= _UNIT
-    total[on_and_below] += noise
+    on_and_below = np.tril_indices(columns)
+    noise = np.full(len(on_and_below[0]), noise_multiplier)
+    # Rounded up: a hair less noise off the diagonal would not be what was paid for.
+    noise[on_and_below[0] != on_and_below[1]] *= rounding.above(math.sqrt(0.5))
+    total[on_and_below] = add_noise(total[on_and_below], noise, stream_normal)
     total.T[on_and_below] = total[on_and_below]
     return total / rows
 

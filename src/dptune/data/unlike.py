@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.data.tables import table_of, wide_chunks
+from dptune.noise import add_noise
 
 # Signs and zeros aside, the largest number of such a row is more than so many times as large as
 # what this part of its numbers do not exceed.
@@ -37,4 +38,4 @@ def private_unlike(
     counted = sum(
         int(are_unlike(chunk).sum()) for table in tables for chunk in wide_chunks(table_of(table))
     )
-    return counted + noise * validate.drawn(stream_normal, 1)
+    return add_noise(np.array([counted]), noise, stream_normal)

@@ -10,6 +10,7 @@ from dptune.data.rows import Chunk, Rows
 from dptune.engines.optimizers import KINDS
 from dptune.engines.randomness import Randomness, Stream
 from dptune.errors import InvalidInput
+from dptune.noise import round_to_grid_, rounder
 from dptune.plan import TrainPlan
 
 _SAMPLED_ROWS_AT_ONCE = 8192
@@ -51,6 +52,14 @@ class ClippedSum:
         """Of all that was added."""
         unit = 1.0 if self._clip_norm is None else _UNIT * self._clip_norm
         return self._total * unit
+
+
+def add_noise_(exact: Tensor, noise: float, stream: Stream) -> Tensor:
+    """Fresh noise of this deviation on sums in float64, in place, rounded to its grid: what may be
+    seen of them."""
+    if noise:
+        exact.add_(stream.normal_(torch.empty_like(exact)), alpha=noise)
+    return round_to_grid_(exact, float(rounder(noise)))
 
 
 def batches(plan: TrainPlan, rows: Rows, randomness: Randomness) -> Callable[[], Iterable[Chunk]]:
@@ -105,8 +114,7 @@ def descend(
         for chunk in steps():
             copies = chunk.features[:, : plan.augmentations]
             total.add(gradients(moved[0, 0], copies, chunk.targets), len(chunk.targets))
-        noisy = total.value()
-        noisy += plan.noise * noise.normal_(torch.empty_like(noisy))
+        noisy = add_noise_(total.value(), plan.noise, noise)
         mean = (noisy / plan.divisor).to(moved.dtype)
         optimizer.update_(moved, mean[None, None], step)
     return moved[0, 0], optimizer.first[0, 0]

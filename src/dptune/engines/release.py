@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dptune.engines.optimizers import per_trial
 from dptune.engines.randomness import Stream
+from dptune.noise import round_to_grid_, rounder
 from dptune.plan import TrainPlan
 
 
@@ -18,6 +19,7 @@ class Release:
     clip_norms: Tensor | None
     class_weights: Tensor | None  # (trials, classes), never above those of the plans
     noise: Tensor
+    rounders: Tensor  # to the grid of each trial's noise
     divisor: Tensor
     dtype: torch.dtype  # of what is released
 
@@ -29,14 +31,15 @@ class Release:
             clip_norms=per_trial(clips, like)[:, 0, 0] if clips else None,
             class_weights=_class_weights(plans, like),
             noise=per_trial([plan.noise for plan in plans], wide),
+            rounders=per_trial([float(rounder(plan.noise)) for plan in plans], wide),
             divisor=per_trial([plan.divisor for plan in plans], wide),
             dtype=like.dtype,
         )
 
     def private_mean(self, exact: Tensor, standard_normal: Tensor) -> Tensor:
-        """Noise on the sums, in place, then division by a public number, and only then rounding to
-        what is released."""
-        exact.addcmul_(self.noise, standard_normal)
+        """Noise on the sums, in place, which are rounded to its grid, then division by a public
+        number."""
+        round_to_grid_(exact.addcmul_(self.noise, standard_normal), self.rounders)
         return torch.div(exact, self.divisor, out=torch.empty_like(exact, dtype=self.dtype))
 
 
@@ -52,7 +55,7 @@ def _class_weights(plans: Sequence[TrainPlan], like: Tensor) -> Tensor | None:
 
 class Noise:
     """Standard normal numbers for every trial and step, each trial from its own stream. In float64,
-    so that noisy sums, once rounded to float32, show nothing of the noise's own grid.
+    whose own grid is far finer than that of what is released.
 
     Several steps are drawn at once: a GPU is quick to fill a large tensor and slow to be asked. How
     many depends on the model's shape only, so a trial's numbers do not depend on its company.

@@ -11,13 +11,17 @@ calls it (`label`).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.accounting.split import DEFAULT_SCORE_SHARE
 from dptune.errors import InvalidInput
+from dptune.noise import add_noise
 
 MEASURES = ("correct", "loss")
 Rows = Literal["training", "held-out", "public"]
@@ -128,13 +132,20 @@ Score = NoisyScore | PublicScore
 
 
 def release_counts(
-    exact: Sequence[float], noise: float, normal: Callable[[int], Sequence[float]]
+    exact: Sequence[float], noise: float, stream_normal: validate.Normal
 ) -> list[float]:
-    """The counts of a sweep as they may be seen: centred, with centred noise; `normal(n)` gives n
-    fresh standard normal numbers.
+    """The counts of a sweep as they may be seen: centred, with centred noise; `stream_normal` gives
+    fresh standard normal numbers of a shape.
 
     Guarantees: the priced mechanism. Each row moves `exact` by a vector with entries from 0 to 1.
     """
-    noisy = [value + noise * drawn for value, drawn in zip(exact, normal(len(exact)), strict=True)]
-    mean = math.fsum(noisy) / len(noisy)
-    return [value - mean for value in noisy]
+
+    def centered(numbers: Sequence[float]) -> list[float]:
+        mean = math.fsum(numbers) / len(numbers)
+        return [number - mean for number in numbers]
+
+    def normal(shape: tuple[int, ...]) -> NDArray[np.float64]:
+        return np.array(centered(validate.drawn(stream_normal, *shape).tolist()))
+
+    noisy: list[float] = add_noise(np.array(centered(exact)), noise, normal).tolist()
+    return noisy

@@ -4,18 +4,20 @@ Whoever calls must have paid for `event`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dptune import validate
 from dptune.data.rows import Rows
 from dptune.data.tables import directions, table_of, wide_chunks
 from dptune.engines.base import Engine, Model
 from dptune.engines.evaluation import Evaluation, Tally
 from dptune.engines.randomness import Randomness
+from dptune.noise import add_noise
 from dptune.privacy import NoisyCount
 from dptune.search.base import Census
 from dptune.search.score import NoisyScore, Score, release_counts
@@ -41,12 +43,11 @@ def take_census(rows: Rows, event: NoisyCount, *, classes: int, unit_rows: bool)
     A row is in one cell of each histogram, so each is one count.
     """
     by_class, by_length = histograms(rows, classes)
-    by_class += event.noise * fresh_normal(by_class.shape)
-    norm = 1.0
+    counts, norm = add_noise(by_class, event.noise, fresh_normal), 1.0
     if not unit_rows:
-        noisy = by_length + event.noise * fresh_normal(by_length.shape)
+        noisy = add_noise(by_length, event.noise, fresh_normal)
         norm = typical_length(noisy, event.noise) or 1.0
-    return Census(tuple(by_class.tolist()), event.noise, norm)
+    return Census(tuple(counts.tolist()), event.noise, norm)
 
 
 def compare(
@@ -72,7 +73,7 @@ def compare(
         values, error = _shares(exact, rows)
         return [value / share for value in values], error
     everything = count * share * (1.0 if rate is None else rate)  # public, unlike the sample's size
-    noisy = release_counts(exact, event.noise, lambda n: fresh_normal((n,)).tolist())
+    noisy = release_counts(exact, event.noise, fresh_normal)
     error = event.noise / everything
     if rate is not None:  # and other rows might have been drawn
         error = math.hypot(error, _SPREAD * math.sqrt((1 - rate) / everything))
@@ -89,8 +90,8 @@ def count_correct(
 ) -> float:
     """A noisy count of the rows that a model gets right; of their weights where they have any."""
     weights = weighing.weights if weighing else None
-    (exact,) = _exact(engine, [model], rows, NoisyScore(), weights)
-    return exact + event.noise * float(fresh_normal((1,))[0])
+    exact = np.asarray(_exact(engine, [model], rows, NoisyScore(), weights))
+    return float(add_noise(exact, event.noise, fresh_normal)[0])
 
 
 def measure_errors(
@@ -104,12 +105,11 @@ def measure_errors(
     The constant is taken from the noisy sum, so this is three counts, the last two chosen by the
     first: together they cost what `event`, of three counts, does.
     """
-    noise = event.noise * fresh_normal((COUNTS_OF_ERRORS,))
     exact = 0.0
     for chunk in rows.chunks():  # in whole multiples of a power of two: exact in any order
         halves = ((chunk.targets.double().clamp(-1, 1) + 1) / 2 / _UNIT).floor()
         exact += float(halves.sum())
-    total = exact * _UNIT + float(noise[0])
+    total = float(add_noise(np.array([exact * _UNIT]), event.noise, fresh_normal)[0])
     middle = middle_of(total, count)
     tallies = [Tally(1, 1, "squared", _CLOSE.loss_bound, None, rows.device) for _ in range(2)]
     with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
@@ -117,8 +117,9 @@ def measure_errors(
             given = engine.logits_many([model], chunk.features[:, 0])
             tallies[0].add(given, chunk.targets)
             tallies[1].add(torch.full_like(given, middle), chunk.targets)
-    close, of_middle = (_worth(tally.evaluations(rows.count)[0], _CLOSE) for tally in tallies)
-    return close + float(noise[1]), of_middle + float(noise[2]), total
+    worth = [_worth(tally.evaluations(rows.count)[0], _CLOSE) for tally in tallies]
+    close, of_middle = add_noise(np.array(worth), event.noise, fresh_normal).tolist()
+    return close, of_middle, total
 
 
 def middle_of(total: float, count: int) -> float:
@@ -139,7 +140,7 @@ def score_alone(
     exact = _exact(engine, models, rows, score, None)
     if event is None:
         return _shares(exact, rows)
-    noisy = np.asarray(exact) + event.noise * fresh_normal((len(exact),))
+    noisy = add_noise(np.asarray(exact), event.noise, fresh_normal)
     return (noisy / count).tolist(), event.noise / count
 
 
@@ -179,13 +180,13 @@ def private_lengths(
     columns: int,
     noise: float,
     rows: int,
-    stream_normal: Callable[[tuple[int, ...]], NDArray[np.float64]],
+    stream_normal: validate.Normal,
 ) -> NDArray[np.float64]:
     """Noisy counts of rows by length: a row is in one cell, so they are one `NoisyCount`."""
     by_length = np.zeros(CELLS_OF_LENGTHS)  # exact, whatever the order: noise comes last
     for chunk in (chunk for table in tables for chunk in wide_chunks(table_of(table))):
         by_length += _counts_by_length(directions(chunk)[1])
-    return by_length + noise * stream_normal((CELLS_OF_LENGTHS,))
+    return add_noise(by_length, noise, stream_normal)
 
 
 def typical_length(noisy: NDArray[np.float64], noise: float) -> float | None:

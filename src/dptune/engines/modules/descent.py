@@ -20,7 +20,7 @@ from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.module_state import ModuleState
 from dptune.engines.modules.step_total import StepTotal
 from dptune.engines.optimizers import KINDS, Optimizer
-from dptune.engines.per_row import drawn_rows, read_rows
+from dptune.engines.per_row import add_noise_, drawn_rows, read_rows
 from dptune.engines.randomness import Randomness, Stream
 from dptune.errors import OwnCodeProblem
 from dptune.plan import TrainPlan
@@ -50,9 +50,8 @@ class Moves:
         for part, weights, rule in zip(
             torch.split(total, self._sizes), self._weights, self._rules, strict=True
         ):
-            if plan.noise:
-                part.add_(noise.normal_(torch.empty_like(part)), alpha=plan.noise)
-            mean = part.div_(plan.divisor).to(torch.float32)
+            noisy = add_noise_(part, plan.noise, noise)
+            mean = noisy.div_(plan.divisor).to(torch.float32)
             rule.update_(weights, mean[None, None], step)
         if self._average is not None:
             self._average.lerp_(self._vector, plan.fresh_share(step))

@@ -24,7 +24,7 @@ from dptune.engines.modules.losses import outputs_of, row_loss
 from dptune.engines.modules.module_state import ModuleState
 from dptune.engines.modules.precision import computing
 from dptune.engines.modules.torch_module import BATCH, ModuleModel, TorchModule, samples_of
-from dptune.engines.per_row import ClippedSum, drawn_rows, read_rows
+from dptune.engines.per_row import ClippedSum, add_noise_, drawn_rows, read_rows
 from dptune.engines.randomness import Passes, Randomness, Stream
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput
@@ -186,8 +186,7 @@ def take_step(
         _move_(weights, randomness, step, number, scale)
     total = ClippedSum(count, plan.clip_norm, weights.device)
     total.add(torch.stack(slopes, 1), len(slopes[0]))
-    noisy = total.value()
-    noisy += plan.noise * randomness.noise(weights.device, step).normal_(torch.empty_like(noisy))
+    noisy = add_noise_(total.value(), plan.noise, randomness.noise(weights.device, step))
     rate = plan.rate_at(step)
     if plan.weight_decay:
         weights.mul_(1 - rate * plan.weight_decay)

@@ -1,0 +1,210 @@
+"""What is released of a noisy sum: its last bits tell nothing of the sum beneath."""
+
+import ast
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+import dptune
+from dptune.engines.per_row import add_noise_
+from dptune.engines.randomness import Randomness
+from dptune.noise import add_noise, grid_step, rounder
+from dptune.study.measure import fresh_normal
+
+Array = NDArray[np.float64]
+CPU = torch.device("cpu")
+_MANTISSA = 2**52
+
+
+# The attack: NumPy's normal numbers are whole numbers below 2^52 times one of 256 constants
+
+
+@cache
+def constants() -> Array:
+    """Read off NumPy's own draws: the first word of each says which constant it is, and which
+    whole number it was multiplied by."""
+    draws = 60_000
+    bits = np.random.PCG64DXSM(1)
+    words, numbers = np.empty(draws, np.uint64), np.empty(draws)
+    generator = np.random.Generator(bits)
+    for draw in range(draws):
+        state = bits.state
+        words[draw] = bits.random_raw()
+        bits.state = state
+        numbers[draw] = generator.standard_normal()
+    which = (words & np.uint64(0xFF)).astype(int)
+    whole = ((words >> np.uint64(9)) & np.uint64(_MANTISSA - 1)).astype(np.float64)
+    found = np.zeros(256)
+    for constant in range(256):
+        here = (which == constant) & (whole > 0)
+        near = float(np.median(np.abs(numbers[here]) / whole[here]))
+        candidates = [near]
+        for direction in (0.0, math.inf):
+            candidates += [math.nextafter(near, direction)]
+        # Some draws went on to other words; most are this product, to the last bit.
+        hits = [(np.abs(numbers[here]) == whole[here] * c).sum() for c in candidates]
+        found[constant] = candidates[int(np.argmax(hits))]
+        assert max(hits) > 0.8 * here.sum() or constant < 2
+    return found
+
+
+def likelihood(released: Array, exact: Array, noise: float) -> float:
+    """Log likelihood of noisy float64 sums, by the products that would give them to the last bit;
+    -inf where there are none."""
+    numbers = np.abs(released - exact)[:, None] / noise
+    whole = np.rint(numbers / constants())
+    ways = np.zeros(len(released))
+    for nearby in range(-3, 4):
+        products = (whole + nearby) * constants()
+        fits = (whole + nearby >= 0) & (whole + nearby < _MANTISSA)
+        for sign in (1.0, -1.0):
+            ways += (fits & (exact[:, None] + noise * (sign * products) == released[:, None])).sum(
+                1
+            )
+    return float(np.log(ways).sum()) if ways.all() else -math.inf
+
+
+def test_the_attack_tells_sums_whose_last_bits_are_seen() -> None:
+    """Else the next test would say nothing."""
+    chance, right, noise = np.random.default_rng(0), 0, 40.0
+    for _ in range(20):
+        sums = chance.integers(-(2**30), 2**30, size=60) * 2.0**-24
+        others = sums + chance.integers(-(2**20), 2**20, size=60) * 2.0**-24  # one row more
+        plain = sums + noise * fresh_normal((60,))
+        right += likelihood(plain, sums, noise) > likelihood(plain, others, noise)
+    assert right == 20
+
+
+def probability_of_step(released: Array, exact: Array, noise: float) -> tuple[Array, Array]:
+    """That a noisy sum is rounded to this step of the grid: by counting the products of each
+    constant that fall into it, and by the normal distribution. Within the 255 layers, where a
+    product is kept or not as the density says, both are shares of the same boxes."""
+    step = grid_step(noise)
+    low, high = ((released - exact + side * step / 2) / noise for side in (-1, 1))
+    widths = constants() * _MANTISSA  # of the boxes, of equal area
+    layers = widths[None] > np.maximum(np.abs(low), np.abs(high))[:, None]
+    products = np.floor(high[:, None] / constants()) - np.floor(low[:, None] / constants())
+    counted = (products * layers / _MANTISSA).sum(1)
+    true = ((high - low)[:, None] * layers / widths).sum(1)
+    return counted, true
+
+
+def test_the_attack_cannot_tell_sums_on_the_grid() -> None:
+    """All sums are possible beneath what is released, and each is as likely as by the priced
+    mechanism to 1e-6 nats, however many numbers there are."""
+    chance, noise = np.random.default_rng(0), 40.0
+    sums = chance.integers(-(2**30), 2**30, size=2000) * 2.0**-24
+    others = sums + chance.integers(-(2**20), 2**20, size=2000) * 2.0**-24
+    released = add_noise(sums, noise, fresh_normal)
+    inside = np.abs(released - sums) < 3 * noise  # beyond lies the tail, see docs/privacy.md
+    assert inside.mean() > 0.9
+    for beneath in (sums, others):
+        counted, true = probability_of_step(released[inside], beneath[inside], noise)
+        assert (counted > 0).all()
+        assert np.abs(np.log(counted / true)).max() < 1e-8
+    assert likelihood(released, sums, noise) == likelihood(released, others, noise) == -math.inf
+
+
+def test_a_step_has_room_for_a_hundred_million_products_of_each_constant() -> None:
+    """By the numbers alone: what is left of the noise's own grid is a share of 1e-8 of a step."""
+    for noise in (1e-3, 1.0, 1.9999, 40.0, 1e6):
+        assert 2.0**-21 < grid_step(noise) / noise <= 2.0**-20
+        assert grid_step(noise) / (noise * constants().max()) > 1e8
+
+
+# What is added, and where it lies
+
+
+@given(
+    noise=st.floats(1e-9, 1e9),
+    exact=st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=5),
+    seed=st.integers(0, 2**32),
+)
+def test_noisy_sums_lie_on_the_grid_and_are_rounded_to_the_nearest(
+    noise: float, exact: list[float], seed: int
+) -> None:
+    drawn = np.random.default_rng(seed).normal(size=len(exact))
+    found = add_noise(np.array(exact), noise, lambda shape: drawn)
+    step = grid_step(noise)
+    np.testing.assert_array_equal(np.rint(found / step) * step, found)
+    wanted = np.array(exact) + noise * drawn
+    # Sums of far more than the noise have a coarser grid of their own.
+    assert (np.abs(found - wanted) <= np.maximum(step / 2, np.abs(wanted) * 2.0**-51)).all()
+
+
+def test_tensors_and_arrays_are_rounded_alike() -> None:
+    for noise in (0.7, 30.0):
+        exact = np.random.default_rng(1).normal(size=100) * 50
+        stream = Randomness(noise_seed=3).noise(CPU)
+        found = add_noise_(torch.tensor(exact), noise, stream).numpy()
+        drawn = Randomness(noise_seed=3).noise(CPU).normal_(torch.empty(100).double()).numpy()
+        np.testing.assert_array_equal(found, add_noise(exact, noise, lambda shape, d=drawn: d))
+
+
+def test_each_sum_may_have_noise_of_its_own() -> None:
+    noise = np.array([1.0, 64.0, 0.0])
+    found = add_noise(np.array([0.3, 0.3, 0.3]), noise, lambda shape: np.ones(shape))
+    assert found[0] != 1.3 and abs(found[0] - 1.3) <= 2.0**-21
+    assert found[1] != 64.3 and abs(found[1] - 64.3) <= 2.0**-15
+    assert found[2] == 0.3 and rounder(0.0) == 0, "without noise nothing is rounded"
+
+
+def test_the_smallest_and_the_largest_noise_give_numbers() -> None:
+    for noise in (5e-324, 1e-300, 1e-100, 1e100):
+        assert np.isfinite(add_noise(np.array([1.0]), noise, fresh_normal)).all()
+
+
+def test_rounding_does_not_change_the_noise() -> None:
+    """By chi-square, at a level that luck misses once in a million."""
+    many = 40_000
+    found = add_noise(np.zeros(many), 5.0, fresh_normal) / 5.0
+    assert float((found**2).mean()) == pytest.approx(1, abs=norm.isf(5e-7) * math.sqrt(2 / many))
+
+
+# Nothing else adds noise
+
+
+DRAWS = {"normal_", "standard_normal", "stream_normal", "fresh_normal", "drawn", "normal", "randn"}
+ALLOWED = {
+    "noise.py",
+    "validate.py",  # which asks for it
+    "engines/randomness.py",  # which makes it
+    "engines/per_row.py",  # add_noise_, for tensors
+    "engines/release.py",  # the same for many trials at once
+    "engines/linear.py",  # first weights: public
+    "engines/modules/zeroth_order.py",  # directions: public
+    "engines/modules/made_up.py",  # of rows and weights that are nobody's
+    "engines/modules/torch_module.py",
+    "engines/modules/standardized.py",
+    "columns/marks.py",  # noise that is not independent
+    "search/score.py",  # nor is this
+    "study/measure.py",  # fresh_normal
+}
+
+
+def test_noise_is_drawn_in_few_places_only() -> None:
+    """A sum with noise that went around `dptune.noise` would be seen as it was added up."""
+    root = Path(dptune.__file__).parent
+    found = {
+        str(file.relative_to(root))
+        for file in root.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and _called(node) in DRAWS
+    }
+    outside = {name for name in found if not name.startswith(("bench/", "pictures/"))}
+    assert outside <= ALLOWED, "add noise by dptune.noise.add_noise"
+    assert {"noise.py", "engines/randomness.py"} <= found
+
+
+def _called(node: ast.Call) -> Any:
+    function = node.func
+    return getattr(function, "attr", getattr(function, "id", None))
