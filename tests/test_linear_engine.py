@@ -574,7 +574,7 @@ def test_noise_knows_nothing_of_the_data() -> None:
     features, targets = make_data("softmax")
     wanted = noise_on((features, targets))
     assert float(wanted.std()) > 0.01
-    step = 1e-5 * float(wanted.std())  # of the grid that noisy sums are rounded to, and more
+    step = 1e-4 * float(wanted.std())  # of the grid that noisy sums are rounded to, and more
     for other in (100 * features, torch.zeros_like(features), features[:5].repeat(8, 1, 1)):
         torch.testing.assert_close(noise_on((other, targets)), wanted, rtol=0, atol=step)
     torch.testing.assert_close(noise_on((features, targets.flip(0))), wanted, rtol=0, atol=step)

@@ -127,7 +127,7 @@ def test_a_row_moves_released_counts_by_no_more_than_is_priced() -> None:
         exact = [10.0 + (right >> model & 1) for model in range(trials)]
         moved.append(float(((np.array(release_counts(exact, 3.0, normal(1))) - before) ** 2).sum()))
     price = accounting.price(NoisyCount(counts=trials, noise=3.0, centered=True)).mu_squared
-    assert max(moved) / 9 == pytest.approx(price, rel=1e-5)
+    assert max(moved) / 9 == pytest.approx(price, rel=1e-4)
 
 
 @pytest.mark.parametrize(

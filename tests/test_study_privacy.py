@@ -26,6 +26,7 @@ from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
 from dptune.ledger import Ledger
+from dptune.noise import grid_step
 from dptune.privacy import FullBatchRun, Price, PrivateMean, total
 from dptune.report.plots import search_picture
 from dptune.search.methods import METHODS
@@ -91,8 +92,8 @@ def test_epsilon_has_independent_derivations_from_what_really_ran(
     result = study(tmp_path / "run")
     assert result.census is not None
     # The noise on the census, from what came out, what was counted and what was drawn.
-    moved = np.array(result.census.classes) - counted["before"][0]
-    assert moved == pytest.approx(result.census.noise * counted["census"][0], abs=1e-3)
+    moved, noise = np.array(result.census.classes) - counted["before"][0], result.census.noise
+    assert moved == pytest.approx(noise * counted["census"][0], abs=grid_step(noise))
     ((trials, score_noise),) = counted["scores"]
     # By hand: prices add as mu^2.
     mu_squared = sum(
@@ -102,8 +103,9 @@ def test_epsilon_has_independent_derivations_from_what_really_ran(
     # The noise on the check, in the same way: one count, of 400 rows.
     assert result.check is not None
     correct = spied.exact[3].correct
-    check_noise = (400 * result.check.accuracy - correct) / float(counted["census"][-1][0])
-    assert check_noise == pytest.approx(400 * result.check.error, rel=1e-6)
+    check_noise, drawn = 400 * result.check.error, float(counted["census"][-1][0])
+    moved = 400 * result.check.accuracy - correct
+    assert moved == pytest.approx(check_noise * drawn, abs=grid_step(check_noise))
     mu_squared += 1 / Fraction(400 * result.check.error) ** 2
     # Three centred counts: a row that one or two of three get right moves them by sqrt(2/3).
     assert trials == 3

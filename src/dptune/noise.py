@@ -3,7 +3,7 @@
 A normal number in floating point is one of comparatively few: NumPy's are whole multiples of one of
 256 constants. So the last bits of `sum + noise` tell which sums are possible beneath it, and of two
 data sets that differ in one row often only one is. Nothing noisy is therefore seen as it is added
-up, but rounded to a public grid, 2^20 steps to the deviation of the noise: that many more noise
+up, but rounded to a public grid, 2^16 steps to the deviation of the noise: that many more noise
 values lie within one step that what is left of their own grid is beyond telling (docs/privacy.md
 has the bound). Rounding is post-processing of the priced mechanism, and costs no accuracy.
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dptune import validate
 
-_STEPS = 20  # of the grid are 2^20 to 2^21 in one deviation of the noise
+_STEPS = 16  # of the grid are 2^16 to 2^17 in one deviation of the noise
 _LEAST_EXPONENT = -960  # of a step, which must stay a normal number
 Numbers = TypeVar("Numbers", bound=Any)  # an array or a tensor of float64
 

@@ -16,8 +16,9 @@ from dptune.study.outline import Outline
 from dptune.study.paid_columns import columns_in_words
 
 _FLOATING_POINT = (
-    "noise is drawn in floating point: the promise is about real numbers, and an attacker who "
-    "studies the last bits of an output is not covered"
+    "noise comes from generators that are good but not cryptographic, keyed by the operating "
+    "system; every noisy number is rounded to a public grid, so that the last bits of all of them "
+    "together add less than 0.001 to epsilon"
 )
 _RUNNING_TIME = (
     "how long the study ran, and so when it ended, depends on the secret number of trials: keep it "
