@@ -9,6 +9,7 @@ import torch
 from module_engine import SmallNetwork
 from PIL import Image
 from safetensors.torch import save_file
+from scipy.stats import chi2
 
 from dptune import Budget
 from dptune.bench import harness
@@ -20,13 +21,19 @@ from dptune.data.rows import Chunk, MemoryRows, norms_rounded_up
 from dptune.engines import clipping, fused, fused_sums, sums
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
-from dptune.engines.per_row import ClippedSum
-from dptune.engines.randomness import Randomness
+from dptune.engines.modules.descent import own_numbers
+from dptune.engines.modules.doctor import problems
+from dptune.engines.modules.made_up import nothing_near_zero
+from dptune.engines.modules.row_check import problems_on_rows
+from dptune.engines.per_row import ClippedSum, add_noise_
+from dptune.engines.randomness import Passes, Randomness
 from dptune.features import extract
 from dptune.features.networks import WideResNet
+from dptune.noise import grid_step
 from dptune.plan import TrainPlan
 from dptune.search.linear_scaling import LinearScaling
 from dptune.study.trained_model import load
+from support import zoo
 from support.rows import make_rows, three_classes
 from support.studies import study
 
@@ -140,6 +147,48 @@ def test_noise_on_a_gpu_is_fresh_and_of_the_right_size() -> None:
     for weights in (one, other):  # 100,000 numbers of deviation 8 / 4
         assert float(weights.std()) == pytest.approx(2.0, rel=0.02)
         assert abs(float(weights.mean())) < 0.05
+
+
+def test_noisy_sums_on_a_gpu_lie_on_the_grid_and_their_last_bits_tell_nothing() -> None:
+    """Steps modulo 64 are as often one as another, whatever the sums end in: by chi-square, at a
+    level that luck misses once in a million."""
+    many, noise = 2**20, 40.0
+    for sums_end_in in (0.0, 2.0**-24, 1 / 3):
+        exact = torch.full((many,), 7.0 + sums_end_in, dtype=torch.float64, device=GPU)
+        released = add_noise_(exact, noise, Randomness().noise(exact.device))
+        steps = released / grid_step(noise)
+        assert torch.equal(steps, steps.round())
+        counts = torch.bincount(steps.long() % 64, minlength=64).cpu().numpy()
+        assert float(((counts - many / 64) ** 2).sum() / (many / 64)) < chi2.isf(1e-6 / 3, 63)
+
+
+def test_passes_on_a_gpu_draw_from_all_of_a_secret_key() -> None:
+    """Keys that agree in the 64 bits of a seed differ in where it begins to count."""
+    device = torch.device(GPU)
+
+    def drawn(key: int) -> torch.Tensor:
+        with own_numbers(device):
+            Passes(key, device).begin()
+            return torch.nn.functional.dropout(torch.ones(1000, device=GPU), 0.5)
+
+    assert torch.equal(drawn(2**80 + 5), drawn(2**80 + 5))
+    assert not torch.equal(drawn(2**80 + 5), drawn(5))
+    assert not torch.equal(drawn(2**80 + 5), drawn(2**80 + 6))
+
+
+def test_rows_that_interact_are_found_on_a_gpu_and_others_raise_no_alarm() -> None:
+    for make, rows in zoo.APART.values():
+        module = make().to(GPU)
+        some, others = (rows(5)[:, 0].to(GPU) for _ in range(2))
+        assert not problems_on_rows(module, some, others)
+    for make, rows, _ in zoo.TOGETHER.values():
+        module = make().to(GPU)
+        coarse = next(module.parameters()).dtype == torch.bfloat16
+        compute = "bfloat16" if coarse else "float32"
+        some, others = (rows(5).to(GPU) for _ in range(2))
+        with nothing_near_zero(module, [name for name, _ in module.named_parameters()]):
+            known = [] if coarse else problems(module)
+            assert known or problems_on_rows(module, some, others, compute=compute)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

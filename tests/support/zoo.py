@@ -35,7 +35,7 @@ class Bag(nn.Module):
         self.words, self.outer = nn.EmbeddingBag(WORDS, 8), nn.Linear(8, 3)
 
     def forward(self, rows: Tensor) -> Tensor:
-        begins = torch.arange(0, rows.numel(), rows.shape[1])
+        begins = torch.arange(0, rows.numel(), rows.shape[1], device=rows.device)
         answer: Tensor = self.outer(self.words(rows.flatten(), begins))
         return answer
 

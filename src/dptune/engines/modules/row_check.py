@@ -9,6 +9,7 @@ the NUMBER of rows needs a tolerance, which is that of one layer: see `_Check._c
 Gradients are looked at in the same way where they are added up (`checks.rows_are_alone`).
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -73,12 +74,13 @@ def problems_on_rows(
 
 @contextmanager
 def as_it_was(module: nn.Module) -> Iterator[None]:
-    """Passes leave no trace in the module's buffers, nor in torch's random numbers."""
+    """Passes leave no trace in the module's buffers, nor in torch's random numbers; and kernels
+    repeat themselves where torch has some that do."""
     training = {part: part.training for part in module.modules()}
     tables = [(part._buffers, dict(part._buffers)) for part in module.modules()]
     kept = {name: tensor.detach().clone() for name, tensor in module.named_buffers()}
     devices = {tensor.device for tensor in tensors_of(module).values() if tensor.is_cuda}
-    with torch.random.fork_rng(devices):
+    with torch.random.fork_rng(devices), _repeatable():
         try:
             yield
         finally:
@@ -90,6 +92,19 @@ def as_it_was(module: nn.Module) -> Iterator[None]:
             with torch.no_grad():
                 for name, buffer in module.named_buffers():
                     buffer.copy_(kept[name])
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    strict = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*deterministic")
+            yield
+    finally:
+        torch.use_deterministic_algorithms(strict, warn_only=warns)
 
 
 @dataclass(frozen=True)
