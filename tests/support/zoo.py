@@ -346,7 +346,7 @@ class OwnNoise(Around):
         self.numbers = torch.Generator().manual_seed(0)
 
     def between(self, hidden: Tensor) -> Tensor:
-        return hidden + 0.1 * torch.randn(hidden.shape, generator=self.numbers)
+        return hidden + 0.1 * torch.randn(hidden.shape, generator=self.numbers).to(hidden)
 
 
 def encoder(**options: Any) -> nn.Module:
