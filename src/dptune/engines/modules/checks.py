@@ -17,7 +17,7 @@ _NEGLIGIBLE = {"float32": 1e-5, "bfloat16": 1e-3}  # the same, beside all parame
 # What others may seem to change: so many times what two equal passes differ by, or what sums in
 # float64 are rounded by, as a share of a row's gradient.
 _REPEATED, _FLOAT64 = 4.0, 1e-12
-_MORE_REPEATS = 3
+_MORE_REPEATS = 8
 
 
 def parameters_are_their_own(module: nn.Module, trained: Mapping[str, nn.Parameter]) -> None:
