@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from dptune.errors import InvalidInput
+from dptune.errors import DptuneError, InvalidInput
 
-_UNREADABLE = (
+# Errors of readers whose words say what is wrong with a file, and show no value of a row.
+_SAY_WHY = (
     OSError,
     ValueError,
     TypeError,
@@ -29,7 +30,6 @@ _UNREADABLE = (
     RuntimeError,  # a zip that is encrypted, or compressed in an unknown way
     zipfile.BadZipFile,
     zlib.error,
-    pa.ArrowException,
 )
 _LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
 _PANDAS_INDEX = "__index_level_"
@@ -41,11 +41,12 @@ _AT_ONCE, _ROWS_AT_ONCE = 1 << 22, 1 << 16
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
+    """Refuse a file, or a folder of files, that whatever reads it fails on."""
     try:
         yield
-    except InvalidInput:
+    except DptuneError:
         raise
-    except _UNREADABLE as error:
+    except Exception as error:  # bytes of any kind come here, and readers fail in any way
         # Where a column must be text; of others Arrow makes bytes.
         if isinstance(error, pa.ArrowInvalid) and "invalid UTF8" in str(error):
             raise not_utf8(path) from None
@@ -65,7 +66,10 @@ def _reason(error: Exception, path: Path) -> str:
         if torn is None:
             return "Empty CSV file" if "Empty CSV file" in str(error) else type(error).__name__
         return torn.group() if torn.group(1) else _torn_row(path) or torn.group()
-    return str(error).split("\n")[0].rstrip(".")
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    said = str(error).split("\n")[0].rstrip(".") if isinstance(error, _SAY_WHY) else ""
+    return said or type(error).__name__
 
 
 def _torn_row(path: Path) -> str | None:

@@ -1,7 +1,6 @@
 """What `dptune tune` was asked: options over a file over defaults."""
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.own_code import is_pretrained, pretrained_name
+from dptune.plain_data import read_toml
 from dptune.search.space import Space
 from dptune.study.config import (
     AUTO,
@@ -122,10 +122,7 @@ def columns_in(file: str | None) -> dict[str, Any]:
     """What a --columns file declares: in a section [columns], or by itself."""
     if file is None:
         return {}
-    try:
-        plain = tomllib.loads(_read_text(file))
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{file} is not TOML: {error}.") from None
+    plain = read_toml(_read_text(file), file)
     section = plain.get("columns")
     if not isinstance(section, dict) or "kind" in section:  # a column may be called so, too
         return plain

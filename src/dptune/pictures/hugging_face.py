@@ -10,9 +10,10 @@ import numpy as np
 
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
-from dptune.pictures.checks import check_labels, reading
+from dptune.pictures.checks import check_labels
 from dptune.pictures.pictures import Content, Pictures, PictureSet
 from dptune.pictures.stored import Listed, Numbers
+from dptune.table_files import reading
 
 SAVED_TO_DISK = ("dataset_dict.json", "state.json")
 _IMAGES, _LABELS = ("image", "img"), ("label", "labels", "fine_label")

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from dptune.errors import InvalidInput
-from dptune.pictures.checks import check_labels, check_pixels, reading, whole_numbers
+from dptune.pictures.checks import check_labels, check_pixels, whole_numbers
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import PiecePictures, RowPictures
+from dptune.table_files import reading
 
 _MOST_CLASSES = 1_000_000  # that are called by their numbers
 

@@ -7,6 +7,7 @@ from typing import Any
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import DptuneError, FolderProblem
 from dptune.ledger.store import open_store
+from dptune.plain_data import UNFIT
 from dptune.search.base import Situation
 from dptune.search.picture import Picture
 from dptune.search.trial import Trial
@@ -45,7 +46,7 @@ class Record:
             )
             outline = _prepared(outline, folder, model).known_to(outline)
             final = Trial.from_dict(result["final"])
-        except (KeyError, TypeError, DptuneError) as error:
+        except (*UNFIT, DptuneError) as error:
             raise FolderProblem(
                 f"{folder.path / 'result.json'} is missing or damaged ({error}); write it again "
                 f"with: dptune resume {folder.path}"

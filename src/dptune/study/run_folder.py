@@ -37,6 +37,7 @@ from dptune.accounting import Guarantee
 from dptune.engines import tensor_files
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.lock import FileLock
+from dptune.plain_data import read_json
 from dptune.search.trial import Trial
 
 _PACKAGES = (
@@ -224,7 +225,7 @@ class RunFolder:
         if text is None:
             return None
         with self.undamaged(name):
-            plain = json.loads(text)
+            plain = read_json(text, "it")
             if not isinstance(plain, dict):
                 raise TypeError("it is no record")
         return plain
@@ -252,7 +253,7 @@ class RunFolder:
     def read_trials(self) -> list[Trial]:
         text = self.read("trials.jsonl") or ""
         with self.undamaged("trials.jsonl"):
-            trials = [Trial.from_dict(json.loads(line)) for line in text.splitlines()]
+            trials = [Trial.from_dict(read_json(line, "a line")) for line in text.splitlines()]
         return trials
 
     def write_guarantee(self, guarantee: Guarantee) -> None:

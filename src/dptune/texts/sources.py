@@ -4,7 +4,6 @@ A data set with splits may name one behind a colon: FOLDER:validation, hub:OWNER
 On the hub, a configuration follows the name and a revision an @: hub:OWNER/NAME/CONFIG@REVISION.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any
 
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
+from dptune.plain_data import read_json
 from dptune.table_files import (
     listed,
     must_hold_something,
@@ -125,8 +125,8 @@ def _from_json_lines(path: Path) -> Table:
 
 def _json_line(line: str, number: int, path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(line)
-    except json.JSONDecodeError:
+        found = read_json(line, "it")
+    except InvalidInput:
         found = None
     if not isinstance(found, dict):
         raise InvalidInput(

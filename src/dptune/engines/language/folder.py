@@ -17,6 +17,7 @@ from dptune.engines.modules.lora import LoRA
 from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.errors import InvalidInput
 from dptune.hub import quiet, transformers_package
+from dptune.plain_data import read_json
 from dptune.texts.tokenizer import load_tokenizer
 
 HEAD = "head.safetensors"
@@ -86,7 +87,7 @@ def _plain(tensor: Tensor) -> Tensor:
 
 def _mend_config(engine: TorchModule, file: Path, labels: list[str]) -> None:
     """What was changed for training is put back, and outputs get their names."""
-    told, original = json.loads(file.read_text()), config_of(place_of(engine.factory))
+    told, original = read_json(file.read_bytes(), str(file)), config_of(place_of(engine.factory))
     for name in for_training(original):
         if hasattr(original, name):
             told[name] = getattr(original, name)

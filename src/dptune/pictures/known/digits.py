@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
-from dptune.pictures.checks import check_labels, reading
+from dptune.pictures.checks import check_labels
 from dptune.pictures.known.class_names import DIGITS, EMNIST, FASHION
 from dptune.pictures.mapped import MappedRows
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import Numbers, RowPictures, Rows
+from dptune.table_files import reading
 
 
 def mnist(folder: Path, variant: str) -> PictureSet | None:
