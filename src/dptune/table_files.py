@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from dptune.errors import DptuneError, InvalidInput
+from dptune.printable import printable
 
 # Errors of readers whose words say what is wrong with a file, and show no value of a row.
 _SAY_WHY = (
@@ -275,7 +276,7 @@ def parquet_tables(paths: Sequence[Path]) -> Iterator[Any]:
 
 def listed(names: Sequence[str]) -> str:
     """The first of them, and how many there are."""
-    shown = ", ".join(names[:20])
+    shown = ", ".join(map(printable, names[:20]))
     return shown if len(names) <= 20 else f"{shown}, ... ({len(names)} in all)"
 
 

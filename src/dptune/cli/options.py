@@ -30,6 +30,7 @@ from dptune.study.config import (
     usual_preparation,
     usual_space,
 )
+from dptune.table_files import listed
 
 DEFAULT_EPSILON = 1.0
 # What --engine calls engines that train a module which a function of the user's makes.
@@ -112,7 +113,7 @@ def declared_of_features(file: str | None, option: str) -> dict[str, Any]:
     others = [key for key in declared if key not in _OF_FEATURES]
     if others:
         raise InvalidInput(
-            f"[data] in {file} says {', '.join(others)}, and {option} takes its place; leave that "
+            f"[data] in {file} says {listed(others)}, and {option} takes its place; leave that "
             f"out (--test, --public and --shift name more {_THINGS[option]})."
         )
     return declared
@@ -129,7 +130,7 @@ def columns_in(file: str | None) -> dict[str, Any]:
     others = [name for name in plain if name != "columns"]
     if others:
         raise InvalidInput(
-            f"{file} has a section [columns], and {', '.join(others)} beside it; give other "
+            f"{file} has a section [columns], and {listed(others)} beside it; give other "
             "settings in a --config file."
         )
     return section

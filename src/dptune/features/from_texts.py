@@ -29,6 +29,7 @@ from dptune.own_code import PRETRAINED, pretrained_name
 from dptune.pictures.pictures import Content, Pictures
 from dptune.pictures.stored import Listed
 from dptune.plain_data import read_json
+from dptune.table_files import listed
 from dptune.texts import Encoder, Texts, read
 from dptune.texts.encoder import DEFAULT_LENGTH
 from dptune.texts.sources import open_splits, place_and_split
@@ -218,7 +219,7 @@ def _listed(texts: Texts, classes: tuple[str, ...], what: str) -> ListedTexts:
     numbers = {name: number for number, name in enumerate(classes)}
     if not numbers.keys() >= set(names):
         raise InvalidInput(
-            f"{what} hold others than the private ones, which are {', '.join(classes[:9])}; leave "
+            f"{what} hold others than the private ones, which are {listed(classes)}; leave "
             "those rows out."
         )
     labels = np.array([numbers[name] for name in names], np.int64)

@@ -10,7 +10,7 @@ from dptune.errors import InvalidInput
 from dptune.pictures.checks import check_labels, check_pixels, whole_numbers
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import PiecePictures, RowPictures
-from dptune.table_files import reading
+from dptune.table_files import listed, reading
 
 _MOST_CLASSES = 1_000_000  # that are called by their numbers
 
@@ -30,7 +30,7 @@ def packed(path: Path, classes: tuple[str, ...] = ()) -> PictureSet:
         if {f"{name}_{part}" for name in needed} <= names
     }
     if not parts:
-        found = ", ".join(sorted(names)) or "nothing"
+        found = listed(sorted(names)) or "nothing"
         raise InvalidInput(
             f"{str(path)!r} must hold pictures as the arrays x_train, y_train (uint8 pixels), or "
             "jpeg_train, offsets_train, y_train (whole files one after the other), and the same "

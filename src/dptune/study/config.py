@@ -33,6 +33,7 @@ from dptune.search.base import SearchMethod
 from dptune.search.methods import method_named
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.space import Space
+from dptune.table_files import listed
 
 SCORES: dict[str, Any] = {
     kind.kind: kind for kind in (NoisyScore, HeldOutScore, PublicScore, UnpaidScore)
@@ -470,7 +471,7 @@ def _must_know(plain: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
     unknown = sorted(set(plain) - set(known))
     if unknown:
         raise InvalidInput(
-            f"{where} has no setting {', '.join(unknown)}; it knows: {', '.join(known) or 'none'}."
+            f"{where} has no setting {listed(unknown)}; it knows: {', '.join(known) or 'none'}."
         )
 
 

@@ -39,6 +39,7 @@ from dptune.errors import FolderProblem, InvalidInput
 from dptune.lock import FileLock
 from dptune.plain_data import read_json
 from dptune.search.trial import Trial
+from dptune.table_files import listed
 
 _PACKAGES = (
     *("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors"),
@@ -117,7 +118,7 @@ class RunFolder:
         strangers = sorted(name for name in set(there) - _EARLY if not name.startswith("."))
         if strangers:
             raise InvalidInput(
-                f"{self.path} holds other files ({', '.join(strangers[:3])}), and what is in a "
+                f"{self.path} holds other files ({listed(strangers[:3])}), and what is in a "
                 "run folder may be published; give a new folder."
             )
 

@@ -18,6 +18,7 @@ from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.errors import InvalidInput
 from dptune.hub import quiet, transformers_package
 from dptune.plain_data import read_json
+from dptune.printable import markdown
 from dptune.texts.tokenizer import load_tokenizer
 
 HEAD = "head.safetensors"
@@ -152,7 +153,7 @@ def _card(engine: TorchModule, reader: Reader, card: str, labels: list[str]) -> 
     if not place.is_folder:
         about.append(f"base_model: {place.where}")
     used = _recipe(engine, reader, labels)
-    lines = ["---", *about, "---", "", f"# {name}, trained with differential privacy", ""]
+    lines = ["---", *about, "---", "", f"# {markdown(name)}, trained with differential privacy", ""]
     lines += ["## How to open it", "", "```python", *used, "```", ""]
     if adapters and place.is_folder:
         lines += [
