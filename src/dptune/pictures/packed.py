@@ -11,6 +11,7 @@ from dptune.pictures.checks import check_labels, check_pixels, whole_numbers
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import PiecePictures, RowPictures
 from dptune.table_files import listed, reading
+from dptune.unpacked import must_unpack_within_limit
 
 _MOST_CLASSES = 1_000_000  # that are called by their numbers
 
@@ -20,6 +21,7 @@ def packed(path: Path, classes: tuple[str, ...] = ()) -> PictureSet:
     with reading(path):
         if not zipfile.is_zipfile(path):
             raise ValueError("not a file that numpy.savez wrote")
+        must_unpack_within_limit(path)
         with np.load(path, allow_pickle=False) as arrays:
             names = set(arrays.keys())
     layouts = {"x": ("x", "y"), "jpeg": ("jpeg", "offsets", "y")}
