@@ -1,5 +1,4 @@
-"""Temporary folders, each for as long as its process needs it: what one that was killed left behind
-is removed when the next makes its own."""
+"""Temporary folders that are removed with their process or, after a kill, by the next process."""
 
 import secrets
 import shutil

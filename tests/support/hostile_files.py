@@ -1,15 +1,17 @@
-"""Every reader of bytes that others wrote, with a sound file to damage: for the test suite and for
-the fuzzer in tests/fuzz_with_atheris.py.
+"""Every reader of bytes that others wrote, with a sound file to damage: for the test suite, and for
+the fuzzer that fuzz/readers.py starts.
 
-A reader may give an answer or one of our errors, whatever the file holds.
+Whatever a file holds, a reader gives an answer or raises one of our errors.
 """
 
 import gzip
 import io
 import json
 import re
+import sqlite3
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,16 +21,17 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from dptune import Budget, Ledger
+from dptune import Budget, Data, Ledger, tune
 from dptune.cli.options import columns_in, read_options
 from dptune.data.columns_section import columns_section
 from dptune.data.disk import write_chunks
 from dptune.data.sources import load_data
 from dptune.errors import DptuneError
+from dptune.features.from_pictures import extract
+from dptune.ledger.chain import chained
 from dptune.pictures.decode import decode
 from dptune.pictures.find import find_pictures
 from dptune.report.card import model_card
-from dptune.study.study import tune
 from dptune.texts.reading import read as read_texts
 from support.pictures import encoded, pixels
 
@@ -44,18 +47,17 @@ class Reader:
     read: Callable[[Path], object]
     write: Callable[[Path, bytes], object] = Path.write_bytes
 
-    def attempt(self, content: bytes) -> object:
-        """What comes of a file that holds `content`: the answer, or the error that names a fault of
-        the file. Anything else is raised."""
+    def attempt(self, content: bytes) -> DptuneError | None:
+        """The error that names a fault of the file while it holds `content`, None where it can be
+        read. Any other error is raised."""
         self.write(self.file, content)
         try:
-            return self.read(self.file)
+            self.read(self.file)
         except DptuneError as error:
             return error
         finally:
-            self.file.write_bytes(self.content) if self.write is Path.write_bytes else self.write(
-                self.file, self.content
-            )
+            self.write(self.file, self.content)
+        return None
 
 
 # What stands in the place of a number, a text or a list.
@@ -87,8 +89,19 @@ def damaged(content: bytes, kind: int, place: float, what: int, byte: int) -> by
             return planted
 
 
+READERS = (
+    *("csv", "csv with declared columns", "csv of texts", "csv.gz", "csv inside gzip"),
+    *("columns of a csv", "npz", "npy", "parquet", "parquet with declared columns"),
+    *("columns of a parquet", "JSON lines", "JSON lines inside gzip", "config in TOML"),
+    *("columns in TOML", "picture in a folder", "pictures in an npz", "index of chunks", "chunk"),
+    *("features.json", "record of a chunk"),
+    *("run.toml", "guarantee.json", "result.json", "environment.json", "trials.jsonl"),
+    *("ranges.json", "model.safetensors", "facts of a model", "ledger", "event of a ledger"),
+)
+
+
 def readers(place: Path) -> dict[str, Reader]:
-    """All of them, by name, with their files under `place`."""
+    """All of READERS, with their files under `place`."""
     rng = np.random.default_rng(0)
     table = pa.table(
         {
@@ -116,7 +129,6 @@ def readers(place: Path) -> dict[str, Reader]:
         "csv.gz": Reader(place / "z.csv.gz", gzip.compress(numbers), load_data),
         "csv inside gzip": Reader(place / "i.csv.gz", numbers, load_data, _write_gzip),
         "columns of a csv": Reader(place / "c.csv", csv, columns_section),
-        "tsv": Reader(place / "n.tsv", numbers.replace(b",", b"\t"), load_data),
         "npz": Reader(place / "a.npz", arrays, load_data),
         "npy": Reader(place / "a.npy", _npy(np.column_stack([x, y])), load_data),
         "parquet": Reader(place / "a.parquet", _parquet(plain), load_data),
@@ -141,7 +153,7 @@ def _of_toml(place: Path) -> dict[str, Reader]:
 epsilon = 1.0
 [data]
 source = "demo"
-classes = ["a", "b"]
+classes = [0, 1]
 [search]
 method = "linear-scaling"
 [space]
@@ -149,10 +161,11 @@ steps = [5, 20]
 [recipe]
 clip_norm = 1.0
 [preparation]
-ranges = [[0.0, 1.0]]
+range_share = 0.0
 [columns]
 age = { kind = "number", range = [0, 100], fill = 3 }
 town = { kind = "category", values = ["a", "b"], fill = "a" }
+born = { kind = "date", range = ["2010-01-01", 2025-12-31], parts = ["month"] }
 """
     columns = b"""[columns]
 age = { kind = "number", range = [0, 100], fill = 3 }
@@ -206,18 +219,24 @@ def _of_folders(place: Path) -> dict[str, Reader]:
     """Folders that dptune wrote."""
     chunks = place / "chunks"
     write_chunks(chunks, [(np.eye(4, dtype=np.float32), np.arange(4) % 2)])
+    features = place / "features"
+    _features(place / "faces", features)
     run = place / "run"
     _a_run(run)
     written = {
         "index of chunks": (chunks / "index.json", lambda path: load_data(chunks)),
         "chunk": (chunks / "000000.features.npy", lambda path: load_data(chunks)),
+        "features.json": (features / "features.json", lambda path: load_data(features)),
+        "record of a chunk": (
+            features / "train" / "000000.json",
+            lambda path: load_data(features),
+        ),
         **{
             name: (run / name, lambda path: model_card(run))
             for name in (
                 *("run.toml", "guarantee.json", "result.json", "environment.json"),
                 *("trials.jsonl", "ranges.json", "model.safetensors"),
             )
-            if (run / name).exists()
         },
         "ledger": (run / "ledger.db", lambda path: Ledger.open(str(path))),
     }
@@ -227,12 +246,35 @@ def _of_folders(place: Path) -> dict[str, Reader]:
     found["facts of a model"] = Reader(
         model, facts, lambda path: model_card(run), partial(_write_facts, model.read_bytes())
     )
+    ledger = run / "ledger.db"
+    event = json.dumps({"kind": "full-batch-run", "steps": 1, "noise_multiplier": 2.0}).encode()
+    found["event of a ledger"] = Reader(
+        ledger,
+        event,
+        lambda path: Ledger.open(str(path)).state().guarantee(),
+        partial(_write_event, ledger.read_bytes()),
+    )
     return found
 
 
-def _a_run(folder: Path) -> None:
-    from dptune.data import Data
+def _features(pictures: Path, folder: Path) -> None:
+    """Made of pictures by a public network, as small as there can be."""
+    network = pictures.with_name("network.py")
+    network.write_text(
+        "from torch import nn\n"
+        "def factory():\n"
+        "    network = nn.Conv2d(3, 2, 4)\n"
+        "    network.size, network.mean, network.deviation = 8, (0, 0, 0), (1, 1, 1)\n"
+        "    return network\n"
+    )
+    for kind in ("cat", "dog"):
+        (pictures / kind).mkdir(parents=True)
+        for number in range(3):
+            (pictures / kind / f"{number}.png").write_bytes(encoded(pixels(seed=number)))
+    extract(pictures, f"module:{network}:factory", folder)
 
+
+def _a_run(folder: Path) -> None:
     rng = np.random.default_rng(0)
     data = Data(
         {"age": rng.integers(0, 99, 2000).astype(float), "town": ["a", "b"] * 1000},
@@ -275,6 +317,27 @@ def _write_facts(sound: bytes, path: Path, content: bytes) -> None:
     head["__metadata__"]["facts"] = content.decode(errors="replace")
     written = json.dumps(head).encode()
     path.write_bytes(struct.pack("<Q", len(written)) + written + sound[8 + size :])
+
+
+def _write_event(sound: bytes, path: Path, content: bytes) -> None:
+    """A ledger whose first payment is for this event, with the hashes of a sound one."""
+    path.write_bytes(sound)
+    with closing(sqlite3.connect(path)) as stored:
+        cursor = stored.execute("SELECT * FROM entries ORDER BY number")
+        names = [column[0] for column in cursor.description]
+        entries = [dict(zip(names, row, strict=True)) for row in cursor]
+        next(one for one in entries if one["kind"] == "reserve")["event"] = content.decode(
+            errors="replace"
+        )
+        last: dict[str, Any] | None = None
+        for entry in entries:
+            wanted = {name: entry[name] for name in names if name not in ("previous", "hash")}
+            last = chained(last, **wanted)
+            values = (last["event"], last["previous"], last["hash"], last["number"])
+            stored.execute("UPDATE entries SET event=?, previous=?, hash=? WHERE number=?", values)
+        assert last is not None
+        stored.execute("UPDATE head SET hash=?", (last["hash"],))
+        stored.commit()
 
 
 def _head(content: bytes) -> int:

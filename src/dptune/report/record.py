@@ -35,7 +35,7 @@ class Record:
         """The record of the run in this folder, which must be finished."""
         model = load(path)
         folder = RunFolder.open(path)
-        config = read_config(folder)
+        config, census = read_config(folder), read_census(folder)
         try:
             result = folder.read_json("result.json") or {}
             outline = Outline(
@@ -46,12 +46,12 @@ class Record:
             )
             outline = _prepared(outline, folder, model).known_to(outline)
             final = Trial.from_dict(result["final"])
+            situation = outline.situation(outline.final, model.trials, census)
         except (*UNFIT, DptuneError) as error:
             raise FolderProblem(
                 f"{folder.path / 'result.json'} is missing or damaged ({error}); write it again "
                 f"with: dptune resume {folder.path}"
             ) from None
-        situation = outline.situation(outline.final, model.trials, read_census(folder))
         return Record(folder, outline, model, final, situation, result)
 
     @property
