@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dptune.data.disk import StoredChunk, chunk_file, save_text
-from dptune.data.rows import TargetFacts
 from dptune.plain_data import UNFIT, read_json
 
 GROUPS, NUMBERS = "groups.npy", "numbers.npy"
@@ -38,9 +37,7 @@ class ChunkRecord:
         try:
             plain = read_json(chunk_file(folder, number, _RECORD).read_bytes(), "it")
             if plain["chunk"] is not None:
-                stored = plain["chunk"]
-                targets, shape = TargetFacts(**stored["targets"]), tuple(stored["shape"])
-                plain["chunk"] = StoredChunk(**stored | {"targets": targets, "shape": shape})
+                plain["chunk"] = StoredChunk.of(plain["chunk"])
             plain["remarks"] = tuple(map(tuple, plain["remarks"]))
             if len(bytes.fromhex(plain["pictures"])) % _DIGEST:
                 raise ValueError("torn")

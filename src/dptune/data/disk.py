@@ -4,7 +4,7 @@ import copy
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import reduce
@@ -42,6 +42,13 @@ class StoredChunk:
     copies: int
     shape: tuple[int, ...]
     targets: TargetFacts
+
+    @staticmethod
+    def of(plain: Mapping[str, Any]) -> "StoredChunk":
+        """From what JSON gives back."""
+        number, count, copies = (int(plain[name]) for name in ("number", "count", "copies"))
+        shape = tuple(map(int, plain["shape"]))
+        return StoredChunk(number, count, copies, shape, target_facts(plain["targets"]))
 
     @property
     def form(self) -> tuple[int, ...]:
@@ -147,7 +154,7 @@ class DiskRows:
         self.folder = Path(str(folder))
         try:
             index = read_json((self.folder / INDEX).read_bytes(), INDEX)
-            targets, copies = _target_facts(index["targets"]), int(index["copies"])
+            targets, copies = target_facts(index["targets"]), int(index["copies"])
             # Folders of version 0.1 hold tables only.
             shape = tuple(map(int, index.get("shape") or [index["columns"]]))
             counts, precision = [int(count) for count in index["counts"]], index["precision"]
@@ -313,7 +320,8 @@ class DiskRows:
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
 
-def _target_facts(plain: dict[str, Any]) -> TargetFacts:
+def target_facts(plain: Mapping[str, Any]) -> TargetFacts:
+    """From what JSON gives back."""
     low, high = float(plain["low"]), float(plain["high"])
     return TargetFacts(low, high, bool(plain["whole"]), int(plain["width"]))
 

@@ -68,13 +68,17 @@ class Extracted:
             plain = read_json((folder / CONTENTS).read_bytes(), "it")
             parts = {
                 name: ExtractedPart(
-                    part["pictures"], part["rows"], part["fingerprint"], tuple(part["groups"])
+                    int(part["pictures"]),
+                    int(part["rows"]),
+                    str(part["fingerprint"]),
+                    tuple(map(str, part["groups"])),
                 )
                 for name, part in plain["parts"].items()
                 if (folder / name / INDEX).is_file()  # else it is being made again
             }
             must_be_whole(plain["made_by"])
-            return Extracted(plain["made_by"], plain["source"], tuple(plain["classes"]), parts)
+            classes = tuple(map(str, plain["classes"]))
+            return Extracted(plain["made_by"], str(plain["source"]), classes, parts)
         except (OSError, *UNFIT) as error:
             raise InvalidInput(
                 f"{str(folder / CONTENTS)!r} cannot be read ({error}); remove the folder, and "
