@@ -172,9 +172,10 @@ def test_file_that_unpacks_to_too_much_is_refused(
     }[name]
     with pytest.raises(InvalidInput, match=rf"more than 0.0001 GB. If you trust it, set .*{LIMIT}"):
         read()
-    monkeypatch.setenv(LIMIT, "many")
-    with pytest.raises(InvalidInput, match="'many', which is no number"):
-        read()
+    for senseless in ("many", "nan", "-1"):
+        monkeypatch.setenv(LIMIT, senseless)
+        with pytest.raises(InvalidInput, match=f"'{senseless}', which is no number above 0"):
+            read()
 
 
 @pytest.mark.usefixtures("small_limit")

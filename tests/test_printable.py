@@ -57,7 +57,7 @@ def test_markdown_shows_text_as_it_is(text: str, written: str) -> None:
 def test_error_messages_are_printable_and_of_bounded_length() -> None:
     assert str(InvalidInput(f"first {HOSTILE}")) == f"first {printable_lines(HOSTILE)}"
     long = str(InvalidInput("x" * 100_000 + " Do this."))
-    assert len(long) < 7_000 and long.endswith(" Do this.") and "letters left out" in long
+    assert len(long) < 7_000 and long.endswith(" Do this.") and "characters left out" in long
     assert listed([HOSTILE, "b"]) == f"{SHOWN}, b"
 
 

@@ -7,7 +7,7 @@ exceeded, 1 for everything else. What a message quotes from a file or an argumen
 
 from dptune.printable import printable_lines
 
-_LONGEST = 6_000  # letters; what is beyond was quoted
+_LONGEST = 6_000  # characters; only what was quoted makes a message longer
 
 
 def _shortened(message: str) -> str:
@@ -16,7 +16,7 @@ def _shortened(message: str) -> str:
     if beyond <= 0:
         return message
     half = _LONGEST // 2
-    return f"{message[:half]}[... {beyond:,} letters left out ...]{message[-half:]}"
+    return f"{message[:half]}[... {beyond:,} characters left out ...]{message[-half:]}"
 
 
 class DptuneError(Exception):

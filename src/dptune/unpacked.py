@@ -67,11 +67,14 @@ class _Limited(io.RawIOBase):
 
 def _limit() -> float:
     """In bytes."""
-    said = os.environ.get(LIMIT, "")
+    said = os.environ.get(LIMIT) or _USUAL_LIMIT
     try:
-        return float(said or _USUAL_LIMIT) * _GIGABYTE
+        gigabytes = float(said)
     except ValueError:
-        raise BeyondLimit(f"{LIMIT} is {said!r}, which is no number") from None
+        gigabytes = 0.0
+    if not gigabytes > 0:  # nor NaN, beyond which nothing is
+        raise BeyondLimit(f"{LIMIT} is {said!r}, which is no number above 0")
+    return gigabytes * _GIGABYTE
 
 
 def _beyond() -> BeyondLimit:
