@@ -110,7 +110,7 @@ def test_without_a_queue_the_ledger_is_written_all_the_same(
     if problem == "a file in its place":
         queue_of(Path(ledger.address)).touch()
     if problem == "another's folder":
-        monkeypatch.setattr("dptune.ledger.queue._user", lambda: os.getuid() + 1)
+        monkeypatch.setattr("dptune.ledger.queue.is_ours", lambda path: False)
         queue_of(Path(ledger.address)).mkdir()
     pay(ledger.address, "trial", 1)
     assert len(ledger.state().payments) == 1

@@ -191,7 +191,7 @@ def test_a_pickle_that_holds_more_than_pictures_does_nothing(
     cifar10_python(tmp_path)
     (tmp_path / "cifar-10-batches-py/data_batch_3").write_bytes(content)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInput, match=r"data_batch_3' cannot be read.*get it again"):
+    with pytest.raises(InvalidInput, match=r"data_batch_3' cannot be read.*write it again"):
         find_pictures("cifar10", tmp_path).part("train")
     assert not Path("stolen").exists()
 

@@ -118,7 +118,7 @@ def test_a_torn_npz_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path, **part("train", x=ROWS, y=LABELS))
     whole = path.read_bytes()
     path.write_bytes(b"no zip")
-    with pytest.raises(InvalidInput, match=r"not a file that numpy.savez wrote.*get it again"):
+    with pytest.raises(InvalidInput, match=r"not a file that numpy.savez wrote.*write it again"):
         find_pictures(path)
     middle = len(whole) // 3
     path.write_bytes(whole[:middle] + b"torn" + whole[middle + 4 :])

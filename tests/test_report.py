@@ -283,7 +283,7 @@ def test_shares_add_up_and_are_what_the_ledger_says(folders: dict[str, Path]) ->
 
 def test_a_card_tells_data_trials_settings_and_promise(folders: dict[str, Path]) -> None:
     card = model_card(folders["paper-line"])
-    assert card.startswith(r"# up\_\*$down: a differentially private linear model")
+    assert card.startswith(r"# up\_\*\$down: a differentially private linear model")
     assert len(re.findall(r"^\| \d \| sweep \d \|", card, re.MULTILINE)) == 6
     for heading in ("Data", "Privacy", "Trials", "Final run", "Check it"):
         assert f"## {heading}\n" in card

@@ -709,7 +709,7 @@ def test_the_clock_of_a_sealed_search_is_not_shown(monkeypatch: pytest.MonkeyPat
 
     for method, shown in ((UnitNoise(), True), (PrivateSelection(), False)):
         screen = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
-        monkeypatch.setattr(study_screen, "Console", lambda *_, screen=screen, **__: screen)
+        monkeypatch.setattr(study_screen, "standard_error", lambda screen=screen: screen)
         with study_screen.live_view(method) as show:
             study(method, watch=show)
         assert bool(re.search(r"\d:\d\d:\d\d", screen.export_text())) is shown

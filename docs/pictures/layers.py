@@ -29,7 +29,7 @@ _INK, _FAINT, _EDGE = "#1f2933", "#52606d", "#9aa5b1"
 # From what people touch down to the words that everything is written in.
 _COLORS = (
     *("#e3f0fb", "#d5ebf5", "#ffe3b8", "#e2f3e4", "#dcefd6"),
-    *("#f1ecf9", "#ece6f5", "#e8e3f0", "#e6e6ea"),
+    *("#f1ecf9", "#ece6f5", "#e8e3f0", "#e7e4ed", "#e6e6ea"),
 )
 
 

@@ -2,14 +2,30 @@
 
 One base class; every message says what was asked, what was found and what to do. `exit_code`
 is what the command line returns: 2 where the input is at fault, 3 where a budget would be
-exceeded, 1 for everything else.
+exceeded, 1 for everything else. What a message quotes from a file or an argument is made printable.
 """
+
+from dptune.printable import printable_lines
+
+_LONGEST = 6_000  # characters; only what was quoted makes a message longer
+
+
+def _shortened(message: str) -> str:
+    """Without the middle, where that is needed: the end says what to do."""
+    beyond = len(message) - _LONGEST
+    if beyond <= 0:
+        return message
+    half = _LONGEST // 2
+    return f"{message[:half]}[... {beyond:,} characters left out ...]{message[-half:]}"
 
 
 class DptuneError(Exception):
     """Base of every error that dptune raises on purpose."""
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_shortened(printable_lines(message)))
 
 
 class InvalidInput(DptuneError, ValueError):

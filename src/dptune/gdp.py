@@ -33,6 +33,7 @@ LOG_MARGIN = 1e-11
 LARGEST_MU = 1e4
 LARGEST_EPSILON = 1e6
 SMALLEST_DELTA = 1e-100
+_MOST_ROUNDS = 10_000  # of a bound on a probability that is valid after each of them
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _SQRT_2 = math.sqrt(2.0)
@@ -129,12 +130,14 @@ def largest_exceedance(mu: float, epsilon: float, slack: float = 0.0) -> float:
     right side grows with q, so from p <= 1 on every bound on p gives another; in the limit the
     largest p that a mechanism can have.
     """
-    bound, previous = 1.0, math.inf
-    while bound < previous * (1.0 - 1e-6):
+    bound = 1.0
+    for _ in range(_MOST_ROUNDS):
         previous = bound
         alarm = min(1.0, bound * math.exp(-epsilon) / (1.0 - slack))
         alarm = max(alarm, sys.float_info.min)  # what underflows is still not zero
         bound = slack + (1.0 - slack) * float(ndtr(ndtri(alarm) + mu)) * (1.0 + 1e-9)
+        if not bound < previous * (1.0 - 1e-6):
+            break
     return min(bound, 1.0)
 
 

@@ -1,6 +1,7 @@
 """Locks that nobody is left with: the system takes them back when their holder dies."""
 
 import os
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,13 @@ def is_abandoned(path: Path) -> bool:
         return False
     FileLock(path, file).release()
     return True
+
+
+def is_ours(path: Path) -> bool:
+    """Whether it belongs to the user of this process and is no link: others may write among
+    temporary files, too."""
+    found = path.lstat()
+    return not stat.S_ISLNK(found.st_mode) and (os.name == "nt" or found.st_uid == os.getuid())
 
 
 def _try(file: int) -> bool:

@@ -4,10 +4,11 @@ What a message shows of a file is its columns, never its values.
 """
 
 import csv as plain_csv
-import gzip
+import io
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -18,9 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
-from dptune.errors import InvalidInput
+from dptune.errors import DptuneError, InvalidInput
+from dptune.printable import printable
+from dptune.unpacked import LIMIT, BeyondLimit, is_packed, open_unpacked
 
-_UNREADABLE = (
+# Errors of readers whose words say what is wrong with a file, and show no value of a row.
+_SAY_WHY = (
     OSError,
     ValueError,
     TypeError,
@@ -29,9 +33,9 @@ _UNREADABLE = (
     RuntimeError,  # a zip that is encrypted, or compressed in an unknown way
     zipfile.BadZipFile,
     zlib.error,
-    pa.ArrowException,
 )
-_LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
+LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
+_LONGEST_HEADER = 1 << 20  # bytes
 _PANDAS_INDEX = "__index_level_"
 _GZIP = b"\x1f\x8b"  # how such a file begins
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": 'signs "|"'}
@@ -41,17 +45,23 @@ _AT_ONCE, _ROWS_AT_ONCE = 1 << 22, 1 << 16
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
+    """Refuse a file, or a folder of files, that whatever reads it fails on."""
     try:
         yield
-    except InvalidInput:
+    except DptuneError:
         raise
-    except _UNREADABLE as error:
+    except Exception as error:  # bytes of any kind come here, and readers fail in any way
         # Where a column must be text; of others Arrow makes bytes.
         if isinstance(error, pa.ArrowInvalid) and "invalid UTF8" in str(error):
             raise not_utf8(path) from None
         advice = "It may be damaged, or of another kind than its name says; write it again."
         if isinstance(error, PermissionError):
             advice = "Ask its owner for the right to read it."
+        if isinstance(error, BeyondLimit):
+            advice = (
+                f"If you trust it, set the environment variable {LIMIT} to a larger number of "
+                "gigabytes."
+            )
         raise InvalidInput(
             f"{str(path)!r} cannot be read: {_reason(error, path)}. {advice}"
         ) from None
@@ -65,14 +75,17 @@ def _reason(error: Exception, path: Path) -> str:
         if torn is None:
             return "Empty CSV file" if "Empty CSV file" in str(error) else type(error).__name__
         return torn.group() if torn.group(1) else _torn_row(path) or torn.group()
-    return str(error).split("\n")[0].rstrip(".")
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    said = str(error).split("\n")[0].rstrip(".") if isinstance(error, _SAY_WHY) else ""
+    return said or type(error).__name__
 
 
 def _torn_row(path: Path) -> str | None:
     """Where it is: readers that share the work do not know."""
     try:
         with csv.open_csv(
-            path,
+            _source(path),
             read_options=csv.ReadOptions(use_threads=False),
             parse_options=csv.ParseOptions(newlines_in_values=True),
         ) as batches:
@@ -105,8 +118,8 @@ def read_csv(path: Path, texts: Sequence[str] = ()) -> Any:
         _must_be_separated_by_commas(path)
         kept: Mapping[str, Any] = {name: pa.string() for name in texts}
         table = csv.read_csv(
-            path,
-            read_options=csv.ReadOptions(block_size=_LONGEST_LINE if texts else None),
+            _source(path),
+            read_options=csv.ReadOptions(block_size=LONGEST_LINE if texts else None),
             parse_options=csv.ParseOptions(newlines_in_values=bool(texts)),
             convert_options=csv.ConvertOptions(column_types=kept),
         )
@@ -125,9 +138,9 @@ def _has_line_breaks(table: Any) -> bool:
 
 def _must_close_quotes(path: Path) -> None:
     """Arrow reads on to the next quotation mark, wherever that is, and makes one row of several."""
-    with opener(path)(path, "rt", encoding="utf-8", newline="") as lines:
+    with io.TextIOWrapper(open_unpacked(path), encoding="utf-8", newline="") as lines:
         rows = plain_csv.reader(lines, strict=True)
-        limit = plain_csv.field_size_limit(_LONGEST_LINE)
+        limit = plain_csv.field_size_limit(LONGEST_LINE)
         try:
             for _ in rows:
                 pass
@@ -172,14 +185,14 @@ def as_csv_reads(texts: Any) -> Any:
     return csv.read_csv(
         pa.BufferReader(file.getvalue()),
         parse_options=csv.ParseOptions(newlines_in_values=True),
-        read_options=csv.ReadOptions(block_size=_LONGEST_LINE),
+        read_options=csv.ReadOptions(block_size=LONGEST_LINE),
     ).column(0)
 
 
 def _opened_csv(path: Path, texts: Sequence[str]) -> Any:
     kept: Mapping[str, Any] = {name: pa.string() for name in texts}
     return csv.open_csv(
-        path,
+        _source(path),
         read_options=csv.ReadOptions(block_size=_AT_ONCE),
         parse_options=csv.ParseOptions(newlines_in_values=True),
         convert_options=csv.ConvertOptions(column_types=kept),
@@ -197,7 +210,7 @@ def _must_be_names(names: Sequence[str], path: Path) -> None:
 
 def must_be_told_apart(names: Sequence[str], where: str) -> None:
     """Refuse names that no declaration could tell apart."""
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InvalidInput(f"{where} has several columns called {listed(twice)}; rename them.")
     without = next((place for place, name in enumerate(names) if not name.strip()), None)
@@ -271,19 +284,24 @@ def parquet_tables(paths: Sequence[Path]) -> Iterator[Any]:
 
 def listed(names: Sequence[str]) -> str:
     """The first of them, and how many there are."""
-    shown = ", ".join(names[:20])
+    shown = ", ".join(map(printable, names[:20]))
     return shown if len(names) <= 20 else f"{shown}, ... ({len(names)} in all)"
 
 
-def opener(path: Path) -> Any:
-    """What opens a file that may be compressed, by its name."""
-    return gzip.open if path.suffix.lower() == ".gz" else open
+def _source(path: Path) -> Any:
+    """What Arrow reads a csv from: it would unpack a compressed one to any size."""
+    return open_unpacked(path) if is_packed(path) else path
 
 
 def _must_be_separated_by_commas(path: Path) -> None:
     """By the first line alone: with decimal commas, the others seem torn and cannot be read."""
-    with opener(path)(path, "rb") as file:
-        line = file.readline()
+    with open_unpacked(path) as file:
+        line = file.readline(_LONGEST_HEADER + 1)
+    if len(line) > _LONGEST_HEADER:
+        raise InvalidInput(
+            f"the first line of {str(path)!r} is longer than a megabyte, so it is not read: it "
+            "must name the columns, and every row needs a line of its own."
+        )
     if line.startswith(_GZIP):
         raise InvalidInput(
             f"{str(path)!r} is compressed with gzip, and its name does not say so; rename it to "

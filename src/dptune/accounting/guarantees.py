@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dptune import gdp, rounding
+from dptune import gdp, rounding, validate
 from dptune.accounting.bounds import Sealed, lone_search, sealed_bound
 from dptune.accounting.composition import direct_epsilon, flatten
 from dptune.accounting.pricing import default_slack, epsilon_of, needs_slack, price
@@ -15,6 +15,7 @@ from dptune.accounting.replace_one import (
     replace_one_epsilon,
     replace_one_sealed_epsilon,
 )
+from dptune.errors import InvalidInput
 from dptune.privacy import (
     Event,
     FullBatchRun,
@@ -91,13 +92,26 @@ class Guarantee:
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> "Guarantee":
-        """The reverse of `to_dict`."""
+        """The reverse of `to_dict`; refuses what no statement says."""
         values = dict(plain)
         for name in ("releases", "public_facts", "caveats"):
             values[name] = tuple(values[name])
+        finite = ["epsilon", "delta", "mu", "slack", "replace_one_epsilon"]
         if values["replace_one_epsilon"] is None:
-            values["replace_one_epsilon"] = math.inf
-        return Guarantee(**values)
+            values[finite.pop()] = math.inf
+        for name in finite:
+            validate.non_negative(**{name: values[name]})
+        validate.strictly_between(0, 1, delta=values["delta"])
+        validate.one_of(tuple(NEIGHBOURS), unit=values.get("unit", ONE_ROW))
+        for name in ("covers_search", "covers_selection"):
+            if values[name] is not None:
+                validate.flag(**{name: values[name]})
+        made = Guarantee(**values)
+        texts = [made.sampler, made.accountant, made.neighbours]
+        texts += [*made.releases, *made.public_facts, *made.caveats]
+        if not all(isinstance(text, str) for text in texts):
+            raise InvalidInput("a sentence of the guarantee is not text.")
+        return made
 
     def sections(self) -> list[tuple[str, str]]:
         """The statement as (heading, sentence) pairs."""

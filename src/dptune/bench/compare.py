@@ -18,6 +18,7 @@ from dptune.bench.store import read, write
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task, identity, load_task
 from dptune.errors import DptuneError, InvalidInput
+from dptune.plain_data import read_json
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
@@ -142,8 +143,8 @@ def method_from(text: str, budget: Budget) -> SearchMethod:
     for option in given:
         key, _, value = option.partition("=")
         try:
-            options[key] = json.loads(value)
-        except json.JSONDecodeError:
+            options[key] = read_json(value, key)
+        except InvalidInput:
             options[key] = value
     validate.one_of((*METHODS, ORACLE), method=name)
     if name == PaperLine.name:

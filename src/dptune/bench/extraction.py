@@ -6,7 +6,6 @@ it: processes started, pictures decoded and prepared, features written to disk.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +18,7 @@ from dptune.features.from_pictures import find_networks, gather
 from dptune.features.network import Networks
 from dptune.pictures.pictures import Pictures
 from dptune.pictures.shifts import some
+from dptune.scratch import scratch_folder
 
 Report = Callable[[str], None]
 _BARE_SHARE = 20  # of all batches, one in so many is enough to time the network alone
@@ -46,7 +46,7 @@ def measure(
     report(f"the network alone, {networks.batch} pictures at once")
     before = bare_rate(networks, train)
     report(f"the whole extraction of {len(train):,} pictures")
-    with TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         began = perf_counter()
         done = write_features({"train": train}, networks, folder, source="bench")
         seconds = perf_counter() - began

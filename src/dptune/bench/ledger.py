@@ -1,6 +1,5 @@
 """How a ledger's time grows with its entries, and how much of a study's time is spent in it."""
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from dptune.data import Data
 from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.privacy import FullBatchRun
+from dptune.scratch import scratch_folder
 from dptune.search import RandomSearch, Space
 from dptune.study import tune
 
@@ -33,7 +33,7 @@ def measure(report: Callable[[str], None], addresses: Sequence[str] = ()) -> dic
         raise InvalidInput(f"give two ledgers to time, or none; got {len(addresses)}.")
     draws = np.random.default_rng(0)
     data = Data(draws.normal(size=(ROWS, COLUMNS)), np.arange(ROWS) % 2, name="random rows")
-    with tempfile.TemporaryDirectory(prefix="dptune-") as folder:
+    with scratch_folder() as folder:
         places = list(addresses) or [str(Path(folder, name)) for name in ("small.db", "large.db")]
         ledgers = [
             Ledger.create(place, Budget(8.0, 1e-5), dataset=data.name, fingerprint=data.fingerprint)

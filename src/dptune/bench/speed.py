@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from dptune.engines.modules.memory import resident_bytes
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
+from dptune.scratch import scratch_folder
 
 Report = Callable[[str], None]
 DEVICES = ("cpu", "cuda")
@@ -251,7 +251,7 @@ def _streamed_imagenet_seconds() -> float:
     sizes = [len(part) for part in np.array_split(np.arange(IMAGENET.rows), IMAGENET_CHUNKS)]
     features = rng.normal(size=(max(sizes), IMAGENET.columns)).astype(np.float32)
     chunks = ((features[:n], rng.integers(0, IMAGENET.classes, n)) for n in sizes)
-    with TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         write_chunks(folder, chunks, precision="bfloat16")
         rows = DiskRows(folder, device="cuda")
         return seconds_of(lambda: _fit(IMAGENET, rows, TRIALS, IMAGENET_STEPS))

@@ -1,12 +1,12 @@
 """Files of measurements: written whole or not at all, and never taken for what they are not."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dptune.engines.tensor_files import write_whole
 from dptune.errors import FolderProblem
+from dptune.plain_data import UNFIT, read_json
 
 Found = TypeVar("Found")
 
@@ -25,6 +25,6 @@ def read(file: Path, what: Callable[[dict[str, Any]], Found]) -> Found | None:
     if not file.exists():
         return None
     try:
-        return what(json.loads(file.read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return what(read_json(file.read_bytes(), "it"))
+    except (OSError, *UNFIT) as error:
         raise FolderProblem(f"{file} is damaged ({error}); remove it to measure again.") from None

@@ -10,6 +10,7 @@ import typer
 from dptune.cli import screen
 from dptune.cli.parameters import AsJson, Folder
 from dptune.errors import InvalidInput
+from dptune.printable import printable
 
 _FORMATS = {".onnx": "ONNX", ".pkl": "scikit-learn"}
 _MOST_SHOWN = 10
@@ -67,6 +68,6 @@ def _show(made: str, out: str, inputs: Mapping[str, str]) -> None:
     if inputs:
         print("Each column must be:")
     for name, takes in list(inputs.items())[:_MOST_SHOWN]:
-        print(f"  {name}: {takes}")
+        print(f"  {printable(f'{name}: {takes}')}")
     if len(inputs) > _MOST_SHOWN:
         print(f"  and {len(inputs) - _MOST_SHOWN} more; --json, and the file itself, have all.")

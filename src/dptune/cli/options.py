@@ -1,7 +1,6 @@
 """What `dptune tune` was asked: options over a file over defaults."""
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.own_code import is_pretrained, pretrained_name
+from dptune.plain_data import read_toml
 from dptune.search.space import Space
 from dptune.study.config import (
     AUTO,
@@ -30,6 +30,7 @@ from dptune.study.config import (
     usual_preparation,
     usual_space,
 )
+from dptune.table_files import listed
 
 DEFAULT_EPSILON = 1.0
 # What --engine calls engines that train a module which a function of the user's makes.
@@ -112,7 +113,7 @@ def declared_of_features(file: str | None, option: str) -> dict[str, Any]:
     others = [key for key in declared if key not in _OF_FEATURES]
     if others:
         raise InvalidInput(
-            f"[data] in {file} says {', '.join(others)}, and {option} takes its place; leave that "
+            f"[data] in {file} says {listed(others)}, and {option} takes its place; leave that "
             f"out (--test, --public and --shift name more {_THINGS[option]})."
         )
     return declared
@@ -122,17 +123,14 @@ def columns_in(file: str | None) -> dict[str, Any]:
     """What a --columns file declares: in a section [columns], or by itself."""
     if file is None:
         return {}
-    try:
-        plain = tomllib.loads(_read_text(file))
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{file} is not TOML: {error}.") from None
+    plain = read_toml(_read_text(file), file)
     section = plain.get("columns")
     if not isinstance(section, dict) or "kind" in section:  # a column may be called so, too
         return plain
     others = [name for name in plain if name != "columns"]
     if others:
         raise InvalidInput(
-            f"{file} has a section [columns], and {', '.join(others)} beside it; give other "
+            f"{file} has a section [columns], and {listed(others)} beside it; give other "
             "settings in a --config file."
         )
     return section

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
 from dptune.cli.feature_rows import FeatureRows, feature_rows
-from dptune.data.made_by import rows_in_words
+from dptune.data.made_by import recorded_backbones, rows_in_words
 from dptune.errors import InvalidInput
 from dptune.features.from_pictures import find_networks, gather, has_test_pictures
 from dptune.features.in_memory import features_of
@@ -97,7 +97,7 @@ def features_of_new_pictures(
         )
     path = Path(images)
     pictures = _alone(path) if path.is_file() else unlabelled(path)
-    picture_screen.say_loading([backbone["name"] for backbone in made_by["backbones"]])
+    picture_screen.say_loading([backbone["name"] for backbone in recorded_backbones(made_by)])
     networks = found_again(made_by, device=device)
     with picture_screen.live_view() as watch:
         found = features_of(pictures, networks, watch=watch)

@@ -25,6 +25,7 @@ from dptune.features.extraction import REMARKS, Extraction, Progress
 from dptune.features.network import short_name
 from dptune.pictures.folders import NO_PICTURES
 from dptune.pictures.pictures import Remark
+from dptune.printable import printable
 
 if TYPE_CHECKING:
     from dptune.features.ranking import Ranked
@@ -78,10 +79,10 @@ def live_view(now: Callable[[], float] = monotonic) -> Iterator[Callable[[Progre
 @contextmanager
 def _bars(console: Console, now: Callable[[], float]) -> Iterator[Callable[[Progress], None]]:
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[left]}", markup=False),
     )
     left = _TimeLeft(now)
     with Bars(*columns, console=console) as bars:
@@ -174,7 +175,7 @@ def _show_empty_classes(console: Console, remarks: Sequence[tuple[str, Remark]])
 
 
 def _line(console: Console, text: str) -> None:
-    paragraph(Text(text), console)
+    paragraph(Text(printable(text)), console)
 
 
 def show_ranking(ranked: Sequence["Ranked"]) -> None:

@@ -7,15 +7,17 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from dptune.accounting import Budget, Guarantee
 from dptune.accounting.split import BudgetSplit, Slot
+from dptune.printable import printable, printable_lines
 from dptune.privacy import (
     Composition,
     Event,
@@ -37,7 +39,27 @@ if TYPE_CHECKING:
     from dptune.features.short_names import KnownBackbone
     from dptune.ledger import Payment, State
 
-out = Console(highlight=False)
+
+class Screen(Console):
+    """A terminal, or what stands in its place, that shows text as it is: names from files hold no
+    markup and no codes for symbols, and what is not printable appears as its escape sequence."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """Before it is measured, so that it fits where it is put."""
+        return super().render_str(printable_lines(text), **how)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """The pieces of what is to be printed; those that move the cursor are rich's own."""
+        for piece in super().render(renderable, options):
+            yield piece if piece.control else Segment(printable_lines(piece.text), piece.style)
+
+
+out = Screen()
 out.width = max(out.width, 80)  # better a wrapped line than a number cut short
 _BAR_WIDTH = 12  # so that the longest names of slots fit beside it into 80 columns
 _SECONDS_BETWEEN_WORDS = 3.0
@@ -52,12 +74,13 @@ def error(problem: str) -> None:
 
 def remark(text: str) -> None:
     """One paragraph on standard error that is no part of a result."""
-    paragraph(Text(text), standard_error())
+    paragraph(Text(printable(text)), standard_error())
 
 
 def warn(note: str) -> None:
     """What to know before anything is paid, on standard error."""
-    paragraph(Text.assemble(("Note: ", "bold yellow"), (f"{note}.", "bold")), standard_error())
+    said = printable(f"{note}.")
+    paragraph(Text.assemble(("Note: ", "bold yellow"), (said, "bold")), standard_error())
 
 
 def say_listing() -> None:
@@ -89,7 +112,7 @@ def paragraph(text: Text, console: Console) -> None:
 
 
 def standard_error() -> Console:
-    return Console(stderr=True, highlight=False)
+    return Screen(stderr=True)
 
 
 def show(as_json: bool, plain: dict[str, Any], draw: Callable[[], None]) -> None:
@@ -126,7 +149,7 @@ def account(plain: dict[str, Any], guarantee: Guarantee) -> None:
     table.add_row(
         "noise multiplier", cost(plain["noise_multiplier"]), "on the sum, in clipping norms"
     )
-    table.add_row("epsilon", f"[bold]{cost(plain['epsilon'])}[/]", "what this run alone costs")
+    table.add_row("epsilon", Text(cost(plain["epsilon"]), "bold"), "what this run alone costs")
     if plain["slack"]:
         adaptive = "charged there, so that later runs may depend on it"
         table.add_row("epsilon in a ledger", cost(plain["ledger_epsilon"]), adaptive)
@@ -191,7 +214,12 @@ def budget(address: str, state: "State") -> None:
     summary.add_row("chain", Text(f"{state.entries} entries, all verified; the last is"))
     summary.add_row("", Text(state.head))
     out.print(
-        Panel(summary, title=Text(f"{state.dataset} ({address})"), title_align="left", expand=False)
+        Panel(
+            summary,
+            title=Text(printable(f"{state.dataset} ({address})")),
+            title_align="left",
+            expand=False,
+        )
     )
     if state.payments:
         out.print(_payments(state))
@@ -217,17 +245,17 @@ def note(done: str, state: "State", then: str = "") -> None:
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """A spinner on a terminal, plain lines elsewhere, on standard error."""
-    console = Console(stderr=True)
+    console = standard_error()
     began = monotonic()
     if not console.is_terminal:
 
         def line(text: str) -> None:
             elapsed = duration(monotonic() - began)
-            console.print(f"{text} (after {elapsed})", highlight=False, markup=False)
+            console.print(f"{text} (after {elapsed})")
 
         yield line
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as shown:
         task = shown.add_task("starting")
         yield lambda text: shown.update(task, description=text)
@@ -281,8 +309,8 @@ def _payments(state: "State") -> Table:
         table.add_row(
             str(payment.number),
             payment.time[:10],
-            Text(_purpose(payment)),
-            Text(_event(payment.event)),
+            printable(_purpose(payment)),
+            _event(payment.event),
             cost(payment.price.mu, 5),
             f"{100 * payment.price.mu_squared / everything:.1f} %" if counts else "",
             Text("cut off" if payment.number in cut_off else payment.state, colors[payment.state]),
@@ -303,7 +331,7 @@ def _payers(state: "State") -> Table:
     for study, prices in latest:
         total = math.fsum(prices)
         table.add_row(
-            Text("by hand" if study is None else f"study {_short(study)}"),
+            "by hand" if study is None else printable(f"study {_short(study)}"),
             str(len(prices)),
             cost(math.sqrt(total), 5),
             f"{100 * total / everything:.1f} %",
@@ -349,7 +377,7 @@ def _changes(state: "State") -> Table:
     table.add_column("what")
     table.add_column("why", overflow="fold")
     for time, what, why in latest:
-        table.add_row(time[:16].replace("T", " "), what, Text(why))
+        table.add_row(time[:16].replace("T", " "), what, printable(why))
     return table
 
 
@@ -418,7 +446,8 @@ def statement(guarantee: Guarantee) -> None:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
     for heading, sentence in guarantee.sections():
-        grid.add_row(heading, Text(sentence, "bold" if heading == "Promise" else ""))
+        said = Text(printable(sentence), "bold" if heading == "Promise" else "")
+        grid.add_row(heading, said)
     width = min(out.width, 100)
     panel = Panel(grid, title="guarantee", title_align="left", width=width)
     out.print(Padding(panel, (1, 0, 0, 0)))

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import Progress as Bar
 from rich.progress import ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -27,12 +27,14 @@ from dptune.cli.screen import (
     plain_table,
     remark,
     slots_table,
+    standard_error,
     statement,
 )
 from dptune.cli.text_plot import points_of, text_plot
 from dptune.data.made_by import is_of_texts
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
+from dptune.printable import printable
 from dptune.report.record import Record
 from dptune.report.split import foreseen, slots
 from dptune.report.words import readable, verdict
@@ -105,7 +107,7 @@ def live_view(
     search: SearchMethod, now: Callable[[], float] = monotonic
 ) -> Iterator[Callable[[Progress], None]]:
     """A live view on a terminal, plain lines elsewhere, on standard error."""
-    console = Console(stderr=True, highlight=False)
+    console = standard_error()
     clock = _Clock(search, now)
     if not console.is_terminal:
 
@@ -116,7 +118,10 @@ def live_view(
 
         yield write
         return
-    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}")]
+    columns: list[ProgressColumn] = [
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+    ]
     if search.sealing is None:  # its running time is to be kept secret
         columns.append(TimeElapsedColumn())
     doing = Bar(*columns, console=console)
@@ -245,11 +250,11 @@ def show_plan(
 def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     """What came of a study, what it cost, what to do next."""
     result, plan = record.result, record.final.plan
-    table = facts_table(f"{result['data']['name']}: {record.outline.config.search.name}")
+    table = facts_table(f"{printable(result['data']['name'])}: {record.outline.config.search.name}")
     accuracy, figures = result["test_accuracy"], figures_in_words(result)
     where = rows_in_words(result, record.model.target_range)
     for name, figure in figures:
-        table.add_row(f"test {name}", f"[bold]{figure}[/]", where)
+        table.add_row(f"test {name}", Text(figure, "bold"), where)
     if not figures:
         why = "test rows have no classes" if result["test_rows"] else "none were asked for (--test)"
         figure = "error" if record.model.loss == "squared" else "accuracy"
@@ -266,7 +271,8 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
         out.print(Text(_sentence(words), "yellow"))
     if check := result.get("check"):  # older versions had none
         better = " The test rows tell more." * (check["verdict"] == UNKNOWN and bool(figures))
-        out.print(Text(f"By {check.get('by', 'a noisy count')}, {check['words']}.{better}"))
+        words = printable(f"By {check.get('by', 'a noisy count')}, {check['words']}.")
+        out.print(f"{words}{better}")
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
     out.print(Text(_sentence(record.objective)))
@@ -276,7 +282,7 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
     _about_columns(record.outline, record.model.column_names)
     _about_preparation(result.get("preparation", ()))  # older runs have none
     for note in result["notes"]:
-        out.print(Text(f"Note: {note}.", "yellow"))
+        out.print(Text(printable(f"Note: {note}."), "yellow"))
     statement(record.model.guarantee)
     _files(record, picture)
 
@@ -294,10 +300,10 @@ def _shifts(shifts: Sequence[dict[str, Any]], accuracy: float | None, rows: int)
         worst = shift["worst_group"]
         of_all = worst and f"{100 * worst['accuracy']:.2f} % of {worst['rows']:,}: {worst['name']}"
         table.add_row(
-            Text(shift["name"]),
+            printable(shift["name"]),
             f"{100 * shift['accuracy']:.2f} %",
             f"{shift['rows']:,}",
-            Text(of_all or ""),
+            printable(of_all or ""),
         )
     return table
 
@@ -344,7 +350,7 @@ def _about_preparation(sentences: Sequence[str]) -> None:
         return
     listed = Table.grid(padding=(0, 1))
     for sentence in sentences:
-        listed.add_row("-", Text(sentence))
+        listed.add_row("-", printable(sentence))
     out.print(Text("Rows are"))
     out.print(listed)
 

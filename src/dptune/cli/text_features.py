@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from dptune.cli import picture_screen
 from dptune.cli.feature_rows import FeatureRows, feature_rows
 from dptune.cli.text_rows import NO_COLUMN, TextOptions, named_model
+from dptune.data.made_by import recorded_backbones
 from dptune.data.readers import DEFAULT_LABEL
 from dptune.errors import InvalidInput
 from dptune.features.from_texts import (
@@ -107,6 +108,6 @@ def features_of_new_texts(
     texts: Texts, made_by: Mapping[str, Any], device: str
 ) -> NDArray[np.float32]:
     """A row for every text that a model of such features is to predict."""
-    picture_screen.say_loading([backbone["name"] for backbone in made_by["backbones"]])
+    picture_screen.say_loading([backbone["name"] for backbone in recorded_backbones(made_by)])
     with picture_screen.live_view() as watch:
         return features_of_texts(texts, made_by, device=device, watch=watch)

@@ -1,6 +1,7 @@
 """What a column can be, from declared facts only. Whatever is wrong with one is said at once, a
 line for each problem."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -271,13 +272,13 @@ def _date_pair(given: Any) -> tuple[str, str]:
 def _names(given: Any) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise InvalidInput(f'values must be a list of names, or "paid"; got {given!r}.')
-    names = tuple(category_text(value, "each of values") for value in given)
-    if len(names) > MOST_VALUES:
+    if len(given) > MOST_VALUES:  # before each is looked at, which takes time
         raise InvalidInput(
-            f"values are at most {MOST_VALUES:,}; got {len(names):,}. Take buckets instead."
+            f"values are at most {MOST_VALUES:,}; got {len(given):,}. Take buckets instead."
         )
+    names = tuple(category_text(value, "each of values") for value in given)
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice, _ = Counter(names).most_common(1)[0]
         raise InvalidInput(f"values must be all different; got {twice!r} twice.")
     return names
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dptune.data.disk import StoredChunk, chunk_file, save_text
-from dptune.data.rows import TargetFacts
+from dptune.plain_data import UNFIT, read_json
 
 GROUPS, NUMBERS = "groups.npy", "numbers.npy"
 _RECORD = "json"
@@ -35,16 +35,14 @@ class ChunkRecord:
     def read(folder: Path, number: int) -> "ChunkRecord | None":
         """None where there is none, or one that was torn."""
         try:
-            plain = json.loads(chunk_file(folder, number, _RECORD).read_text())
+            plain = read_json(chunk_file(folder, number, _RECORD).read_bytes(), "it")
             if plain["chunk"] is not None:
-                stored = plain["chunk"]
-                targets, shape = TargetFacts(**stored["targets"]), tuple(stored["shape"])
-                plain["chunk"] = StoredChunk(**stored | {"targets": targets, "shape": shape})
+                plain["chunk"] = StoredChunk.of(plain["chunk"])
             plain["remarks"] = tuple(map(tuple, plain["remarks"]))
             if len(bytes.fromhex(plain["pictures"])) % _DIGEST:
                 raise ValueError("torn")
             return ChunkRecord(**plain)
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, *UNFIT):
             return None
 
     def write(self, folder: Path, number: int) -> None:

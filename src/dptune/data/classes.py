@@ -12,6 +12,7 @@ from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 
 _FEW_CLASSES = 20  # which may be found in any small data set
+_MOST_CLASSES = 1_000_000  # that are called by their numbers
 _ALL_THE_SAME = "all rows have the same label, so there is nothing to learn"
 _ALL_DIFFERENT = (
     "the labels are almost all different, so as classes they would be released one by one, and "
@@ -90,6 +91,11 @@ def classes_on_disk(declared: Sequence[Any] | None, rows: DiskRows) -> tuple[Any
     if not highest >= 1:
         raise InvalidInput(
             f"{_ALL_THE_SAME}; if there are other classes, declare all of them {WITH_CLASSES}."
+        )
+    if highest >= _MOST_CLASSES:  # one label must not fill the memory
+        raise InvalidInput(
+            f"the labels in {rows.folder} are numbers up to {highest:g}, and those of classes are "
+            f"below {_MOST_CLASSES:,}; number them from 0."
         )
     return tuple(range(int(highest) + 1))
 

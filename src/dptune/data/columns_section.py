@@ -6,11 +6,13 @@ from those that pandas' astype("category") found in the rows: so they are writte
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dptune.columns import Boolean, Category, Column, Columns, Date, Drop, Number, guess
 from dptune.errors import InvalidInput
+from dptune.printable import printable
 from dptune.table_files import (
     listed,
     must_be_told_apart,
@@ -57,6 +59,7 @@ def columns_section(
     table = without_rows(path)
     names = table.schema.names
     must_be_told_apart(names, repr(str(source)))
+    _must_be_printable(names, str(source))
     if label is not None and label not in names:
         raise InvalidInput(
             f"{str(source)!r} has no column of labels {label!r}; found the columns "
@@ -71,7 +74,7 @@ def columns_section(
             if name != label
         }
     )
-    types = {field.name: field.type for field in table.schema}
+    types = {field.name: printable(str(field.type)) for field in table.schema}
     lines = [
         f"{_key(name)} = {_entry(column)}  # {types[name]}{_note(typed[name], column)}"
         for name, column in columns.declared.items()
@@ -79,9 +82,19 @@ def columns_section(
     if label is not None:
         lines.append(_about_label(label, found[label]))
     head = _HEAD.format(
-        name=Path(source).name, guessed=_GUESSED if table_kind(path) == "csv" else ""
+        name=printable(Path(source).name), guessed=_GUESSED if table_kind(path) == "csv" else ""
     )
     return columns, "\n".join([head, "[columns]", *lines]) + "\n"
+
+
+def _must_be_printable(names: Sequence[str], source: str) -> None:
+    """As names of declared columns must be."""
+    odd = [name for name in names if not name.isprintable()]
+    if odd:
+        raise InvalidInput(
+            f"{source!r} has columns whose names are not one line of printable text "
+            f"({listed(odd)}); rename them in the file."
+        )
 
 
 def _file_of(path: Path) -> Path:
@@ -138,7 +151,11 @@ def _about_label(name: str, column: Column) -> str:
 
 
 def _plain(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """As TOML has it, which escapes single letters as JSON does, but none in two halves."""
+    written = json.dumps(value, ensure_ascii=False)
+    return "".join(
+        letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in written
+    )
 
 
 def _key(name: str) -> str:

@@ -40,6 +40,7 @@ from dptune.data.made_by import (
     is_of_texts,
     is_of_words,
     made_by_in_words,
+    must_be_whole,
     rows_in_words,
     texts_in_words,
 )
@@ -50,6 +51,7 @@ from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSo
 from dptune.data.rows import ASKED_IN_ROWS, IDS, MOST_COLUMNS_IN_DOUBT, DataFacts, Rows
 from dptune.data.shift import Shift, shifted
 from dptune.errors import InvalidInput
+from dptune.plain_data import read_json
 from dptune.privacy import Receipt
 from dptune.texts.cutting import NOT_ASKED
 
@@ -676,11 +678,12 @@ def _plain(made_by: Mapping[str, Any] | None) -> dict[str, Any] | None:
         )
     validate.text(made_by=made_by["name"])
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(dict(made_by), allow_nan=False))
+        plain: dict[str, Any] = read_json(json.dumps(dict(made_by), allow_nan=False), "it")
     except (TypeError, ValueError) as error:
         raise InvalidInput(
             f"made_by must be plain texts, numbers, lists and mappings: {error}."
         ) from None
+    must_be_whole(plain)
     return plain
 
 

@@ -4,7 +4,7 @@ import copy
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import reduce
@@ -27,6 +27,7 @@ from dptune.data.rows import (
     norms_rounded_up,
 )
 from dptune.errors import InvalidInput
+from dptune.plain_data import UNFIT, read_json
 
 INDEX = "index.json"  # written last, so that what is not finished has none
 _READERS = 4
@@ -41,6 +42,13 @@ class StoredChunk:
     copies: int
     shape: tuple[int, ...]
     targets: TargetFacts
+
+    @staticmethod
+    def of(plain: Mapping[str, Any]) -> "StoredChunk":
+        """From what JSON gives back."""
+        number, count, copies = (int(plain[name]) for name in ("number", "count", "copies"))
+        shape = tuple(map(int, plain["shape"]))
+        return StoredChunk(number, count, copies, shape, target_facts(plain["targets"]))
 
     @property
     def form(self) -> tuple[int, ...]:
@@ -145,8 +153,8 @@ class DiskRows:
     def __init__(self, folder: str | Path, *, device: str = "cpu") -> None:
         self.folder = Path(str(folder))
         try:
-            index = json.loads((self.folder / INDEX).read_text())
-            targets, copies = TargetFacts(**index["targets"]), int(index["copies"])
+            index = read_json((self.folder / INDEX).read_bytes(), INDEX)
+            targets, copies = target_facts(index["targets"]), int(index["copies"])
             # Folders of version 0.1 hold tables only.
             shape = tuple(map(int, index.get("shape") or [index["columns"]]))
             counts, precision = [int(count) for count in index["counts"]], index["precision"]
@@ -154,7 +162,7 @@ class DiskRows:
             self._numbers = [int(number) for number in index.get("numbers", range(len(counts)))]
             if len(self._numbers) != len(counts):
                 raise ValueError("its index names other chunks than it counts")
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, *UNFIT) as error:
             raise InvalidInput(
                 f"{str(folder)!r} holds no finished chunks of rows ({error}); write them with "
                 "write_chunks."
@@ -263,7 +271,7 @@ class DiskRows:
     def _must_fit(self, number: int, shape: tuple[int, ...]) -> None:
         try:
             features, targets, norms = self._mapped(number)
-        except (OSError, ValueError, TypeError, EOFError, RuntimeError) as error:
+        except Exception as error:  # bytes of any kind come here, and NumPy fails in any way
             raise InvalidInput(
                 f"chunk {number} of {self.folder} cannot be read: {error}."
             ) from None
@@ -310,6 +318,12 @@ class DiskRows:
 
     def _sent(self, tensor: Tensor) -> Tensor:
         return tensor.pin_memory().to(self.device, non_blocking=True)
+
+
+def target_facts(plain: Mapping[str, Any]) -> TargetFacts:
+    """From what JSON gives back."""
+    low, high = float(plain["low"]), float(plain["high"])
+    return TargetFacts(low, high, bool(plain["whole"]), int(plain["width"]))
 
 
 def _copy_stream(device: torch.device) -> torch.cuda.Stream | None:

@@ -29,9 +29,10 @@ from dptune.data.chunk_records import (
     read_records,
 )
 from dptune.data.disk import INDEX, DiskRows, chunk_file, save_text
-from dptune.data.made_by import rows_in_words
+from dptune.data.made_by import must_be_whole, rows_in_words
 from dptune.data.readers import Part, Source
 from dptune.errors import InvalidInput
+from dptune.plain_data import UNFIT, read_json
 from dptune.table_files import listed
 
 CONTENTS = "features.json"
@@ -64,16 +65,21 @@ class Extracted:
     @staticmethod
     def read(folder: Path) -> "Extracted":
         try:
-            plain = json.loads((folder / CONTENTS).read_text())
+            plain = read_json((folder / CONTENTS).read_bytes(), "it")
             parts = {
                 name: ExtractedPart(
-                    part["pictures"], part["rows"], part["fingerprint"], tuple(part["groups"])
+                    int(part["pictures"]),
+                    int(part["rows"]),
+                    str(part["fingerprint"]),
+                    tuple(map(str, part["groups"])),
                 )
                 for name, part in plain["parts"].items()
                 if (folder / name / INDEX).is_file()  # else it is being made again
             }
-            return Extracted(plain["made_by"], plain["source"], tuple(plain["classes"]), parts)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            must_be_whole(plain["made_by"])
+            classes = tuple(map(str, plain["classes"]))
+            return Extracted(plain["made_by"], str(plain["source"]), classes, parts)
+        except (OSError, *UNFIT) as error:
             raise InvalidInput(
                 f"{str(folder / CONTENTS)!r} cannot be read ({error}); remove the folder, and "
                 "make the features again with dptune extract."
@@ -190,9 +196,9 @@ def _records(folder: Path, name: str, inside: Extracted) -> list[ChunkRecord]:
 def _indexed(folder: Path) -> list[tuple[int, int]]:
     """(number, rows) of every chunk."""
     try:
-        index = json.loads((folder / INDEX).read_text())
+        index = read_json((folder / INDEX).read_bytes(), INDEX)
         return list(zip(index["numbers"], index["counts"], strict=True))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, *UNFIT):
         return []
 
 
@@ -226,10 +232,10 @@ def read_numbers(folder: Path, part: str) -> NDArray[np.int64]:
 def _beside_rows(folder: Path, what: str) -> NDArray[np.int64]:
     """One number a row, of all chunks."""
     try:
-        numbers = json.loads((folder / INDEX).read_text())["numbers"]
+        numbers = read_json((folder / INDEX).read_bytes(), INDEX)["numbers"]
         files = (chunk_file(folder, number, what) for number in numbers)
         return np.concatenate([np.load(file, allow_pickle=False) for file in files])
-    except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
+    except Exception as error:  # bytes of any kind come here, and NumPy fails in any way
         raise InvalidInput(
             f"{str(folder)!r} lacks what is stored beside its rows, or it is torn ({error}); make "
             "the features again with dptune extract."

@@ -1,9 +1,59 @@
 """What made features of pictures or texts, or the rows of texts, in words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import UnionType
 from typing import Any, TypeGuard
 
+from dptune.errors import InvalidInput
 from dptune.texts.encoder import KIND
+
+# What is recorded of a tokenizer, and of each backbone.
+_OF_TEXTS: Mapping[str, type | UnionType] = {
+    **dict.fromkeys(("name", "tokenizer", "digest", "task"), str),
+    **dict.fromkeys(("length", "texts_per_unit"), int),
+    "columns": list,
+    "unit": str | None,
+}
+_OF_BACKBONES: Mapping[str, type | UnionType] = {
+    **dict.fromkeys(("name", "kind", "digest"), str),
+    "trained_on": str | None,
+    "transform": Mapping,
+}
+
+
+def must_be_whole(made_by: Mapping[str, Any]) -> None:
+    """Refuse a record that lacks part of what this version writes."""
+    _must_have(made_by, {"name": str})
+    if is_of_texts(made_by):
+        _must_have(made_by, _OF_TEXTS)
+        if not all(isinstance(column, str) for column in made_by["columns"]):
+            raise InvalidInput("made_by must name its columns of texts.")
+    if "backbones" in made_by:
+        _must_have(made_by, {"backbones": list})
+        for backbone in made_by["backbones"]:
+            _must_have(backbone, _OF_BACKBONES)
+            transform = backbone["transform"]
+            _must_have(transform, {"length" if "length" in transform else "size": int})
+
+
+def _must_have(record: object, kinds: Mapping[str, type | UnionType]) -> None:
+    for name, kind in kinds.items():
+        if not (isinstance(record, Mapping) and isinstance(record.get(name, ...), kind)):
+            raise InvalidInput(
+                f"made_by must have {name!r} as dptune extract writes it, a value of type "
+                f"{getattr(kind, '__name__', kind)}."
+            )
+
+
+def recorded_backbones(made_by: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Those that made the features; refuses a record of features that dptune did not make."""
+    if not made_by.get("backbones"):
+        raise InvalidInput(
+            f"the features that the model takes were made by {made_by['name']!r}, of which it has "
+            "no more on record than the name; make them of the new rows, and give them with --data."
+        )
+    backbones: Sequence[Mapping[str, Any]] = made_by["backbones"]
+    return backbones
 
 
 def made_by_in_words(made_by: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from dptune import validate
 from dptune.columns.encoding import Encoding
 from dptune.data.tables import directions, slices_of, table_of, wide_chunks
 from dptune.errors import InvalidInput
+from dptune.table_files import listed
 
 # The largest number that bfloat16 holds, and so float32 too: no row becomes infinite, and is
 # refused, after it was paid for.
@@ -219,7 +220,7 @@ class Preprocessing:
         unknown = sorted(set(arrays) - set(_ARRAYS))
         if unknown:
             raise InvalidInput(
-                f"preprocessing is made of {', '.join(_ARRAYS)}; found also {', '.join(unknown)}."
+                f"preprocessing is made of {', '.join(_ARRAYS)}; found also {listed(unknown)}."
             )
         known: dict[str, Any] = {name: facts[name] for name in _FACTS if name in facts}
         if facts.get("encoding") is not None:

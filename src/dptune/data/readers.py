@@ -36,6 +36,7 @@ from dptune.table_files import (
     reading,
     without_index,
 )
+from dptune.unpacked import must_unpack_within_limit
 
 DEFAULT_LABEL = "label"
 NPZ_ARRAYS = {
@@ -84,6 +85,7 @@ def _from_npz(path: Path, label: str | None) -> Source:
     with reading(path):
         if not zipfile.is_zipfile(path):
             raise ValueError("not a file that numpy.savez wrote")
+        must_unpack_within_limit(path)
         with np.load(path, allow_pickle=False) as arrays:
             names = list(arrays.keys())
     parts = {

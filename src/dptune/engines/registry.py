@@ -27,9 +27,9 @@ def register_engine(kind: Kind) -> Kind:
     return kind
 
 
-def engine_named(name: str) -> type[Engine[Any]]:
+def engine_named(name: object) -> type[Engine[Any]]:
     """The engine that is registered under `name`."""
-    if name not in _ENGINES:
+    if not isinstance(name, str) or name not in _ENGINES:  # a file may say anything
         raise InvalidInput(
             f"no engine is called {name!r}; there are: {', '.join(sorted(_ENGINES))}. One of your "
             "own must be registered first: dptune.engines.register_engine(YourEngine)."

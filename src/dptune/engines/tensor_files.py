@@ -10,6 +10,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from dptune.errors import FolderProblem, OwnCodeProblem
+from dptune.plain_data import UNFIT
 
 
 def tensors_as_bytes(tensors: Mapping[str, Tensor], words: dict[str, str] | None = None) -> bytes:
@@ -38,7 +39,7 @@ def undamaged(path: Path) -> Iterator[None]:
         yield
     except OwnCodeProblem:
         raise
-    except (KeyError, TypeError, ValueError, SafetensorError, OSError) as error:
+    except (*UNFIT, SafetensorError, OSError, RuntimeError) as error:
         why = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip(".")
         raise FolderProblem(
             f"{path} is damaged ({why}). Put it back from a backup, or remove it: what it held is "

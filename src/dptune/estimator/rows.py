@@ -19,6 +19,7 @@ from dptune.columns.kinds import MIDDLE, PAID
 from dptune.data import Data
 from dptune.data.arrays import of_one_kind
 from dptune.errors import InvalidInput
+from dptune.printable import printable
 
 _ROWS_AT_ONCE = 4096
 _SHARE_OF_MEMORY = 0.5  # that dense rows may take; training needs some beside
@@ -176,7 +177,7 @@ def _holds_numbers(kind: Any) -> bool:
 
 
 def _named(columns: Sequence[str], one: str = "is", several: str = "are") -> str:
-    shown = ", ".join(columns[:_MOST_NAMED])
+    shown = ", ".join(map(printable, columns[:_MOST_NAMED]))
     more = len(columns) - _MOST_NAMED
     shown += f" and {more} more" if more > 0 else ""
     return f"column {shown} {one}" if len(columns) == 1 else f"columns {shown} {several}"

@@ -1,6 +1,5 @@
 """`resnet20:WEIGHTS` and `wrn16-4:WEIGHTS`: networks for small pictures, weights from a file."""
 
-import json
 from collections.abc import Mapping
 
 from torch import nn
@@ -11,6 +10,7 @@ from dptune.features.maps import ALL_MAPS
 from dptune.features.networks import ResNet20, WideResNet
 from dptune.features.transform import Transform
 from dptune.features.weights import put_weights, read_weights
+from dptune.plain_data import UNFIT, read_json
 
 _NETWORKS: Mapping[str, type[nn.Module]] = {"resnet20": ResNet20, "wrn16-4": WideResNet}
 CIFAR_NETWORKS = tuple(_NETWORKS)
@@ -43,9 +43,9 @@ def _numbers(
     if name not in metadata:
         return None
     try:
-        red, green, blue = json.loads(metadata[name])
+        red, green, blue = read_json(metadata[name], name)
         return float(red), float(green), float(blue)
-    except (TypeError, ValueError):
+    except UNFIT:
         raise InvalidInput(
             f"The metadata of {where} should have {name} as a JSON list of three numbers; found "
             f"{metadata[name]!r}."

@@ -41,6 +41,7 @@ from dptune.features.loading import Batch, digests_of
 from dptune.features.network import Networks
 from dptune.lock import FileLock
 from dptune.pictures.pictures import Pictures, Remark
+from dptune.table_files import listed
 
 CHUNK, SMALL_CHUNK = 1024, 128  # pictures
 _FEW = 10_000  # below which a part has small chunks: slow networks lose little where they are cut
@@ -316,8 +317,8 @@ def _common_classes(parts: Mapping[str, Pictures], things: str) -> tuple[str, ..
     for other in others:
         if parts[other].classes != parts[first].classes:
             raise InvalidInput(
-                f"the {things} of {other} have the classes {', '.join(parts[other].classes[:9])}, "
-                f"those of {first} {', '.join(parts[first].classes[:9])}; they need the same."
+                f"the {things} of {other} have the classes {listed(parts[other].classes)}, "
+                f"those of {first} {listed(parts[first].classes)}; they need the same."
             )
     return parts[first].classes
 

@@ -28,6 +28,8 @@ from dptune.features.network import Networks, must_not_have_changed
 from dptune.own_code import PRETRAINED, pretrained_name
 from dptune.pictures.pictures import Content, Pictures
 from dptune.pictures.stored import Listed
+from dptune.plain_data import read_json
+from dptune.table_files import listed
 from dptune.texts import Encoder, Texts, read
 from dptune.texts.encoder import DEFAULT_LENGTH
 from dptune.texts.sources import open_splits, place_and_split
@@ -67,7 +69,7 @@ class LanguageNetworks(Networks):
 
     def batches(self, items: Pictures, spans: Iterable[Sequence[int]]) -> Iterator[Batch]:
         for span in spans:
-            rows = [json.loads(cast(bytes, items.content(number))) for number in span]
+            rows = [read_json(cast(bytes, items.content(number)), "a text") for number in span]
             columns = zip(*rows, strict=True)
             texts = Texts(dict(zip(self._encoder.columns, columns, strict=True)))
             ids = torch.from_numpy(self._encoder.encode(texts)).long()
@@ -217,7 +219,7 @@ def _listed(texts: Texts, classes: tuple[str, ...], what: str) -> ListedTexts:
     numbers = {name: number for number, name in enumerate(classes)}
     if not numbers.keys() >= set(names):
         raise InvalidInput(
-            f"{what} hold others than the private ones, which are {', '.join(classes[:9])}; leave "
+            f"{what} hold others than the private ones, which are {listed(classes)}; leave "
             "those rows out."
         )
     labels = np.array([numbers[name] for name in names], np.int64)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dptune import validate
+from dptune.data.made_by import recorded_backbones
 from dptune.data.rows import find_device
 from dptune.errors import DptuneError, InvalidInput
 from dptune.features.backbone import Backbone
@@ -165,7 +166,7 @@ def found_again(
     have changed."""
     backbones = [
         find_backbone(wanted["name"], features=wanted["kind"], size=wanted["transform"]["size"])
-        for wanted in made_by["backbones"]
+        for wanted in recorded_backbones(made_by)
     ]
     must_not_have_changed(backbones, made_by)
     return Networks(backbones, device=device, precision=precision)

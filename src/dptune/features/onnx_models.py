@@ -17,6 +17,7 @@ from dptune.features.backbone import Network, Way
 from dptune.features.maps import LAST_MAP
 from dptune.features.processors import read_processor
 from dptune.features.transform import Transform
+from dptune.table_files import listed
 
 _TOKENS: Mapping[str, Way] = {"class-token": lambda network, pictures: network(pictures)[:, 0]}
 _ROWS: Mapping[str, Way] = {"pooled": lambda network, pictures: network(pictures)}
@@ -50,7 +51,7 @@ class _Session(nn.Module):
         if len(inputs) != 1 or len(inputs[0].shape) != 4:
             raise InvalidInput(
                 f"{file} must take pictures (batch, 3, height, width) and nothing else; it takes "
-                f"{', '.join(f'{each.name} {each.shape}' for each in inputs)}."
+                f"{listed([f'{each.name} {each.shape}' for each in inputs])}."
             )
         self.input = inputs[0].name
         self.one_by_one = inputs[0].shape[0] == 1
@@ -69,9 +70,9 @@ def _chosen(file: Path, outputs: list[Any], wanted: str) -> tuple[str, int]:
     fitting = [name for name in shapes if name == wanted or (not wanted and shapes[name] == 2)]
     fitting = fitting or ([] if wanted or len(shapes) > 1 else [*shapes])
     if len(fitting) != 1 or shapes[fitting[0]] not in _KINDS_BY_DIMENSIONS:
-        listed = ", ".join(f"{each.name} {each.shape}" for each in outputs)
+        has = listed([f"{each.name} {each.shape}" for each in outputs])
         raise InvalidInput(
-            f"Which output of {file} are the features? It has {listed}. Name one: "
+            f"Which output of {file} are the features? It has {has}. Name one: "
             f"onnx:{file}:{outputs[0].name}."
         )
     return fitting[0], shapes[fitting[0]]

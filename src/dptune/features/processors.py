@@ -1,12 +1,12 @@
 """How a Hugging Face model's pictures are prepared, from its preprocessor_config.json."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dptune.errors import InvalidInput
 from dptune.features.transform import Transform
+from dptune.plain_data import UNFIT, read_json
 
 _RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 _NO_CROP_FROM = 384  # ConvNeXT: pictures of this size and more are pressed, not cropped
@@ -21,10 +21,10 @@ _UNKNOWN_STEPS = (
 def read_processor(path: Path) -> Transform:
     """The transform that a preprocessor_config.json or processor_config.json describes."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = read_json(path.read_bytes(), "it")
         stored = stored.get("image_processor", stored)
         return transform_from(stored)
-    except (OSError, ValueError, TypeError, AttributeError) as problem:
+    except (OSError, *UNFIT) as problem:
         raise InvalidInput(
             f"{path.name} does not say how to prepare pictures: {problem}"
         ) from problem

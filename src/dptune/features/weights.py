@@ -6,6 +6,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from dptune.errors import InvalidInput
+from dptune.table_files import listed
 
 
 def read_weights(path: str | Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
@@ -38,5 +39,5 @@ def put_weights(
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise InvalidInput(
                 f"The weights in {where} are not for this network: the file {what} "
-                f"{', '.join(sorted(names)[:3])}{more}."
+                f"{listed(sorted(names)[:3])}{more}."
             )

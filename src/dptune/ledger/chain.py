@@ -26,6 +26,7 @@ from dptune.accounting import Budget
 from dptune.errors import DptuneError, LedgerCorrupt
 from dptune.ledger.balance import Balance, Sum
 from dptune.ledger.state import BudgetChange, Payment, State, Version
+from dptune.plain_data import UNFIT, read_json
 from dptune.privacy import Event, Price, event_from_dict
 
 # 1 had no limit on slack of its own: who reads only that would admit too much. 2 had no columns for
@@ -213,7 +214,7 @@ class Replay:
                 self.versions.append(Version(time, entry["text"]))
             case "schedule":
                 _require(not self.payments, "fixes a schedule after the first payment")
-                self.scheduled = self.expected = json.loads(entry["event"])["payments"]
+                self.scheduled = self.expected = read_json(entry["event"], "it")["payments"]
             case "reserve":
                 self._reserve(entry)
             case _:
@@ -224,7 +225,7 @@ class Replay:
 
     def _open(self, entry: Mapping[str, Any]) -> None:
         """The first entry: the rules of this ledger."""
-        opened = json.loads(entry["event"])
+        opened = read_json(entry["event"], "it")
         found = opened["format"]
         _require(found in READABLE, f"is of format {found}; this dptune reads {FORMAT}")
         self.format = found
@@ -363,7 +364,7 @@ def follow(
             held = past.hashes[seen["number"] - 1 : seen["number"]] == [seen["hash"]]
             number = number if held else seen["number"]
             _require(held, _REPLACED)
-    except (KeyError, TypeError, ValueError, _Broken, DptuneError) as error:
+    except (*UNFIT, _Broken, DptuneError) as error:
         raise LedgerCorrupt(_edited(address, f"entry {number} {_why(error)}")) from None
 
 
@@ -378,7 +379,7 @@ def _format(connection: sa.Connection) -> int:
     """Which columns there are; whether it is true is seen when the first entry is taken."""
     first = sa.select(entries.c.event).where(entries.c.number == 1)
     found = connection.execute(first).scalar()
-    said = json.loads(found)["format"] if found is not None else FORMAT
+    said = read_json(found, "it")["format"] if found is not None else FORMAT
     return said if said in READABLE else FORMAT
 
 
@@ -486,7 +487,7 @@ def _study_in(purpose: str) -> tuple[str | None, str | None]:
 
 @lru_cache(maxsize=1024)  # a study reserves many of a kind
 def _event(text: str) -> Event:
-    return event_from_dict(json.loads(text))
+    return event_from_dict(read_json(text, "its event"))
 
 
 _to_json = json.JSONEncoder(allow_nan=False).encode

@@ -6,22 +6,24 @@ keeps nobody out, and where it cannot be kept, or somebody in it sleeps, writers
 whose lock is the one that counts.
 
 A ticket is an empty locked file in a folder of our own among the system's temporary files, so that
-nothing lies beside a ledger. The ticket of a process that died is removed by the one behind it; the
-ticket of a process that hangs, by the first that has waited for it long enough.
+nothing lies beside a ledger. The ticket of a process that died is removed by the one behind it, or
+by the first process that joins any other queue; the ticket of a process that hangs, by the first
+that has waited for it long enough.
 """
 
 import hashlib
 import os
 import secrets
-import stat
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
-from dptune.lock import FileLock, is_abandoned
+from dptune.lock import FileLock, is_abandoned, is_ours
 
+_PREFIX = "dptune-queue-"
 _LOOK_EVERY, _LOOK_AT_LEAST_EVERY = 0.002, 0.05  # seconds; times those ahead, so that few are busy
 
 
@@ -48,17 +50,18 @@ def queue_of(path: Path) -> Path:
     """Where those who write to this file queue, whatever name they know it by."""
     found = os.stat(path)
     mark = hashlib.sha256(f"{found.st_dev} {found.st_ino}".encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir(), f"dptune-queue-{_user()}-{mark}")
+    return Path(tempfile.gettempdir(), f"{_PREFIX}{_user()}-{mark}")
 
 
 def _draw(path: Path) -> FileLock | None:
     """A ticket behind all others; None where there is no queue."""
+    _remove_abandoned(tempfile.gettempdir())
     number = f"{time.monotonic_ns():020d}-{secrets.token_hex(4)}"
     for _ in range(10):
         try:
             folder = queue_of(path)
             folder.mkdir(mode=0o700, exist_ok=True)
-            if not _is_ours(folder):
+            if not is_ours(folder):
                 return None
             return FileLock.take(folder / number)
         except FileNotFoundError:
@@ -66,6 +69,17 @@ def _draw(path: Path) -> FileLock | None:
         except OSError:
             return None
     return None
+
+
+@cache  # once a process
+def _remove_abandoned(place: str) -> None:
+    """Remove tickets of processes that died, and queues in which nobody stands any more."""
+    for folder in Path(place).glob(f"{_PREFIX}{_user()}-*"):
+        with suppress(OSError):
+            if is_ours(folder):
+                for ticket in folder.iterdir():
+                    is_abandoned(ticket)
+                folder.rmdir()
 
 
 def _wait(ticket: Path, patience: float) -> None:
@@ -79,12 +93,6 @@ def _wait(ticket: Path, patience: float) -> None:
             continue
         if not is_abandoned(ticket.with_name(ahead[-1])):
             time.sleep(min(_LOOK_EVERY * len(ahead), _LOOK_AT_LEAST_EVERY))
-
-
-def _is_ours(folder: Path) -> bool:
-    """Others may write among temporary files, too."""
-    found = folder.lstat()
-    return stat.S_ISDIR(found.st_mode) and (os.name == "nt" or found.st_uid == _user())
 
 
 def _user() -> int:

@@ -1,29 +1,9 @@
-"""What is read from a file is what it should be, or the message says which file is not."""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+"""What is read from a file is what it should be."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dptune.errors import DptuneError, InvalidInput
 from dptune.pictures.stored import Numbers
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except DptuneError:
-        raise
-    except Exception as error:  # bytes of any kind come here, and readers fail in any way
-        advice = "It may be damaged, or of another kind than its name says; get it again."
-        if isinstance(error, PermissionError):
-            advice = "Ask its owner for the right to read it."
-        strerror = error.strerror if isinstance(error, OSError) else None
-        reason = strerror or str(error).split("\n")[0].rstrip(".") or type(error).__name__
-        raise InvalidInput(f"{str(path)!r} cannot be read: {reason}. {advice}") from None
 
 
 def whole_numbers(values: NDArray[np.generic]) -> Numbers:

@@ -10,9 +10,10 @@ import numpy as np
 
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
-from dptune.pictures.checks import check_labels, reading
+from dptune.pictures.checks import check_labels
 from dptune.pictures.pictures import Content, Pictures, PictureSet
 from dptune.pictures.stored import Listed, Numbers
+from dptune.table_files import listed, reading
 
 SAVED_TO_DISK = ("dataset_dict.json", "state.json")
 _IMAGES, _LABELS = ("image", "img"), ("label", "labels", "fine_label")
@@ -107,7 +108,7 @@ def _one(
     best = [each for each in wanted if each in found]
     if best or len(found) == 1:
         return (best or found)[0]
-    columns = ", ".join(kinds)
+    columns = listed(list(kinds))
     raise InvalidInput(
         f"{name!r} must have one column of {what}, called {' or '.join(wanted)} if there are "
         f"several; found the columns {columns}."

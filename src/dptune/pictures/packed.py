@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from dptune.errors import InvalidInput
-from dptune.pictures.checks import check_labels, check_pixels, reading, whole_numbers
+from dptune.pictures.checks import check_labels, check_pixels, whole_numbers
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import PiecePictures, RowPictures
+from dptune.table_files import listed, reading
+from dptune.unpacked import must_unpack_within_limit
 
 _MOST_CLASSES = 1_000_000  # that are called by their numbers
 
@@ -19,6 +21,7 @@ def packed(path: Path, classes: tuple[str, ...] = ()) -> PictureSet:
     with reading(path):
         if not zipfile.is_zipfile(path):
             raise ValueError("not a file that numpy.savez wrote")
+        must_unpack_within_limit(path)
         with np.load(path, allow_pickle=False) as arrays:
             names = set(arrays.keys())
     layouts = {"x": ("x", "y"), "jpeg": ("jpeg", "offsets", "y")}
@@ -29,7 +32,7 @@ def packed(path: Path, classes: tuple[str, ...] = ()) -> PictureSet:
         if {f"{name}_{part}" for name in needed} <= names
     }
     if not parts:
-        found = ", ".join(sorted(names)) or "nothing"
+        found = listed(sorted(names)) or "nothing"
         raise InvalidInput(
             f"{str(path)!r} must hold pictures as the arrays x_train, y_train (uint8 pixels), or "
             "jpeg_train, offsets_train, y_train (whole files one after the other), and the same "

@@ -18,6 +18,7 @@ from dptune.pictures.find import find_pictures, plain_name
 from dptune.pictures.known.class_names import CIFAR10, CIFAR100
 from dptune.pictures.pictures import Content, Pictures, PictureSet, Remark
 from dptune.pictures.stored import Listed, Numbers
+from dptune.printable import printable
 
 COMPUTED = "corrupted"
 _USUAL = "gaussian_blur"  # where no corruption is named
@@ -185,5 +186,5 @@ def _meant(name: str) -> str:
 
 
 def _some(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:10])
+    shown = ", ".join(map(printable, names[:10]))
     return shown if len(names) <= 10 else f"{shown}, ..."

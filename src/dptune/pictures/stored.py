@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.pictures.pictures import Content, Remark
+from dptune.printable import printable
 
 Numbers = NDArray[np.int64]
 LARGEST_FILE = 1 << 30  # bytes; no picture that could be decoded comes near
@@ -91,8 +92,4 @@ class PiecePictures(Listed):
 
 def shown(path: str) -> str:
     """A path as it can be printed and stored: a file system allows any bytes in a name."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
+    return printable(os.fsencode(path).decode("utf-8", "backslashreplace"))

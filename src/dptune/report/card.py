@@ -9,6 +9,7 @@ from dptune import gdp
 from dptune.data.declared import known_of
 from dptune.data.made_by import is_of_texts, size_in_words, trained_on
 from dptune.features.network import short_name
+from dptune.printable import markdown, printable
 from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.rounding import cost
@@ -25,17 +26,21 @@ _KINDS = {"squared": "a value", "words": "the next word", "spans": "answers in a
 
 
 def model_card(folder: str | Path) -> str:
-    """What the model is, what was promised, everything that was tried, and how to check it."""
+    """What the model is, what was promised, everything that was tried, and how to check it.
+
+    Names and sentences from the run's files are shown as they are: none of them becomes Markdown.
+    """
     record = Record.read(folder)
-    sections = (
-        _model(record),
-        _data(record),
-        _guarantee(record),
-        _budget(record),
-        _trials(record),
-        _final(record),
-        _verify(record),
-    )
+    with record.folder.undamaged("result.json"):
+        sections = (
+            _model(record),
+            _data(record),
+            _guarantee(record),
+            _budget(record),
+            _trials(record),
+            _final(record),
+            _verify(record),
+        )
     return "\n\n".join("\n".join(lines) for lines in sections) + "\n"
 
 
@@ -53,15 +58,16 @@ def _model(record: Record) -> list[str]:
     figures = lines_of_figures(record.result, model.target_range)
     check = record.result.get("check")  # older versions had none
     return [
-        f"# {_escape(data['name'])}: a differentially private {trains}",
+        f"# {markdown(data['name'])}: a differentially private {trains}",
         "",
         f"A {trains} of {kind} from {_what(model)}, trained by noisy gradient "
-        f"descent. Its hyperparameters were searched ({search}) {where}, by dptune {version}.",
+        f"descent. Its hyperparameters were searched ({search}) {where}, by dptune "
+        f"{markdown(version)}.",
         "",
         *_classes(record),
         *figures,
         *(
-            ["", f"By {check.get('by', 'a noisy count')} (paid for), {check['words']}."]
+            ["", markdown(f"By {check.get('by', 'a noisy count')} (paid for), {check['words']}.")]
             if check
             else []
         ),
@@ -80,7 +86,7 @@ def _what(model: TrainedModel) -> str:
 
 
 def _classes(record: Record) -> list[str]:
-    names = [_escape(str(name)) for name in record.model.classes]
+    names = [markdown(str(name)) for name in record.model.classes]
     if not names:
         return []
     more = f", ... ({len(names):,} in all)" if len(names) > _CLASSES else ""
@@ -96,11 +102,11 @@ def _shifts(record: Record) -> list[str]:
     if record.result["test_accuracy"] is not None:
         lines.append(("test", record.result["test_accuracy"], record.result["test_rows"]))
     for shift in shifts:
-        name = _escape(shift["name"])
-        lines.append((f"**{name}**", shift["accuracy"], shift["rows"]))
+        name = shift["name"]
+        lines.append((name, shift["accuracy"], shift["rows"]))
         for group in shift["groups"]:
             worst = ", the worst group" * (group == shift["worst_group"])
-            called = f"{name}: {_escape(group['name'])}{worst}"
+            called = f"{name}: {group['name']}{worst}"
             lines.append((called, group["accuracy"], group["rows"]))
     head = ("rows of", "accuracy", "rows")
     rows = [(name, f"{100 * share:.2f} %", f"{count:,}") for name, share, count in lines]
@@ -113,13 +119,13 @@ def _severities(shift: Mapping[str, Any]) -> str:
     counts = {group["rows"] for group in shift["groups"]}
     if len(counts) != 1 or not all(g["name"].startswith("severity ") for g in shift["groups"]):
         return ""
-    name, (count,) = _escape(shift["name"]), counts
+    name, (count,) = markdown(shift["name"]), counts
     at = f"at {len(shift['groups'])} severities"
     return f"\n{name}, {shift['rows']:,} rows: the same {count:,} pictures {at}."
 
 
 def _data(record: Record) -> list[str]:
-    facts = [f"- {_escape(fact)}" for fact in record.model.guarantee.public_facts]
+    facts = [f"- {markdown(fact)}" for fact in record.model.guarantee.public_facts]
     said = "Taken as public, and so released as it is:"
     return ["## Data", "", said, "", *facts, *_columns(record.model), *_backbones(record)]
 
@@ -134,9 +140,9 @@ def _columns(model: TrainedModel) -> list[str]:
         return ["", f"The {len(encoding.blocks):,} columns {alike}."]
     rows = [
         (
-            _escape(name),
+            name,
             column.kind,
-            _escape(known_of(encoding, name)),
+            known_of(encoding, name),
             str(places.stop - places.start),
         )
         for name, places in list(encoding.blocks.items())[:_COLUMNS]
@@ -152,10 +158,10 @@ def _backbones(record: Record) -> list[str]:
     """What made the features, as far as it is on record."""
     rows = [
         (
-            _escape(short_name(backbone["name"])),
+            short_name(backbone["name"]),
             backbone["kind"],
             size_in_words(backbone),
-            _escape(trained_on(backbone)),
+            trained_on(backbone),
             backbone["digest"][:_DIGEST],
         )
         for backbone in (record.model.made_by or {}).get("backbones", ())
@@ -169,7 +175,7 @@ def _guarantee(record: Record) -> list[str]:
     return [
         "## Privacy",
         "",
-        *(f"- **{heading}**: {_escape(sentence)}." for heading, sentence in sections),
+        *(f"- **{heading}**: {markdown(sentence)}." for heading, sentence in sections),
         "",
         "Noise is drawn from the operating system's randomness and is not seeded; "
         f"`seed = {record.outline.config.seed}` in run.toml is for public choices.",
@@ -241,7 +247,7 @@ def _final(record: Record) -> list[str]:
         rows.append(("ranges of the columns, as declared", shown + more))
     if sentences := record.result.get("preparation"):  # older runs have none
         rows.append(("rows are", "; ".join(sentences)))
-    notes = [f"- {_escape(note)}" for note in record.result["notes"]]
+    notes = [f"- {markdown(note)}" for note in record.result["notes"]]
     return [
         "## Final run",
         "",
@@ -258,18 +264,11 @@ def _verify(record: Record) -> list[str]:
         "The ledger lists every payment in a chain of hashes. Whoever keeps it can show it with",
         "",
         "```",
-        f"dptune budget {shlex.quote(record.ledger)}",
+        f"dptune budget {shlex.quote(printable(record.ledger))}",
         "```",
     ]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [head, ["---"] * len(head), *rows]
+    lines = [head, ["---"] * len(head), *(map(markdown, row) for row in rows)]
     return [f"| {' | '.join(line)} |" for line in lines]
-
-
-def _escape(text: str) -> str:
-    """What Markdown would take for a mark stands for itself."""
-    for mark in "\\`*_[]<>|#":
-        text = text.replace(mark, f"\\{mark}")
-    return text

@@ -15,6 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from dptune import gdp
+from dptune.printable import printable
 from dptune.report.record import Record
 from dptune.report.split import slots
 from dptune.report.words import readable, verdict
@@ -398,4 +399,4 @@ def _is_descent(record: Record) -> bool:
 
 def _without_formulas(name: str) -> str:
     """A dollar sign would begin a formula."""
-    return name.replace("$", r"\$")
+    return printable(name).replace("$", r"\$")

@@ -7,6 +7,7 @@ from typing import Any
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import DptuneError, FolderProblem
 from dptune.ledger.store import open_store
+from dptune.plain_data import UNFIT
 from dptune.search.base import Situation
 from dptune.search.picture import Picture
 from dptune.search.trial import Trial
@@ -34,7 +35,7 @@ class Record:
         """The record of the run in this folder, which must be finished."""
         model = load(path)
         folder = RunFolder.open(path)
-        config = read_config(folder)
+        config, census = read_config(folder), read_census(folder)
         try:
             result = folder.read_json("result.json") or {}
             outline = Outline(
@@ -45,12 +46,12 @@ class Record:
             )
             outline = _prepared(outline, folder, model).known_to(outline)
             final = Trial.from_dict(result["final"])
-        except (KeyError, TypeError, DptuneError) as error:
+            situation = outline.situation(outline.final, model.trials, census)
+        except (*UNFIT, DptuneError) as error:
             raise FolderProblem(
                 f"{folder.path / 'result.json'} is missing or damaged ({error}); write it again "
                 f"with: dptune resume {folder.path}"
             ) from None
-        situation = outline.situation(outline.final, model.trials, read_census(folder))
         return Record(folder, outline, model, final, situation, result)
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dptune.errors import InvalidInput
+from dptune.plain_data import UNFIT
 from dptune.plan import TrainPlan
 
 
@@ -57,7 +58,7 @@ class Trial:
                 lost=bool(plain["lost"]),
                 notes=tuple(map(str, plain["notes"])),
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except UNFIT as error:
             raise InvalidInput(f"this is no record of a trial ({error}).") from None
 
 

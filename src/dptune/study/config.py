@@ -9,7 +9,6 @@ import json
 import math
 import os
 import secrets
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_DOWN, Context, Decimal
@@ -28,11 +27,13 @@ from dptune.engines.linear import LinearEngine
 from dptune.engines.registry import engine_named, must_be_registered
 from dptune.errors import InvalidInput
 from dptune.ledger.address import is_file, without_secrets
+from dptune.plain_data import read_toml
 from dptune.plan import TrainPlan
 from dptune.search.base import SearchMethod
 from dptune.search.methods import method_named
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
 from dptune.search.space import Space
+from dptune.table_files import listed
 
 SCORES: dict[str, Any] = {
     kind.kind: kind for kind in (NoisyScore, HeldOutScore, PublicScore, UnpaidScore)
@@ -304,10 +305,7 @@ class Config:
 
 def parse(text: str, name: str) -> dict[str, Any]:
     """TOML as plain sections, each key checked."""
-    try:
-        plain = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{name} is not TOML: {error}.") from None
+    plain = read_toml(text, name)
     _must_know(plain, ("study", "facts", *_SECTIONS), name)
     for section in _SECTIONS:
         if not isinstance(plain.setdefault(section, {}), dict):
@@ -473,7 +471,7 @@ def _must_know(plain: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
     unknown = sorted(set(plain) - set(known))
     if unknown:
         raise InvalidInput(
-            f"{where} has no setting {', '.join(unknown)}; it knows: {', '.join(known) or 'none'}."
+            f"{where} has no setting {listed(unknown)}; it knows: {', '.join(known) or 'none'}."
         )
 
 

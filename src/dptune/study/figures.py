@@ -14,6 +14,7 @@ from dptune.data import Data
 from dptune.data.made_by import is_of_texts
 from dptune.data.rows import DataFacts, Rows
 from dptune.engines.base import Engine, Model
+from dptune.printable import markdown
 from dptune.texts import metrics
 
 ACCURACY = "accuracy"
@@ -59,7 +60,7 @@ def lines_of_figures(
     where = rows_in_words(result, target_range)
     figures = figures_in_words(result)
     item = "- " if len(figures) > 1 else ""  # else Markdown makes one line of several
-    lines = [f"{item}Test {name}: **{figure}** {where}." for name, figure in figures]
+    lines = [f"{item}Test {markdown(name)}: **{figure}** {where}." for name, figure in figures]
     return lines or ["Not measured: no test rows were given."]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from dptune.accounting import Guarantee
 from dptune.data.made_by import are_joined, is_of_texts
+from dptune.printable import markdown
 
 _LEARNED = {
     "classes": "the classes of texts",
@@ -23,7 +24,7 @@ def model_page(
     if figures:
         lines += ["## How good it is", "", *figures, ""]
     lines += ["## What is promised", ""]
-    lines += [f"- **{heading}**: {_escaped(said)}." for heading, said in guarantee.sections()]
+    lines += [f"- **{heading}**: {markdown(said)}." for heading, said in guarantee.sections()]
     return "\n".join(lines)
 
 
@@ -31,7 +32,7 @@ def _about(made_by: Mapping[str, Any] | None) -> str:
     if not is_of_texts(made_by):
         return "A language model, trained and tuned by dptune under one privacy budget."
     length = made_by["length"]
-    named = [f'"{_escaped(column)}"' for column in made_by["columns"]]
+    named = [f'"{markdown(column)}"' for column in made_by["columns"]]
     columns = f"the column{'s' if len(named) > 1 else ''} {' and '.join(named)}"
     cut = f"cut to {length:,} tokens"
     if are_joined(made_by):
@@ -40,10 +41,3 @@ def _about(made_by: Mapping[str, Any] | None) -> str:
         f"It learned {_LEARNED[made_by['task']]}, trained and tuned by dptune under one privacy "
         f"budget. Texts were read from {columns} and {cut} of the tokenizer beside it."
     )
-
-
-def _escaped(text: str) -> str:
-    """What Markdown would take for a mark stands for itself."""
-    for mark in "\\`*_[]<>|#":
-        text = text.replace(mark, f"\\{mark}")
-    return text

@@ -2,10 +2,8 @@
 here."""
 
 import math
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +17,7 @@ from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
 from dptune.engines.tensor_files import tensors_as_bytes
 from dptune.errors import DptuneError, InvalidInput
+from dptune.scratch import scratch_folder
 from dptune.study.outline import Outline
 from dptune.study.trained_model import PREPARE
 
@@ -83,8 +82,8 @@ def _must_go_on_from_checkpoints(planned: Outline, executor: Executor, rows: Mem
     """A run of two steps that is cut off after one ends like one that is not; once it has ended, it
     takes no further step."""
     features, logits, steps = rows.features[:, 0], [], []
-    with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:
-        kept = Path(scratch) / "run.checkpoint"
+    with scratch_folder() as scratch:
+        kept = scratch / "run.checkpoint"
         for kind in (_CutOff, Checkpoint, Checkpoint):
             keep = kind(kept, "a rehearsal", seconds=0.0)
             model = _fitted(planned, executor, rows, keep=keep)

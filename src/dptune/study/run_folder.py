@@ -37,7 +37,9 @@ from dptune.accounting import Guarantee
 from dptune.engines import tensor_files
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.lock import FileLock
+from dptune.plain_data import read_json
 from dptune.search.trial import Trial
+from dptune.table_files import listed
 
 _PACKAGES = (
     *("dptune", "torch", "numpy", "scipy", "dp-accounting", "sqlalchemy", "safetensors"),
@@ -116,7 +118,7 @@ class RunFolder:
         strangers = sorted(name for name in set(there) - _EARLY if not name.startswith("."))
         if strangers:
             raise InvalidInput(
-                f"{self.path} holds other files ({', '.join(strangers[:3])}), and what is in a "
+                f"{self.path} holds other files ({listed(strangers[:3])}), and what is in a "
                 "run folder may be published; give a new folder."
             )
 
@@ -224,7 +226,7 @@ class RunFolder:
         if text is None:
             return None
         with self.undamaged(name):
-            plain = json.loads(text)
+            plain = read_json(text, "it")
             if not isinstance(plain, dict):
                 raise TypeError("it is no record")
         return plain
@@ -252,7 +254,7 @@ class RunFolder:
     def read_trials(self) -> list[Trial]:
         text = self.read("trials.jsonl") or ""
         with self.undamaged("trials.jsonl"):
-            trials = [Trial.from_dict(json.loads(line)) for line in text.splitlines()]
+            trials = [Trial.from_dict(read_json(line, "a line")) for line in text.splitlines()]
         return trials
 
     def write_guarantee(self, guarantee: Guarantee) -> None:

@@ -25,6 +25,7 @@ from dptune.engines.checkpoint import Checkpoint, steps_kept
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
 from dptune.errors import FolderProblem
+from dptune.plain_data import read_json
 from dptune.plan import TrainPlan
 from dptune.privacy import Event, NoisyCount, Receipt
 from dptune.search.base import Census, Schedule, Situation, Stage
@@ -527,7 +528,7 @@ class Runner:
             return model, winner
         with self.folder.undamaged(_WINNER):
             model = self.engine.unpack(stored[0])
-            winner = Trial.from_dict(json.loads(stored[1]["trial"]))
+            winner = Trial.from_dict(read_json(stored[1]["trial"], "its trial"))
         return model, winner
 
     def _final_so_far(self) -> tuple[Model | None, tuple[int, ...]]:
@@ -536,7 +537,7 @@ class Runner:
         if stored is None:
             return None, ()
         with self.folder.undamaged(_FINAL):
-            legs = tuple(map(int, json.loads(stored[1]["legs"])))
+            legs = tuple(map(int, read_json(stored[1]["legs"], "its legs")))
             model = self.engine.unpack(stored[0])
         return model, legs
 

@@ -10,7 +10,6 @@
 Killed at any moment, a study can be resumed without spending anything twice.
 """
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,6 +29,7 @@ from dptune.engines.registry import must_be_registered
 from dptune.errors import DptuneError, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
 from dptune.privacy import total
+from dptune.scratch import scratch_folder
 from dptune.search.base import Census, SearchMethod
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.score import NoisyScore, Score
@@ -161,8 +161,8 @@ def tune(
     config = decided(asked, data.facts).named()
     if out is not None:
         return _begin(data, config, Path(out), executor, watch, kept=True)
-    with tempfile.TemporaryDirectory(prefix="dptune-") as scratch:
-        folder = Path(scratch) / "run"
+    with scratch_folder() as scratch:
+        folder = scratch / "run"
         try:
             ended = _begin(data, config, folder, executor, watch, kept=False)
             return replace(ended, folder=None)

@@ -16,7 +16,7 @@ from dptune.accounting import Guarantee
 from dptune.columns import Encoding, as_table
 from dptune.data.arrays import as_features, names_of, places
 from dptune.data.declared import codes_of_new_rows, takes_numbers
-from dptune.data.made_by import is_of_texts, is_of_words
+from dptune.data.made_by import is_of_texts, is_of_words, must_be_whole
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine, Model
@@ -24,6 +24,7 @@ from dptune.engines.language.folder import save_pretrained
 from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.errors import InvalidInput
 from dptune.own_code import pretrained_name
+from dptune.plain_data import read_json
 from dptune.search.trial import Trial
 from dptune.study.config import engine_from
 from dptune.study.model_page import model_page
@@ -235,13 +236,15 @@ def load(path: str | Path) -> TrainedModel:
         )
     tensors, words = stored
     with folder.undamaged(_FILE):
-        facts = json.loads(words["facts"])
+        facts = read_json(words["facts"], "its facts")
         prepare = {
             name.removeprefix(PREPARE): tensor.numpy()
             for name, tensor in tensors.items()
             if name.startswith(PREPARE)
         }
         span = facts["target_range"]
+        if facts.get("made_by") is not None:
+            must_be_whole(facts["made_by"])
         made, shape = facts.get("engine"), facts.get("shape")
         if made is None:  # by version 0.1
             outputs, *shape = tensors["weights"].shape

@@ -4,7 +4,6 @@ A data set with splits may name one behind a colon: FOLDER:validation, hub:OWNER
 On the hub, a configuration follows the name and a revision an @: hub:OWNER/NAME/CONFIG@REVISION.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,15 +12,17 @@ from typing import Any
 
 from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
+from dptune.plain_data import read_json
 from dptune.table_files import (
+    LONGEST_LINE,
     listed,
     must_hold_something,
     not_utf8,
-    opener,
     read_csv,
     read_parquet,
     reading,
 )
+from dptune.unpacked import open_unpacked
 
 HUB = "hub:"
 _ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet")
@@ -113,8 +114,9 @@ def _from_json_lines(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
     with reading(path):
         try:
-            with opener(path)(path, "rt", encoding="utf-8") as file:
-                for number, line in enumerate(file, start=1):
+            with open_unpacked(path) as file:
+                lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
+                for number, line in enumerate(lines, start=1):
                     if line.strip():
                         rows.append(_json_line(line, number, path))
         except UnicodeDecodeError:  # whose own message shows a byte
@@ -123,10 +125,15 @@ def _from_json_lines(path: Path) -> Table:
     return Table(names, lambda name: [row.get(name) for row in rows])
 
 
-def _json_line(line: str, number: int, path: Path) -> dict[str, Any]:
+def _json_line(line: bytes, number: int, path: Path) -> dict[str, Any]:
+    if len(line) > LONGEST_LINE:
+        raise InvalidInput(
+            f"line {number} of {str(path)!r} is longer than {LONGEST_LINE >> 20} MiB, so it is not "
+            "read; every line must be one JSON object, of one row."
+        )
     try:
-        found = json.loads(line)
-    except json.JSONDecodeError:
+        found = read_json(line.decode(), "it")
+    except InvalidInput:
         found = None
     if not isinstance(found, dict):
         raise InvalidInput(

@@ -17,6 +17,8 @@ from dptune.engines.modules.lora import LoRA
 from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.errors import InvalidInput
 from dptune.hub import quiet, transformers_package
+from dptune.plain_data import read_json
+from dptune.printable import markdown
 from dptune.texts.tokenizer import load_tokenizer
 
 HEAD = "head.safetensors"
@@ -86,7 +88,7 @@ def _plain(tensor: Tensor) -> Tensor:
 
 def _mend_config(engine: TorchModule, file: Path, labels: list[str]) -> None:
     """What was changed for training is put back, and outputs get their names."""
-    told, original = json.loads(file.read_text()), config_of(place_of(engine.factory))
+    told, original = read_json(file.read_bytes(), str(file)), config_of(place_of(engine.factory))
     for name in for_training(original):
         if hasattr(original, name):
             told[name] = getattr(original, name)
@@ -151,7 +153,7 @@ def _card(engine: TorchModule, reader: Reader, card: str, labels: list[str]) -> 
     if not place.is_folder:
         about.append(f"base_model: {place.where}")
     used = _recipe(engine, reader, labels)
-    lines = ["---", *about, "---", "", f"# {name}, trained with differential privacy", ""]
+    lines = ["---", *about, "---", "", f"# {markdown(name)}, trained with differential privacy", ""]
     lines += ["## How to open it", "", "```python", *used, "```", ""]
     if adapters and place.is_folder:
         lines += [

@@ -1,7 +1,6 @@
 """`hf:NAME_OR_FOLDER[@REVISION]` as a factory: a pretrained language model with the head that a
 loss needs. No code of a repository is run, and weights are read from safetensors files only."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from dptune.engines.modules.mending import untie
 from dptune.errors import InvalidInput
 from dptune.hub import ModelPlace, quiet, transformers_package
 from dptune.own_code import PRETRAINED, pretrained_name
+from dptune.plain_data import read_json
 from dptune.texts.inputs import tells_texts_apart
 from dptune.texts.tokenizer import load_tokenizer
 
@@ -183,7 +183,7 @@ def _takes_means(place: ModelPlace) -> bool:
     found = place.file("1_Pooling/config.json", _FILES)
     if found is None:
         return False
-    told = json.loads(found.read_text(encoding="utf-8"))
+    told = read_json(found.read_bytes(), str(found))
     return bool(told.get("pooling_mode_mean_tokens", told.get("pooling_mode") == "mean"))
 
 

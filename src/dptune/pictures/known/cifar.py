@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
-from dptune.pictures.checks import check_labels, reading, whole_numbers
+from dptune.pictures.checks import check_labels, whole_numbers
 from dptune.pictures.known.class_names import CIFAR10, CIFAR100
 from dptune.pictures.mapped import JoinedRows, mapped_npy, mapped_records
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import Numbers, RowPictures, Rows
 from dptune.pictures.unpickle import unpickle
+from dptune.table_files import listed, reading
 
 _FILES10 = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": ["test_batch"]}
 _FILES100 = {"train": ["train"], "test": ["test"]}
@@ -96,7 +97,7 @@ def _corrupted(
     if not labels.is_file() or not there:
         return None
     if corruption not in there:
-        found = ", ".join(there)
+        found = listed(there)
         raise InvalidInput(
             f"{name} needs the name of a corruption, as in {name}:{there[0]}; got "
             f"{corruption!r}. There are {found} in {str(folder)!r}."

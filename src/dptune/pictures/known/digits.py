@@ -1,6 +1,5 @@
 """Handwritten and photographed characters, and clothes: MNIST and its kin in idx files, SVHN."""
 
-import gzip
 import struct
 from functools import partial
 from pathlib import Path
@@ -9,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.errors import InvalidInput
-from dptune.pictures.checks import check_labels, reading
+from dptune.pictures.checks import check_labels
 from dptune.pictures.known.class_names import DIGITS, EMNIST, FASHION
 from dptune.pictures.mapped import MappedRows
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import Numbers, RowPictures, Rows
+from dptune.table_files import reading
+from dptune.unpacked import open_unpacked
 
 
 def mnist(folder: Path, variant: str) -> PictureSet | None:
@@ -92,9 +93,8 @@ def _idx_rows(path: Path, lying: bool) -> Rows:
 
 
 def _idx_bytes(path: Path, axes: int) -> NDArray[np.uint8]:
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        content = gzip.decompress(content)
+    with open_unpacked(path) as file:
+        content = file.read()
     head = 4 + 4 * axes
     shape = _idx_shape(content[:head], axes)
     return np.frombuffer(content, np.uint8, offset=head).reshape(shape)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dptune.pictures.checks import reading
 from dptune.pictures.folders import class_folders, unlabelled
 from dptune.pictures.pictures import Pictures, PictureSet, Remark
+from dptune.table_files import reading
 
 _SOLUTION = "LOC_val_solution.csv"
 _TRUTH = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"

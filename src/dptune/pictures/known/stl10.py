@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dptune.pictures.checks import check_labels, reading
+from dptune.pictures.checks import check_labels
 from dptune.pictures.known.class_names import STL10
 from dptune.pictures.mapped import mapped_records
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import RowPictures
+from dptune.table_files import reading
 
 
 def stl10(folder: Path, variant: str) -> PictureSet | None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dptune.pictures.checks import check_labels, reading
+from dptune.pictures.checks import check_labels
 from dptune.pictures.known.class_names import BIRDS, FMOW, TISSUE
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import FilePictures
+from dptune.table_files import reading
 
 Picture = tuple[str, int, int]  # path, label, group
 
