@@ -6,6 +6,9 @@ computed meanwhile and lost with the memory of a process. So a checkpoint holds 
 noisy sums (weights, an optimizer's moments, an average), never a sample, a stream of noise or the
 state of a generator: with noise of the operating system there is no position to go back to, and
 with a `noise_seed` the number of the step is the position.
+
+Its number of steps decides how many more are taken, so a damaged one could take more than were
+paid for: tag, steps and tensors carry a SHA-256, which is checked on every read.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -65,7 +68,8 @@ class Checkpoint:
         began = monotonic()
         words = {"tag": self.tag, "steps": str(steps)}
         try:
-            tensor_files.write_whole(self.path, tensor_files.tensors_as_bytes(tensors, words))
+            content = tensor_files.tensors_as_bytes(tensors, words)
+            tensor_files.write_whole(self.path, content, tensor_files.PRIVATE)
         except OSError as error:
             raise FolderProblem(
                 f"{self.path} could not be written: {error.strerror}. What was kept before is "
@@ -141,4 +145,11 @@ def _words(path: Path) -> dict[str, str] | None:
         words = tensor_files.read_words(path)
         if int(words["steps"]) < 0 or not words["tag"]:
             raise ValueError("no run is so long")
-    return words
+        if tensor_files.has_digest(words):
+            return words
+    # With a wrong number of steps, more of them would be taken than were paid for.
+    raise FolderProblem(
+        f"{path} was written by a version of dptune that kept no SHA-256 with it, so whether its "
+        "number of steps is right cannot be checked. Go on with that version, or remove the file: "
+        "what was begun is then lost, though paid for."
+    )

@@ -24,9 +24,10 @@ _DIGEST = 12  # letters of it
 _KINDS = {"squared": "a value", "words": "the next word", "spans": "answers in a text"}
 
 
-def model_card(folder: str | Path) -> str:
-    """What the model is, what was promised, everything that was tried, and how to check it."""
-    record = Record.read(folder)
+def model_card(folder: str | Path, *, own_code: bool = False) -> str:
+    """What the model is, what was promised, everything that was tried, and how to check it; for
+    `own_code` see `dptune.load`."""
+    record = Record.read(folder, own_code=own_code)
     sections = (
         _model(record),
         _data(record),
@@ -252,6 +253,7 @@ def _final(record: Record) -> list[str]:
 
 
 def _verify(record: Record) -> list[str]:
+    unchecked = record.folder.unchecked
     return [
         "## Check it",
         "",
@@ -260,6 +262,7 @@ def _verify(record: Record) -> list[str]:
         "```",
         f"dptune budget {shlex.quote(record.ledger)}",
         "```",
+        *(["", f"Not checked: {_escape(unchecked)}."] if unchecked else []),
     ]
 
 

@@ -8,7 +8,7 @@ the new one, never half of one.
     models/               the trials' weights, each paid for; runs that go on, as far as they came
     model.safetensors     the final weights, with what prediction needs
     guarantee.json, .txt  the promise, for programs and for people
-    result.json           figures of the study
+    result.json           figures of the study, and a SHA-256 of every file that may leave
     environment.json      versions
     search.png            a picture
     shifts.png            another, where the model was tried on rows of other origins
@@ -16,6 +16,9 @@ the new one, never half of one.
     ledger.db             the ledger, unless another was named: for the owner of the data only,
                           since it can tell whether a guess of all rows is right
     .lock                 empty, and there only while somebody is at work
+
+Records and tensors carry digests of themselves, which are checked whenever they are read. A
+finished run has digests of whole files as well, in result.json.
 """
 
 import json
@@ -35,6 +38,7 @@ from torch import Tensor
 
 from dptune.accounting import Guarantee
 from dptune.engines import tensor_files
+from dptune.engines.digests import with_digest, without_digest
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.lock import FileLock
 from dptune.search.trial import Trial
@@ -45,6 +49,7 @@ _PACKAGES = (
 )
 
 EXPORTED = "hugging-face"
+RESULT = "result.json"
 _LOCK = ".lock"
 # What an attempt that was killed before it began may leave.
 _EARLY = {"models", "ledger.db", "ledger.db-journal", "environment.json"}
@@ -129,7 +134,7 @@ class RunFolder:
                 folder.rmdir()
 
     def is_finished(self) -> bool:
-        return os.path.exists(self.path / "result.json")
+        return os.path.exists(self.path / RESULT)
 
     def holds_a_run(self) -> bool:
         return os.path.exists(self.path / "run.toml")
@@ -191,6 +196,7 @@ class RunFolder:
             fill(draft)
             shutil.rmtree(target, ignore_errors=True)
             draft.rename(target)
+            tensor_files.sync_folder(self.path)
 
     @contextmanager
     def _writing(self, target: Path) -> Iterator[None]:
@@ -210,23 +216,25 @@ class RunFolder:
     def read(self, name: str) -> str | None:
         """A file's text, or None where there is none yet."""
         with self.undamaged(name):
-            try:
-                return (self.path / name).read_text()
-            except FileNotFoundError:
-                pass
-        return None
+            if not self._is_there(name):
+                return None
+            with tensor_files.open_regular(self.path / name) as file:
+                return file.read().decode()
+
+    def _is_there(self, name: str) -> bool:
+        """Whether there is such a file; ValueError where it is known to be another than it was."""
+        return os.path.exists(self.path / name)
 
     def write_json(self, name: str, plain: Mapping[str, Any]) -> None:
-        self.write(name, json.dumps(plain, indent=2, allow_nan=False) + "\n")
+        """A record, with a digest of itself."""
+        self.write(name, json.dumps(with_digest(plain), indent=2, allow_nan=False) + "\n")
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         text = self.read(name)
         if text is None:
             return None
         with self.undamaged(name):
-            plain = json.loads(text)
-            if not isinstance(plain, dict):
-                raise TypeError("it is no record")
+            plain = without_digest(json.loads(text))
         return plain
 
     def write_tensors(
@@ -238,21 +246,21 @@ class RunFolder:
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """The reverse, or None where there is none yet."""
-        path = self.path / name
-        if not path.exists():
-            return None
         with self.undamaged(name):
-            stored = tensor_files.read_tensors(path)
-        return stored
+            if not self._is_there(name):
+                return None
+            return tensor_files.read_tensors(self.path / name)
 
     def write_trials(self, trials: Sequence[Trial]) -> None:
-        lines = [json.dumps(trial.to_dict(), allow_nan=False) for trial in trials]
+        """A line each, with a digest of its own."""
+        lines = [json.dumps(with_digest(trial.to_dict()), allow_nan=False) for trial in trials]
         self.write("trials.jsonl", "".join(f"{line}\n" for line in lines))
 
     def read_trials(self) -> list[Trial]:
         text = self.read("trials.jsonl") or ""
         with self.undamaged("trials.jsonl"):
-            trials = [Trial.from_dict(json.loads(line)) for line in text.splitlines()]
+            lines = [without_digest(json.loads(line)) for line in text.splitlines()]
+            trials = [Trial.from_dict(line) for line in lines]
         return trials
 
     def write_guarantee(self, guarantee: Guarantee) -> None:
@@ -262,13 +270,16 @@ class RunFolder:
     def read_guarantee(self) -> Guarantee:
         plain = self.read_json("guarantee.json")
         if plain is None:
-            raise InvalidInput(
-                f"the run in {self.path} is not finished; continue it with: dptune resume "
-                f"{self.path}"
-            )
+            raise self.unfinished()
         with self.undamaged("guarantee.json"):
             guarantee = Guarantee.from_dict(plain)
         return guarantee
+
+    def unfinished(self) -> InvalidInput:
+        """What to say where a finished run was asked for."""
+        return InvalidInput(
+            f"the run in {self.path} is not finished; continue it with: dptune resume {self.path}"
+        )
 
     def write_environment(self, device: str) -> None:
         self.write_json(
