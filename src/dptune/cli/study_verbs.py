@@ -492,7 +492,7 @@ def publish(
 
     Example: dptune publish runs/patients-1 patients-model
     """
-    from dptune.report.publish import publish as copy_what_may_leave
+    from dptune.report.publishing import publish as copy_what_may_leave
 
     files = copy_what_may_leave(folder, out)
     screen.show(
