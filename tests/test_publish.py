@@ -15,6 +15,7 @@ from dptune.engines.digests import with_digest
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.report import model_card, publish, search_picture
+from dptune.search import UnpaidScore
 from dptune.study.finished_run import FinishedRun
 from dptune.study.run_folder import RunFolder
 from support.old_folders import without_digests
@@ -71,8 +72,12 @@ def test_a_published_folder_is_checked_as_its_run_is(run: Path, tmp_path: Path) 
     file.write_text(file.read_text().replace('"epsilon": 2.0', '"epsilon": 1.0'))
     with pytest.raises(FolderProblem, match=r"guarantee.json is damaged"):
         dptune.load(tmp_path / "out")
-    with pytest.raises(FolderProblem, match=r"guarantee.json is not what the study left"):
+    with pytest.raises(FolderProblem, match=r"guarantee.json is damaged"):
         publish(tmp_path / "out", tmp_path / "again")
+    publish(run, tmp_path / "other")
+    (tmp_path / "other" / "models" / "trial-1.safetensors").write_bytes(b"not read by load")
+    with pytest.raises(FolderProblem, match=r"trial-1.safetensors is not what the study left"):
+        publish(tmp_path / "other", tmp_path / "again")
     assert not (tmp_path / "again").exists() and not (tmp_path / ".again.new").exists()
 
 
@@ -105,6 +110,13 @@ def test_a_run_that_is_not_finished_or_not_checked_is_not_published(tmp_path: Pa
     without_digests(tmp_path / "old")
     with pytest.raises(InvalidInput, match=r"kept no SHA-256.*dptune resume .*old writes them"):
         publish(tmp_path / "old", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_whose_guarantee_covers_nothing_is_not_published(tmp_path: Path) -> None:
+    study(tmp_path / "run", score=UnpaidScore())
+    with pytest.raises(InvalidInput, match=r"covers nothing.*nothing of it may leave"):
+        publish(tmp_path / "run", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

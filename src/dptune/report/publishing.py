@@ -29,6 +29,11 @@ def publish(folder: str | Path, out: str | Path) -> list[str]:
         raise InvalidInput(
             f"{run.unchecked}, so nothing of it is published. dptune resume {run.path} writes them."
         )
+    if not run.read_guarantee().releases:
+        raise InvalidInput(
+            f"the guarantee of the run in {run.path} covers nothing, because its trials were "
+            "chosen by scores that were not paid for; nothing of it may leave."
+        )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InvalidInput(f"{target} is there already; give a new folder.")
     draft = draft_of(target)

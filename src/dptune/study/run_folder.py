@@ -121,8 +121,8 @@ class RunFolder:
         strangers = sorted(name for name in set(there) - _EARLY if not name.startswith("."))
         if strangers:
             raise InvalidInput(
-                f"{self.path} holds other files ({', '.join(strangers[:3])}), and what is in a "
-                "run folder may be published; give a new folder."
+                f"{self.path} holds other files ({', '.join(strangers[:3])}), and a run folder "
+                "holds one study and nothing else; give a new folder."
             )
 
     def discard(self, *names: str) -> None:
