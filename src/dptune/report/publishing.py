@@ -8,7 +8,7 @@ import tomli_w
 
 from dptune.engines.tensor_files import draft_of, new_file, open_regular
 from dptune.errors import FolderProblem, InvalidInput
-from dptune.study.finished_run import PICTURES, FinishedRun, digests, finish
+from dptune.study.finished_run import PICTURES, FinishedRun, digests, finish, may_leave
 from dptune.study.run_folder import RunFolder
 
 _CONFIG = "run.toml"
@@ -53,7 +53,11 @@ def publish(folder: str | Path, out: str | Path) -> list[str]:
 def _fill(draft: Path, run: FinishedRun) -> None:
     shutil.rmtree(draft, ignore_errors=True)  # what a kill left
     draft.mkdir(parents=True)
-    copies, found = RunFolder(draft), digests(run)
+    copies, there = RunFolder(draft), may_leave(run)
+    pictures = [name for name in PICTURES if (run.path / name).exists()]
+    for name in [*(name for name in there if name in run.files), *pictures]:
+        _copy(run, name, draft / name)
+    found = digests(copies)
     for name, digest in run.files.items():
         if found.get(name) != digest:
             raise FolderProblem(
@@ -61,9 +65,6 @@ def _fill(draft: Path, run: FinishedRun) -> None:
                 f"result.json. Put it back from a backup, or write it again with: dptune resume "
                 f"{run.path}"
             )
-    pictures = [name for name in PICTURES if (run.path / name).exists()]
-    for name in [*run.files, *pictures]:
-        _copy(run, name, draft / name)
     copies.write(_CONFIG, _without_places(copies.read(_CONFIG) or ""))
     finish(copies, {**run.result, "out": None})
 

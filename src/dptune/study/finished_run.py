@@ -89,13 +89,16 @@ def finish(folder: RunFolder, result: Mapping[str, Any]) -> None:
     folder.write_json(RESULT, {**result, _FILES: digests(folder)})
 
 
+def may_leave(folder: RunFolder) -> list[str]:
+    """The names of all files there that may leave, but for result.json and pictures."""
+    found = {path for kind in _MAY_LEAVE for path in folder.path.glob(kind) if not path.is_dir()}
+    return sorted(path.relative_to(folder.path).as_posix() for path in found)
+
+
 def digests(folder: RunFolder) -> dict[str, str]:
-    """Of all files that may leave, by their names."""
-    found = sorted({path for kind in _MAY_LEAVE for path in folder.path.glob(kind)})
+    """Of these files, by their names."""
     of_files = {}
-    for path in found:
-        name = path.relative_to(folder.path).as_posix()
-        if not path.is_dir():
-            with folder.undamaged(name), open_regular(path) as file:
-                of_files[name] = digest_of_file(file)
+    for name in may_leave(folder):
+        with folder.undamaged(name), open_regular(folder.path / name) as file:
+            of_files[name] = digest_of_file(file)
     return of_files
