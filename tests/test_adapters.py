@@ -304,7 +304,7 @@ import sys
 import dptune
 import numpy as np
 
-print(dptune.load(sys.argv[1]).predict(np.load(sys.argv[2])).tolist())
+print(dptune.load(sys.argv[1], own_code=True).predict(np.load(sys.argv[2])).tolist())
 """
 
 

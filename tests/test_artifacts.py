@@ -1,14 +1,23 @@
 """The run folder: whole files or none, and words about what is wrong with one."""
 
 import errno
+import json
 import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import dptune
+from dptune import whole_files
+from dptune.engines.checkpoint import Checkpoint
+from dptune.engines.digests import with_digest, without_digest
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.plan import TrainPlan
 from dptune.search.trial import Trial
@@ -179,3 +188,127 @@ def test_the_environment_names_versions(folder: RunFolder) -> None:
 def test_an_unfinished_run_has_no_guarantee(folder: RunFolder) -> None:
     with pytest.raises(InvalidInput, match="not finished"):
         folder.read_guarantee()
+
+
+# -- digests
+
+
+def flips(content: bytes, every: int = 1) -> Iterator[bytes]:
+    """The content with one bit changed, at one place after another."""
+    for place in range(0, len(content), every):
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        yield bytes(changed)
+
+
+def test_one_flipped_bit_of_a_record_is_noticed_or_changes_nothing(folder: RunFolder) -> None:
+    record = {"classes": [1.5, 1e-07], "noise": 3.0, "row_norm": 1.0}
+    folder.write_json("census.json", record)
+    assert folder.read_json("census.json") == record
+    noticed = 0
+    for changed in flips((folder.path / "census.json").read_bytes()):
+        (folder.path / "census.json").write_bytes(changed)
+        try:
+            assert folder.read_json("census.json") == record  # 1e-07 became 1E-07
+        except FolderProblem:
+            noticed += 1
+    assert noticed >= len(changed) - 1
+
+
+def test_one_flipped_bit_of_a_tensor_file_is_noticed(folder: RunFolder) -> None:
+    folder.write_tensors("models/mean.safetensors", {"mean": torch.randn(3).double()}, legs="[1]")
+    file = folder.path / "models" / "mean.safetensors"
+    for changed in flips(file.read_bytes()):
+        file.write_bytes(changed)
+        with pytest.raises(FolderProblem, match="is damaged"):
+            folder.read_tensors("models/mean.safetensors")
+
+
+def test_one_flipped_bit_of_a_trial_is_noticed_or_changes_nothing(folder: RunFolder) -> None:
+    plan = TrainPlan(rows=7, steps=3, learning_rate=0.5, noise_multiplier=2.0)
+    trial = Trial(number=1, stage="sweep", plan=plan, mu=0.1, score=0.25, score_noise=0.5)
+    folder.write_trials([trial])
+    for changed in flips((folder.path / "trials.jsonl").read_bytes()):
+        (folder.path / "trials.jsonl").write_bytes(changed)
+        with suppress(FolderProblem):
+            assert folder.read_trials() == [trial]
+
+
+def test_records_and_tensors_of_versions_without_digests_are_read(folder: RunFolder) -> None:
+    (folder.path / "census.json").write_text('{"noise": 3.0}')
+    assert folder.read_json("census.json") == {"noise": 3.0}
+    save_file({"mean": torch.ones(2)}, folder.path / "models" / "mean.safetensors")
+    stored = folder.read_tensors("models/mean.safetensors")
+    assert stored is not None and stored[1] == {}
+
+
+def test_a_digest_does_not_depend_on_how_numbers_and_names_are_held() -> None:
+    held = with_digest({"by row": {10: (1, 2.5), 2: None}})
+    assert without_digest(json.loads(json.dumps(held))) == {"by row": {"10": [1, 2.5], "2": None}}
+    for damaged in ([], "text", 3, None, {"sha256": None}, {**held, "dptune": 1}):
+        with pytest.raises((TypeError, ValueError)):
+            without_digest(damaged)  # type: ignore[arg-type]
+
+
+# -- what lies in a file's place
+
+
+def test_a_link_in_the_place_of_a_draft_is_not_written_through(tmp_path: Path) -> None:
+    target, mine = tmp_path / "a.json", tmp_path / "mine"
+    mine.write_text("mine")
+    for other in (mine, tmp_path / "nothing"):
+        whole_files.draft_of(target).symlink_to(other)
+        whole_files.write_whole(target, "new")
+        assert target.read_text() == "new" and not target.is_symlink()
+    assert mine.read_text() == "mine" and not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
+@pytest.mark.parametrize("name", ["census.json", "models/a.safetensors"])
+def test_what_is_not_a_regular_file_is_refused_and_not_waited_for(
+    kind: str, name: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = folder.path / name
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "device":
+        place.symlink_to("/dev/zero")
+    else:
+        monkeypatch.chdir(place.parent)  # a socket's name must be short
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(place.name)
+    read = folder.read_json if name.endswith("json") else folder.read_tensors
+    with pytest.raises(FolderProblem, match=r"is damaged"):
+        read(name)
+
+
+def test_files_that_may_leave_are_readable_and_checkpoints_are_their_owners(
+    folder: RunFolder,
+) -> None:
+    folder.write("census.json", "{}")
+    Checkpoint(folder.path / "run.checkpoint", "a run").save({}, 0)
+    before = os.umask(0)
+    os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.path.glob("*.*")}
+    assert modes["census.json"] == 0o644 & ~before
+    assert modes["run.checkpoint"] == 0o600 & ~before
+
+
+def test_a_replaced_file_and_its_name_are_flushed_in_this_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def flushed(file: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file")
+        fsync(file)
+
+    def renamed(self: Path, target: Path) -> Path:
+        done.append("rename")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(Path, "replace", renamed)
+    whole_files.write_whole(tmp_path / "a", "new")
+    assert done == ["file", "rename", "folder"]

@@ -19,13 +19,13 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from dptune.data.rows import MemoryRows
 from dptune.engines import ProcessExecutor, Randomness, SerialExecutor, checkpoint, register_engine
 from dptune.engines.checkpoint import Checkpoint, steps_kept
 from dptune.engines.randomness import Stream
-from dptune.engines.tensor_files import draft_of, tensors_as_bytes
+from dptune.engines.tensor_files import tensors_as_bytes
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.lock import FileLock
@@ -37,6 +37,7 @@ from dptune.study.payments import Payments
 from dptune.study.runner import Progress
 from dptune.study.study import resume
 from dptune.study.trained_model import load
+from dptune.whole_files import draft_of
 from support.kept_engine import KeptNetwork
 from support.rows import make_data, make_rows
 from support.studies import BUDGET, study
@@ -114,6 +115,30 @@ def test_a_damaged_checkpoint_says_so(keep: Checkpoint, content: bytes) -> None:
     assert keep.path.read_bytes() == content
 
 
+def test_one_flipped_bit_of_a_checkpoint_is_noticed(keep: Checkpoint) -> None:
+    """Steps that are read too low would be taken again, though they are not paid for again."""
+    keep.save({"weights": torch.ones(2)}, 9)
+    whole = keep.path.read_bytes()
+    for place in range(len(whole)):
+        changed = bytearray(whole)
+        changed[place] ^= 1 << place % 8
+        keep.path.write_bytes(changed)
+        with pytest.raises(FolderProblem, match=r"is damaged"):
+            keep.load()
+    assert b'steps\\": \\"9' in whole
+    keep.path.write_bytes(whole.replace(b'steps\\": \\"9', b'steps\\": \\"1'))
+    for asked in (keep.load, keep.steps, lambda: steps_kept(keep.path)):
+        with pytest.raises(FolderProblem, match=r"is damaged \(it does not fit its SHA-256\)"):
+            asked()
+
+
+def test_a_checkpoint_of_a_version_without_digests_is_refused(keep: Checkpoint) -> None:
+    save_file({"weights": torch.ones(2)}, keep.path, {"tag": "a run", "steps": "3"})
+    for asked in (keep.load, keep.steps, lambda: steps_kept(keep.path)):
+        with pytest.raises(FolderProblem, match=r"kept no SHA-256.* Go on with that version"):
+            asked()
+
+
 def test_what_a_kill_left_half_written_is_not_kept_beside_steps_taken_anew(
     keep: Checkpoint,
 ) -> None:
@@ -150,7 +175,7 @@ def test_it_is_saved_as_often_as_asked_and_rarer_where_saving_takes_long(
     assert keep.due()
     keep.save({}, 1)
     assert not keep.due()
-    write = checkpoint.tensor_files.write_whole
+    write = checkpoint.whole_files.write_whole
 
     def slow(*args: Any) -> None:
         now[0] += 10

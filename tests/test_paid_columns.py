@@ -114,7 +114,10 @@ def test_what_is_bought_has_slots_of_its_own_and_is_said_before() -> None:
 def test_a_study_buys_once_and_its_model_and_a_resume_know_what(tmp_path: Path) -> None:
     data, out = make_data(), tmp_path / "run"
     result = study(out, data, **ASKED)
-    ranges, names = (json.loads((out / f"{n}.json").read_text()) for n in ("ranges", "categories"))
+    ranges, names = (
+        json.loads((out / f"{name}.json").read_text())["columns"]
+        for name in ("ranges", "categories")
+    )
     assert list(ranges) == ["year", "income"] and list(names) == ["city"]
     assert set(names["city"]) == {"Ulm", "Bonn"}  # 300 rows each, noise below 10
     assert ranges["year"][0] < 2000 < ranges["year"][1]

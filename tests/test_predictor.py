@@ -24,6 +24,7 @@ from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
 from dptune.study.study import tune
 from dptune.study.trained_model import TrainedModel
+from support.old_folders import without_digests
 
 NAMES = ["age", "dose", "weight"]
 
@@ -131,6 +132,7 @@ def test_a_model_stored_before_there_were_names_takes_columns_as_they_come(
     for path in (folder / "r").iterdir():
         if path.is_file():
             (old / path.name).write_bytes(path.read_bytes())
+    without_digests(old)
     file = old / "model.safetensors"
     with safe_open(file, "pt") as stored:
         words = stored.metadata()

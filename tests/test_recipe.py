@@ -40,6 +40,7 @@ from dptune.study.prepare import Prepared, prepare
 from dptune.study.recipe import in_words, settled, shares
 from dptune.study.run_folder import RunFolder
 from dptune.study.runner import Progress
+from support.old_folders import without_digests
 from support.rows import make_data, make_rows
 from support.spy import Spied, spy_on_engine
 from support.studies import BUDGET, SPACE, contents, stop_after, study
@@ -403,6 +404,7 @@ def test_models_of_older_versions_have_no_constant(tmp_path: Path) -> None:
     features, labels = make_rows()
     preparation = Preparation(center_share=0.1, whiten_share=0, rescale=False)
     result = study(tmp_path / "run", Data(features, labels), preparation=preparation)
+    without_digests(tmp_path / "run")
     file = tmp_path / "run" / "model.safetensors"
     with safe_open(file, "pt") as stored:
         tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118

@@ -25,6 +25,7 @@ from dptune.study.result import StudyResult
 from dptune.study.shifted import GroupResult, ShiftResult
 from dptune.study.study import resume
 from dptune.study.trained_model import load
+from support.old_folders import without_digests
 from support.rows import make_data, make_rows
 from support.spy import Spied
 from support.studies import contents, stop_after, study
@@ -446,6 +447,7 @@ def test_a_run_without_shifts_or_of_an_older_version_has_nothing_to_say_of_them(
     tmp_path: Path,
 ) -> None:
     study(tmp_path / "run")
+    without_digests(tmp_path / "run")
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result.pop("shifts") == []
     (tmp_path / "run" / "result.json").write_text(json.dumps(result))

@@ -31,6 +31,7 @@ from dptune.study.recipe import in_words, settled
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import tune
 from support.noise import repeated_noise
+from support.old_folders import without_digests
 from support.studies import stop_after
 
 Array = NDArray[np.float64]
@@ -305,13 +306,14 @@ def test_a_study_that_is_killed_goes_on_with_what_it_bought(tmp_path: Path) -> N
     result = resume(tmp_path / "run", data)
     assert (tmp_path / "run" / "ranges.json").read_bytes() == before
     (kept,) = result.model.preprocessing.encoding.stretches.values()
-    assert list(kept) == json.loads(before)["column 1"][3]
+    assert list(kept) == json.loads(before)["columns"]["column 1"][3]
     assert result.model.guarantee.epsilon <= 8.0
 
 
 def test_ranges_of_older_versions_are_not_stretched(tmp_path: Path) -> None:
     data = Data(*with_codes(ROWS, 0))
     assert stop_after(tmp_path / "run", data, "sweep", budget=BUDGET, preparation=Preparation())
+    without_digests(tmp_path / "run")
     file = tmp_path / "run" / "ranges.json"
     older = {name: found[:3] for name, found in json.loads(file.read_text()).items()}
     file.write_text(json.dumps(older))

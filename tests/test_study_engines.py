@@ -29,9 +29,11 @@ from dptune.search.base import Facts
 from dptune.search.law import best_noise
 from dptune.search.linear_scaling import law_error
 from dptune.study.config import digest, engine_from, parse
+from dptune.study.finished_run import finish
 from dptune.study.planning import read_config
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import resume
+from support.old_folders import without_digests
 from support.rows import make_data, make_rows
 from support.studies import BUDGET, PLAIN, study
 
@@ -310,6 +312,7 @@ def test_engines_are_known_by_name() -> None:
 
 def as_in_version_0_1(out: Path) -> None:
     """The run as 0.1 would have written it: no engine, its options in the recipe and the plans."""
+    without_digests(out)
     plain = parse((out / "run.toml").read_text(), "run.toml")
     engine = plain.pop("engine")
     plain["recipe"] = {"bias": engine["bias"], "initialization": "zero"}
@@ -335,6 +338,7 @@ def test_a_run_of_version_0_1_is_read_with_its_engine(tmp_path: Path) -> None:
 def test_a_model_of_version_0_1_predicts(tmp_path: Path) -> None:
     out = tmp_path / "run"
     result = study(out, engine=LinearEngine(bias=True), preparation=PLAIN)
+    without_digests(out)
     file = out / "model.safetensors"
     tensors = load_file(file)
     facts = {
@@ -360,7 +364,9 @@ def test_a_whitened_model_is_stored_with_all_that_prepares_its_rows(tmp_path: Pa
             center=chance.normal(size=4) / 9, whitening=chance.normal(size=(4, 4)), rescale=True
         ),
     )
-    whitened.save(RunFolder.open(tmp_path / "run"))
+    run = RunFolder.open(tmp_path / "run")
+    whitened.save(run)
+    finish(run, run.read_json("result.json") or {})
     loaded = dptune.load(tmp_path / "run")
     features, _ = make_rows(50, 7)
     expected = whitened.decision_function(features)
@@ -373,6 +379,7 @@ def test_a_centred_model_of_an_older_version_predicts_as_before(tmp_path: Path) 
     """Its rows are not scaled again once the mean is subtracted, and its file does not say so."""
     model = replace(study(tmp_path / "run").model, preprocessing=Preprocessing(center=[0.3] * 4))
     model.save(RunFolder.open(tmp_path / "run"))
+    without_digests(tmp_path / "run")
     file = tmp_path / "run" / "model.safetensors"
     with safe_open(file, "pt") as stored:
         facts = json.loads(stored.metadata()["facts"])
@@ -388,6 +395,7 @@ def test_a_centred_model_of_an_older_version_predicts_as_before(tmp_path: Path) 
 def test_a_model_whose_engine_nobody_registered_says_so(tmp_path: Path) -> None:
     out = tmp_path / "run"
     study(out)
+    without_digests(out)
     file = out / "model.safetensors"
     facts = {"engine": {"name": "unheard-of"}, "shape": [4]}
     facts |= {"unit_rows": True, "classes": [0, 1], "target_range": None}

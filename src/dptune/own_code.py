@@ -3,6 +3,9 @@
 What is written down of a function is its name: "/home/ann/nets.py:make", "package.module:make", or
 in a notebook "__main__:make". In the process that was given the function itself, the name stands
 for it; in any other it is imported.
+
+A run folder holds such names, too, and may come from somebody else. What it names is imported only
+where this process was given the same name, or was asked to run it.
 """
 
 import ast
@@ -10,7 +13,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +30,7 @@ _FORM = "FILE.py:NAME or package.module:NAME"
 _NOTEBOOK = "__main__"
 PRETRAINED = "hf:"  # how factories begin that are no functions, but language models
 _remembered: dict[str, Function] = {}
+_run: set[str] = set()  # names of functions whose code was imported here, or may be
 _files: dict[Path, tuple[str, ModuleType]] = {}  # imported by us, with a digest of what they held
 _being_imported: list[str] = []
 
@@ -89,6 +93,7 @@ def resolve(named: str, what: str) -> Function:
     home = imported(Path(place)) if _is_file(place) else _package(place, what)
     function = _attribute(home, name)
     if callable(function):
+        _run.add(named)
         return function
     if place == _NOTEBOOK:
         raise OwnCodeProblem(
@@ -99,6 +104,20 @@ def resolve(named: str, what: str) -> Function:
     raise OwnCodeProblem(
         f"{place} has no function {name} for the {what}; it has: {', '.join(there) or 'none'}."
     )
+
+
+def must_be_given(names: Iterable[str], where: str, *, asked: bool = False) -> None:
+    """Refuse functions that `where` names unless this process was given or has imported each;
+    `asked` gives it all of them."""
+    if asked:
+        _run.update(names)
+    for named in names:
+        if named not in _run and named not in _remembered:
+            raise OwnCodeProblem(
+                f"{where} names code of its own, {named}, which would be run, and this process was "
+                "not given that code. Where you trust it, ask for it: dptune.load(..., "
+                "own_code=True), or --run-code on the command line."
+            )
 
 
 def made(named: str) -> "nn.Module":

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dptune.engines.tensor_files import write_whole
 from dptune.errors import FolderProblem
 from dptune.plain_data import UNFIT, read_json
+from dptune.whole_files import write_whole
 
 Found = TypeVar("Found")
 

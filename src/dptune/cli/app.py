@@ -44,6 +44,7 @@ for verb in (
     study_verbs.resume,
     study_verbs.predict,
     study_verbs.card,
+    study_verbs.publish,
     export_verb.export,
     columns_verb.columns,
     picture_verbs.extract,

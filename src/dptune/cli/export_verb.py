@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import AsJson, Folder
+from dptune.cli.parameters import AsJson, Folder, RunCode
 from dptune.errors import InvalidInput
 from dptune.printable import printable
 
@@ -28,13 +28,15 @@ def export(
             "pipeline.",
         ),
     ],
+    run_code: RunCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a linear model so that serving it needs no dptune.
 
     Example: dptune export runs/patients-1 -o model.onnx
     """
-    from dptune.study.trained_model import load
+    from dptune.study.finished_run import FinishedRun
+    from dptune.study.trained_model import load_from
 
     made = _FORMATS.get(Path(out).suffix)
     if made is None:
@@ -43,7 +45,10 @@ def export(
         )
     if Path(out).exists():
         raise InvalidInput(f"{out} is there already; give another name, or remove it first.")
-    model = load(folder)
+    run = FinishedRun.open(folder)
+    if run.unchecked:
+        screen.warn(run.unchecked)
+    model = load_from(run, own_code=run_code)
     if made == "ONNX":
         from dptune.export.onnx_columns import inputs_in_words
         from dptune.export.onnx_file import to_onnx

@@ -184,3 +184,12 @@ Folder = Annotated[
     str,
     typer.Argument(metavar="FOLDER", help="Where tune wrote the run.", show_default=False),
 ]
+RunCode = Annotated[
+    bool,
+    typer.Option(
+        "--run-code",
+        metavar=FLAG,
+        help="Import and run the Python code that the run names, such as the function that makes "
+        "its module. Give it only for code that you trust.",
+    ),
+]

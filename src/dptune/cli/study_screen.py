@@ -319,6 +319,9 @@ def _files(record: Record, picture: Path) -> None:
     grid.add_column(overflow="fold")
     path = record.folder.path
     exported = path / EXPORTED
+    # Another process must be asked to run code that it was not given.
+    runs_code = bool(record.model.own_functions)
+    flag, argument = " --run-code" * runs_code, ", own_code=True" * runs_code
     for name, text in (
         ("model and records", folder),
         ("picture", str(picture)),
@@ -328,9 +331,10 @@ def _files(record: Record, picture: Path) -> None:
             else []
         ),
         ("ledger", f"{ledger}{own}"),
-        ("predict", f"dptune predict {folder} {_new(record)} -o predictions.csv"),
-        ("publish", f"dptune card {folder}"),
-        ("from Python", f"dptune.load({str(path)!r})"),
+        ("predict", f"dptune predict {folder} {_new(record)} -o predictions.csv{flag}"),
+        ("model card", f"dptune card {folder}{flag}"),
+        ("publish", f"dptune publish {folder} FOLDER"),
+        ("from Python", f"dptune.load({str(path)!r}{argument})"),
         *([("Hugging Face", f"{exported} (README.md there says how)")] * exported.exists()),
     ):
         grid.add_row(Text(name, "dim"), Text(text))

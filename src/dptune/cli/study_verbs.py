@@ -25,6 +25,7 @@ from dptune.cli.parameters import (
     PictureRoot,
     PictureSize,
     PrivateTexts,
+    RunCode,
     StudyScore,
     TextColumns,
     TextLength,
@@ -319,7 +320,9 @@ def tune(
     for note in planning.before_paying(asked.data, asked.config):
         screen.warn(note)
     study_screen.say_trying(asked.config.engine)
-    with _explain_interrupt(folder), study_screen.live_view(asked.config.search) as watch:
+    runs_code = bool(asked.config.engine.own_functions)
+    interrupted = _explain_interrupt(folder, run_code=runs_code)
+    with interrupted, study_screen.live_view(asked.config.search) as watch:
         result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)
     _show_study(result, as_json, asked.delta_chosen)
 
@@ -359,7 +362,7 @@ def _find_features(
     return find_text_rows(rows, texts, name=name, features=features, device=device)
 
 
-def resume(folder: Folder, as_json: AsJson = False) -> None:
+def resume(folder: Folder, run_code: RunCode = False, as_json: AsJson = False) -> None:
     """Go on with a study that was cut off; nothing is paid twice.
 
     Example: dptune resume runs/patients-1
@@ -368,10 +371,11 @@ def resume(folder: Folder, as_json: AsJson = False) -> None:
     from dptune.study import planning, study
     from dptune.study.run_folder import RunFolder
 
-    config = planning.read_config(RunFolder.open(folder))
+    config = planning.read_config(RunFolder.open(folder), own_code=run_code)
     study_screen.say_trying(config.engine)
-    with _explain_interrupt(folder), study_screen.live_view(config.search) as watch:
-        result = study.resume(folder, watch=watch)
+    interrupted = _explain_interrupt(folder, run_code=run_code)
+    with interrupted, study_screen.live_view(config.search) as watch:
+        result = study.resume(folder, watch=watch, own_code=run_code)
     _show_study(result, as_json, delta_chosen=False)
 
 
@@ -404,6 +408,7 @@ def predict(
         Device,
         typer.Option(metavar="DEVICE", help=f"Where what makes features runs: {in_words(Device)}."),
     ] = Device.cpu,
+    run_code: RunCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict new rows, pictures or texts: a CSV file with one prediction a line.
@@ -411,8 +416,8 @@ def predict(
     Example: dptune predict runs/patients-1 --data new.csv -o predictions.csv
     """
     from dptune.study import planning
-    from dptune.study.run_folder import RunFolder
-    from dptune.study.trained_model import load
+    from dptune.study.finished_run import FinishedRun
+    from dptune.study.trained_model import load_from
     from dptune.texts.metrics import perplexity
 
     if [data, images, text].count(None) != 2:
@@ -421,7 +426,10 @@ def predict(
             "--text."
         )
     _say_what_takes_time(images, text)
-    model = load(folder)
+    run = FinishedRun.open(folder)
+    if run.unchecked:
+        screen.warn(run.unchecked)
+    model = load_from(run, own_code=run_code)
     columns: dict[str, list[Any]] = {}
     features: Any  # or texts, where the model takes these
     if images is not None:
@@ -440,7 +448,7 @@ def predict(
         from dptune.data.sources import read_features, read_new_rows
 
         must_take_rows(model, folder)
-        label = planning.read_config(RunFolder.open(folder)).source.get("label")
+        label = planning.read_source(run).get("label")
         if model.encoding is not None:
             features = read_new_rows(data, model.encoding)
         else:
@@ -461,15 +469,37 @@ def predict(
     )
 
 
-def card(folder: Folder, as_json: AsJson = False) -> None:
+def card(folder: Folder, run_code: RunCode = False, as_json: AsJson = False) -> None:
     """Print the model card of a finished run, as Markdown.
 
     Example: dptune card runs/patients-1 > CARD.md
     """
     from dptune.report.card import model_card
 
-    text = model_card(folder)
+    text = model_card(folder, own_code=run_code)
     screen.show(as_json, {"markdown": text}, lambda: print(text, end=""))
+
+
+def publish(
+    folder: Folder,
+    out: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="A new folder for what may leave.", show_default=False),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Copy exactly what may leave of a finished run: never a ledger, a key or where rows lie.
+
+    Example: dptune publish runs/patients-1 patients-model
+    """
+    from dptune.report.publishing import publish as copy_what_may_leave
+
+    files = copy_what_may_leave(folder, out)
+    screen.show(
+        as_json,
+        {"out": out, "files": files},
+        lambda: print(f"Copied {len(files)} files to {out}. It loads, predicts and has a card."),
+    )
 
 
 def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> None:
@@ -496,13 +526,14 @@ def _say_what_takes_time(images: str | None, text: str | None) -> None:
 
 
 @contextmanager
-def _explain_interrupt(folder: str) -> Iterator[None]:
+def _explain_interrupt(folder: str, *, run_code: bool) -> Iterator[None]:
     """Whoever interrupts a study is told how to go on."""
     try:
         yield
     except KeyboardInterrupt:
         if (Path(folder) / "run.toml").exists():
-            screen.error(f"interrupted; go on with: dptune resume {shlex.quote(folder)}")
+            flag = " --run-code" * run_code
+            screen.error(f"interrupted; go on with: dptune resume {shlex.quote(folder)}{flag}")
         raise
 
 
@@ -530,7 +561,7 @@ def _is_unfinished(path: Path, source: str) -> bool:
     if not folder.holds_a_run() or folder.is_finished():
         return False
     try:
-        return planning.read_config(folder).source.get("source") == source
+        return bool(planning.read_source(folder).get("source") == source)
     except DptuneError:  # whatever it is, nothing goes on there
         return False
 

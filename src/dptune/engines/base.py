@@ -128,6 +128,11 @@ class Engine(ABC, Generic[M]):
         """How far logits of one row may differ, relative to the largest, by where they are made."""
         return 1e-3
 
+    @property
+    def own_functions(self) -> Mapping[str, str]:
+        """Names of functions of a user's own that it calls, by what they are to it."""
+        return {}
+
     def must_be_found_again(self) -> None:
         """Refuse what another process could not build again, where results are kept."""
 

@@ -6,6 +6,9 @@ computed meanwhile and lost with the memory of a process. So a checkpoint holds 
 noisy sums (weights, an optimizer's moments, an average), never a sample, a stream of noise or the
 state of a generator: with noise of the operating system there is no position to go back to, and
 with a `noise_seed` the number of the step is the position.
+
+Its number of steps decides how many more are taken, so a damaged one could take more than were
+paid for: tag, steps and tensors carry a SHA-256, which is checked on every read.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +19,7 @@ from time import monotonic
 
 from torch import Tensor
 
+from dptune import whole_files
 from dptune.engines import tensor_files
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.lock import FileLock
@@ -51,7 +55,7 @@ class Checkpoint:
     def load(self) -> tuple[dict[str, Tensor], int] | None:
         """What was saved, on the CPU, and how many steps are in it; None where there is no step."""
         # What a kill left half written belongs to steps that are about to be taken anew.
-        tensor_files.draft_of(self.path).unlink(missing_ok=True)
+        whole_files.draft_of(self.path).unlink(missing_ok=True)
         self._saved = self._spoke = monotonic()
         steps = self.steps()
         if not steps:
@@ -65,7 +69,8 @@ class Checkpoint:
         began = monotonic()
         words = {"tag": self.tag, "steps": str(steps)}
         try:
-            tensor_files.write_whole(self.path, tensor_files.tensors_as_bytes(tensors, words))
+            content = tensor_files.tensors_as_bytes(tensors, words)
+            whole_files.write_whole(self.path, content, whole_files.PRIVATE)
         except OSError as error:
             raise FolderProblem(
                 f"{self.path} could not be written: {error.strerror}. What was kept before is "
@@ -103,7 +108,7 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Its run has ended."""
-        for file in (self.path, tensor_files.draft_of(self.path)):
+        for file in (self.path, whole_files.draft_of(self.path)):
             file.unlink(missing_ok=True)
 
     @contextmanager
@@ -141,4 +146,11 @@ def _words(path: Path) -> dict[str, str] | None:
         words = tensor_files.read_words(path)
         if int(words["steps"]) < 0 or not words["tag"]:
             raise ValueError("no run is so long")
-    return words
+        if tensor_files.has_digest(words):
+            return words
+    # With a wrong number of steps, more of them would be taken than were paid for.
+    raise FolderProblem(
+        f"{path} was written by a version of dptune that kept no SHA-256 with it, so whether its "
+        "number of steps is right cannot be checked. Go on with that version, or remove the file: "
+        "what was begun is then lost, though paid for."
+    )

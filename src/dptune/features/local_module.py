@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,15 @@ from dptune.features.transform import Transform
 from dptune.features.weights import put_weights, read_weights
 from dptune.own_code import made, reference
 
+KIND = "module:"
 _FORM = "module:PATH.py:FACTORY or module:PATH.py:FACTORY:WEIGHTS.safetensors"
+
+
+def own_functions(made_by: Mapping[str, Any]) -> list[str]:
+    """The factories of networks of one's own among the backbones that made features."""
+    names = [str(backbone["name"]) for backbone in made_by.get("backbones", ())]
+    rests = [name.removeprefix(KIND) for name in names if name.startswith(KIND)]
+    return [reference(":".join(rest.split(":")[:2]), "factory") for rest in rests]
 
 
 def open_local_module(rest: str, size: int | None) -> Network:

@@ -15,7 +15,9 @@ from dptune.errors import DptuneError, InvalidInput
 from dptune.features.backbone import Backbone
 from dptune.features.find import find_backbone
 from dptune.features.loading import Alike, Batch, batches
+from dptune.features.local_module import own_functions
 from dptune.features.transform import Transform
+from dptune.own_code import must_be_given
 from dptune.pictures.pictures import Pictures
 
 _PRECISIONS = {
@@ -164,6 +166,7 @@ def found_again(
 ) -> Networks:
     """The networks that made the features of pictures which a model was trained on; they must not
     have changed."""
+    must_be_given(own_functions(made_by), "the record of what made the model's features")
     backbones = [
         find_backbone(wanted["name"], features=wanted["kind"], size=wanted["transform"]["size"])
         for wanted in recorded_backbones(made_by)

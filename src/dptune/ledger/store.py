@@ -28,6 +28,7 @@ from dptune.errors import (
 )
 from dptune.ledger.address import is_file, url_of
 from dptune.ledger.queue import turn
+from dptune.whole_files import sync_folder
 
 LOCK_TIMEOUT_SECONDS = 60
 _NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)  # as file systems say it
@@ -121,7 +122,7 @@ class SqliteStore:
                 "of it; make room, then try again."
             ) from None
         try:
-            _sync(self.path.absolute().parent)
+            sync_folder(self.path.absolute().parent)
         except OSError as error:  # it is kept: somebody may pay from it already
             raise LedgerUnavailable(unavailable(self.shown, error)) from None
         _remove_old_drafts(self.path.absolute().parent)
@@ -256,21 +257,6 @@ def _write(file: int, content: bytes) -> None:
     while content:
         content = content[os.write(file, content) :]
     os.fsync(file)
-
-
-def _sync(folder: Path) -> None:
-    """Flush the names of its files to disk, where the system can do that."""
-    try:
-        opened = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # Windows opens no folders
-        return
-    try:
-        os.fsync(opened)
-    except OSError as error:
-        if error.errno not in _NOT_SUPPORTED:
-            raise
-    finally:
-        os.close(opened)
 
 
 def _remove_old_drafts(folder: Path) -> None:

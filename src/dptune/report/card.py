@@ -25,12 +25,13 @@ _DIGEST = 12  # letters of it
 _KINDS = {"squared": "a value", "words": "the next word", "spans": "answers in a text"}
 
 
-def model_card(folder: str | Path) -> str:
-    """What the model is, what was promised, everything that was tried, and how to check it.
+def model_card(folder: str | Path, *, own_code: bool = False) -> str:
+    """What the model is, what was promised, everything that was tried, and how to check it; for
+    `own_code` see `dptune.load`.
 
     Names and sentences from the run's files are shown as they are: none of them becomes Markdown.
     """
-    record = Record.read(folder)
+    record = Record.read(folder, own_code=own_code)
     with record.folder.undamaged("result.json"):
         sections = (
             _model(record),
@@ -258,6 +259,7 @@ def _final(record: Record) -> list[str]:
 
 
 def _verify(record: Record) -> list[str]:
+    unchecked = record.folder.unchecked
     return [
         "## Check it",
         "",
@@ -266,6 +268,7 @@ def _verify(record: Record) -> list[str]:
         "```",
         f"dptune budget {shlex.quote(printable(record.ledger))}",
         "```",
+        *(["", f"Not checked: {markdown(unchecked)}."] if unchecked else []),
     ]
 
 

@@ -24,8 +24,9 @@ from dptune.search.linear_scaling import law_range, r_at, r_of
 from dptune.search.picture import CurvePicture, LinePicture
 from dptune.search.trial import scored_trials
 from dptune.study.figures import figures_in_words
+from dptune.study.finished_run import PICTURES
 
-FILE, SHIFTS_FILE = "search.png", "shifts.png"
+FILE, SHIFTS_FILE = PICTURES
 # Okabe and Ito's colours, which the colour-blind can tell apart.
 _BLUE, _ORANGE, _GREEN, _RED, _SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9"
 _INK, _FAINT = "#222222", "#777777"
@@ -36,9 +37,9 @@ _EDGE = 0.2  # inches between what stands beside bars and the edge
 _R = "total step size r (learning rate × steps)"
 
 
-def search_picture(folder: str | Path) -> Path:
-    """Draw search.png into the folder of a finished run."""
-    return save(Record.read(folder))
+def search_picture(folder: str | Path, *, own_code: bool = False) -> Path:
+    """Draw search.png into the folder of a finished run; for `own_code` see `dptune.load`."""
+    return save(Record.read(folder, own_code=own_code))
 
 
 def save(record: Record) -> Path:

@@ -11,19 +11,20 @@ from dptune.plain_data import UNFIT
 from dptune.search.base import Situation
 from dptune.search.picture import Picture
 from dptune.search.trial import Trial
+from dptune.study.config import Config
+from dptune.study.finished_run import FinishedRun
 from dptune.study.outline import Outline
 from dptune.study.planning import read_config
 from dptune.study.prepare import Prepared, prepare
-from dptune.study.run_folder import RunFolder
 from dptune.study.runner import read_census, read_figure
-from dptune.study.trained_model import TrainedModel, load
+from dptune.study.trained_model import TrainedModel, load_from
 
 
 @dataclass(frozen=True)
 class Record:
     """What a run did and found. `result` is its result.json."""
 
-    folder: RunFolder
+    folder: FinishedRun
     outline: Outline
     model: TrainedModel
     final: Trial
@@ -31,13 +32,14 @@ class Record:
     result: dict[str, Any]
 
     @staticmethod
-    def read(path: str | Path) -> "Record":
-        """The record of the run in this folder, which must be finished."""
-        model = load(path)
-        folder = RunFolder.open(path)
-        config, census = read_config(folder), read_census(folder)
+    def read(path: str | Path, *, own_code: bool = False) -> "Record":
+        """The record of the run in this folder, which must be finished; for `own_code` see load."""
+        folder = FinishedRun.open(path)
+        model, config = load_from(folder, own_code=own_code), read_config(folder, own_code=own_code)
+        census = read_census(folder)
+        _must_promise_the_budget(folder, model, config)
         try:
-            result = folder.read_json("result.json") or {}
+            result = folder.result
             outline = Outline(
                 config=config,
                 data=model.facts(result["data"]["rows"]),
@@ -69,12 +71,28 @@ class Record:
 
     @property
     def ledger(self) -> str:
-        """Where to see what was paid, without password."""
+        """Where to see what was paid, without password; LEDGER in a published folder, which does
+        not say where it lies."""
         named = self.outline.config.ledger
+        if self.result.get("out", "") is None:
+            return "LEDGER"
         return open_store(named).shown if named else str(self.folder.path / "ledger.db")
 
 
-def _prepared(outline: Outline, folder: RunFolder, model: TrainedModel) -> Prepared:
+def _must_promise_the_budget(folder: FinishedRun, model: TrainedModel, config: Config) -> None:
+    """Refuse a promise of less than what the study was asked to spend, which run.toml says under a
+    digest of its own."""
+    promised, asked = model.guarantee, config.budget
+    if folder.has_digests and (promised.epsilon < asked.epsilon or promised.delta != asked.delta):
+        raise FolderProblem(
+            f"{folder.path / 'guarantee.json'} promises epsilon {promised.epsilon:g} at delta "
+            f"{promised.delta:g}, and run.toml says that the study spent epsilon "
+            f"{asked.epsilon:g} at delta {asked.delta:g}, so one of them is damaged. Put the "
+            "folder back from a backup."
+        )
+
+
+def _prepared(outline: Outline, folder: FinishedRun, model: TrainedModel) -> Prepared:
     """As the search knew it, from what was paid for."""
     unit_rows, encoding = outline.config.preparation.unit_rows, model.preprocessing.encoding
     plain = Preprocessing(unit_rows=unit_rows, encoding=encoding)

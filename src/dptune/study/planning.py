@@ -15,6 +15,7 @@ from dptune.data.rows import DataFacts, find_device, find_precision
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.ledger.address import are_one
+from dptune.own_code import must_be_given
 from dptune.privacy import Event, Price, total
 from dptune.rounding import allowance, cost
 from dptune.search.base import Census
@@ -48,12 +49,27 @@ _AS_IT_WAS = (
 )
 
 
-def read_config(folder: RunFolder) -> Config:
-    """What the run in `folder` was asked to do."""
+def read_source(folder: RunFolder) -> dict[str, Any]:
+    """Where the rows of the run in `folder` lie."""
+    source: dict[str, Any] = _read(folder)["data"]
+    return source
+
+
+def _read(folder: RunFolder) -> dict[str, Any]:
+    name = folder.path / "run.toml"
+    try:
+        return parse(folder.read("run.toml") or "", str(name))
+    except InvalidInput as error:
+        raise FolderProblem(f"{name} cannot be read: {error} {_AS_IT_WAS}") from None
+
+
+def read_config(folder: RunFolder, *, own_code: bool = False) -> Config:
+    """What the run in `folder` was asked to do. Code that it names and that this process was not
+    given is refused, unless `own_code` asks for it."""
     name = folder.path / "run.toml"
     as_it_was = False
     try:
-        plain = parse(folder.read("run.toml") or "", str(name))
+        plain = _read(folder)
         as_it_was = str(plain.get("study")).endswith(f"-{digest(plain)}")
         recipe, engine = without_engine_options(plain["recipe"], plain["engine"])
         config = Config(
@@ -76,6 +92,7 @@ def read_config(folder: RunFolder) -> Config:
         raise FolderProblem(f"{name} cannot be read: {error} {_AS_IT_WAS}") from None
     if not as_it_was:
         raise FolderProblem(f"{name} was changed after the study began. {_AS_IT_WAS}")
+    must_be_given(config.engine.own_functions.values(), str(name), asked=own_code)
     return config
 
 
@@ -84,6 +101,7 @@ def decided(config: Config, facts: DataFacts) -> Config:
     search is reused, where there is one, and else by public numbers."""
     if config.reuse:
         _must_have_a_search(config)
+        must_be_given(config.engine.own_functions.values(), "this study", asked=True)
         theirs = read_config(RunFolder.open(config.reuse))
         asked, then = config.preparation, theirs.preparation
         names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]

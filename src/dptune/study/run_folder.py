@@ -8,7 +8,7 @@ the new one, never half of one.
     models/               the trials' weights, each paid for; runs that go on, as far as they came
     model.safetensors     the final weights, with what prediction needs
     guarantee.json, .txt  the promise, for programs and for people
-    result.json           figures of the study
+    result.json           figures of the study, and a SHA-256 of every file that may leave
     environment.json      versions
     search.png            a picture
     shifts.png            another, where the model was tried on rows of other origins
@@ -16,6 +16,9 @@ the new one, never half of one.
     ledger.db             the ledger, unless another was named: for the owner of the data only,
                           since it can tell whether a guess of all rows is right
     .lock                 empty, and there only while somebody is at work
+
+Records and tensors carry digests of themselves, which are checked whenever they are read. A
+finished run has digests of whole files as well, in result.json.
 """
 
 import json
@@ -33,8 +36,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dptune import whole_files
 from dptune.accounting import Guarantee
 from dptune.engines import tensor_files
+from dptune.engines.digests import with_digest, without_digest
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.lock import FileLock
 from dptune.plain_data import read_json
@@ -47,6 +52,7 @@ _PACKAGES = (
 )
 
 EXPORTED = "hugging-face"
+RESULT = "result.json"
 _LOCK = ".lock"
 # What an attempt that was killed before it began may leave.
 _EARLY = {"models", "ledger.db", "ledger.db-journal", "environment.json"}
@@ -118,8 +124,8 @@ class RunFolder:
         strangers = sorted(name for name in set(there) - _EARLY if not name.startswith("."))
         if strangers:
             raise InvalidInput(
-                f"{self.path} holds other files ({listed(strangers[:3])}), and what is in a "
-                "run folder may be published; give a new folder."
+                f"{self.path} holds other files ({listed(strangers[:3])}), and a run folder "
+                "holds one study and nothing else; give a new folder."
             )
 
     def discard(self, *names: str) -> None:
@@ -131,7 +137,7 @@ class RunFolder:
                 folder.rmdir()
 
     def is_finished(self) -> bool:
-        return os.path.exists(self.path / "result.json")
+        return os.path.exists(self.path / RESULT)
 
     def holds_a_run(self) -> bool:
         return os.path.exists(self.path / "run.toml")
@@ -183,7 +189,7 @@ class RunFolder:
     def write(self, name: str, content: str | bytes) -> None:
         """Replace a file as a whole."""
         with self._writing(self.path / name):
-            tensor_files.write_whole(self.path / name, content)
+            whole_files.write_whole(self.path / name, content)
 
     def write_folder(self, name: str, fill: Callable[[Path], None]) -> None:
         """Replace a folder as a whole by what `fill` writes into a new one."""
@@ -193,6 +199,7 @@ class RunFolder:
             fill(draft)
             shutil.rmtree(target, ignore_errors=True)
             draft.rename(target)
+            whole_files.sync_folder(self.path)
 
     @contextmanager
     def _writing(self, target: Path) -> Iterator[None]:
@@ -212,23 +219,25 @@ class RunFolder:
     def read(self, name: str) -> str | None:
         """A file's text, or None where there is none yet."""
         with self.undamaged(name):
-            try:
-                return (self.path / name).read_text()
-            except FileNotFoundError:
-                pass
-        return None
+            if not self._is_there(name):
+                return None
+            with whole_files.open_regular(self.path / name) as file:
+                return file.read().decode()
+
+    def _is_there(self, name: str) -> bool:
+        """Whether there is such a file; ValueError where it is known to be another than it was."""
+        return os.path.exists(self.path / name)
 
     def write_json(self, name: str, plain: Mapping[str, Any]) -> None:
-        self.write(name, json.dumps(plain, indent=2, allow_nan=False) + "\n")
+        """A record, with a digest of itself."""
+        self.write(name, json.dumps(with_digest(plain), indent=2, allow_nan=False) + "\n")
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         text = self.read(name)
         if text is None:
             return None
         with self.undamaged(name):
-            plain = read_json(text, "it")
-            if not isinstance(plain, dict):
-                raise TypeError("it is no record")
+            plain = without_digest(read_json(text, "it"))
         return plain
 
     def write_tensors(
@@ -240,21 +249,21 @@ class RunFolder:
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """The reverse, or None where there is none yet."""
-        path = self.path / name
-        if not path.exists():
-            return None
         with self.undamaged(name):
-            stored = tensor_files.read_tensors(path)
-        return stored
+            if not self._is_there(name):
+                return None
+            return tensor_files.read_tensors(self.path / name)
 
     def write_trials(self, trials: Sequence[Trial]) -> None:
-        lines = [json.dumps(trial.to_dict(), allow_nan=False) for trial in trials]
+        """A line each, with a digest of its own."""
+        lines = [json.dumps(with_digest(trial.to_dict()), allow_nan=False) for trial in trials]
         self.write("trials.jsonl", "".join(f"{line}\n" for line in lines))
 
     def read_trials(self) -> list[Trial]:
         text = self.read("trials.jsonl") or ""
         with self.undamaged("trials.jsonl"):
-            trials = [Trial.from_dict(read_json(line, "a line")) for line in text.splitlines()]
+            lines = [without_digest(read_json(line, "a line")) for line in text.splitlines()]
+            trials = [Trial.from_dict(line) for line in lines]
         return trials
 
     def write_guarantee(self, guarantee: Guarantee) -> None:
@@ -264,13 +273,16 @@ class RunFolder:
     def read_guarantee(self) -> Guarantee:
         plain = self.read_json("guarantee.json")
         if plain is None:
-            raise InvalidInput(
-                f"the run in {self.path} is not finished; continue it with: dptune resume "
-                f"{self.path}"
-            )
+            raise self.unfinished()
         with self.undamaged("guarantee.json"):
             guarantee = Guarantee.from_dict(plain)
         return guarantee
+
+    def unfinished(self) -> InvalidInput:
+        """What to say where a finished run was asked for."""
+        return InvalidInput(
+            f"the run in {self.path} is not finished; continue it with: dptune resume {self.path}"
+        )
 
     def write_environment(self, device: str) -> None:
         self.write_json(

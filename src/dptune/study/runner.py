@@ -67,6 +67,7 @@ _FIGURES = {
 }
 # What is bought for columns.
 _PURCHASES = {CATEGORIES: "categories.json", RANGES: "ranges.json"}
+_COLUMNS = "columns"  # in these files
 _WINNER, _CHECK = "models/winner.safetensors", "check.json"
 
 
@@ -181,10 +182,15 @@ class Runner:
 
         def bought(receipt: Receipt) -> None:
             self._tell(label, [])
-            self.folder.write_json(file, dict(buy(receipt)))
+            self.folder.write_json(file, {_COLUMNS: dict(buy(receipt))})
 
-        event = self.outline.preparing[label]
-        return self._paid_once(label, event, partial(self.folder.read_json, file), bought)
+        def stored() -> Mapping[str, Any] | None:
+            plain = self.folder.read_json(file)
+            columns = None if plain is None else plain.get(_COLUMNS)
+            # Versions before 0.2 wrote names of columns, each with a list.
+            return columns if isinstance(columns, dict) else plain
+
+        return self._paid_once(label, self.outline.preparing[label], stored, bought)
 
     def _measured(self, label: str, take: Take, shape: tuple[int, ...]) -> Figure | None:
         """A paid figure of all rows; None where it is lost: the study goes on without it."""

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dptune import accounting, own_code
+from dptune import accounting
 from dptune.accounting import Budget
 from dptune.data import Data
 from dptune.data.made_by import is_of_words
@@ -28,6 +28,7 @@ from dptune.engines.linear import LinearEngine
 from dptune.engines.registry import must_be_registered
 from dptune.errors import DptuneError, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
+from dptune.own_code import must_not_be_importing
 from dptune.privacy import total
 from dptune.scratch import scratch_folder
 from dptune.search.base import Census, SearchMethod
@@ -44,6 +45,7 @@ from dptune.study.config import (
     usual_space,
 )
 from dptune.study.figures import ACCURACY, lines_of_figures, on_test_rows
+from dptune.study.finished_run import finish
 from dptune.study.loop import Counted
 from dptune.study.outline import Outline
 from dptune.study.paid_columns import CATEGORIES, RANGES
@@ -116,7 +118,7 @@ def tune(
         watch: is told how things go.
 
     """
-    own_code.must_not_be_importing("tune")
+    must_not_be_importing("tune")
     if misplaced:
         raise InvalidInput(
             "tune takes the data, and everything else by name: tune(data, budget=..., engine=...)."
@@ -179,15 +181,23 @@ def resume(
     *,
     executor: Executor | None = None,
     watch: Watch | None = None,
+    own_code: bool = False,
 ) -> StudyResult:
     """Go on with a study that was cut off; one that is finished is only read again.
 
-    `data` are the same rows as before; they may be left out where the run knows its file.
+    Args:
+        out: the run folder.
+        data: the same rows as before; they may be left out where the run knows its file.
+        executor: where trials run.
+        watch: is told how things go.
+        own_code: whether functions that the run names may be imported and called, although this
+            process was not given them: that runs their code, whoever wrote the folder.
+
     """
-    own_code.must_not_be_importing("resume")
+    must_not_be_importing("resume")
     folder = RunFolder.open(out)
     with folder.locked():
-        config = read_config(folder)
+        config = read_config(folder, own_code=own_code)
         data = data or _load_again(config)
         planned, executor = outline(data, config), executor or SerialExecutor()
         rehearse(planned, executor)
@@ -377,7 +387,7 @@ def _run(
     model.save(folder)
     if kept and model.is_pretrained:
         ended = replace(ended, notes=(*notes, *_exported(ended, folder)))
-    folder.write_json("result.json", ended.to_dict())
+    finish(folder, ended.to_dict())
     # Last: a study that is not finished holds all it may need, whoever else pays from its ledger.
     payments.give_back()  # scores of trials that were lost
     return ended

@@ -23,10 +23,12 @@ from dptune.engines.base import Engine, Model
 from dptune.engines.language.folder import save_pretrained
 from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.errors import InvalidInput
-from dptune.own_code import pretrained_name
+from dptune.features.local_module import own_functions
+from dptune.own_code import must_be_given, pretrained_name
 from dptune.plain_data import read_json
 from dptune.search.trial import Trial
 from dptune.study.config import engine_from
+from dptune.study.finished_run import FinishedRun
 from dptune.study.model_page import model_page
 from dptune.study.new_texts import new_texts
 from dptune.study.run_folder import RunFolder
@@ -77,6 +79,11 @@ class TrainedModel:
         if self.encoding is None and encoding and encoding.columns.kept != self.column_names:
             return None  # an array, whose columns were only numbered
         return encoding
+
+    @property
+    def own_functions(self) -> list[str]:
+        """Names of functions of a user's own that it, or what made its features, calls."""
+        return [*self.engine.own_functions.values(), *own_functions(self.made_by or {})]
 
     def facts(self, rows: int) -> DataFacts:
         """What was public about the `rows` rows it was trained on; how many copies they had is not
@@ -224,9 +231,20 @@ def _are_numbers(features: Any) -> bool:
     return isinstance(features, np.ndarray | Tensor) and np.asarray(features).dtype.kind in "iuf"
 
 
-def load(path: str | Path) -> TrainedModel:
-    """The model of a finished run."""
-    folder = RunFolder.open(path)
+def load(path: str | Path, *, own_code: bool = False) -> TrainedModel:
+    """The model of a finished run, whose files must be as they were.
+
+    Args:
+        path: the run folder, or a published one.
+        own_code: whether functions that the run names may be imported and called, although this
+            process was not given them: that runs their code, whoever wrote the folder.
+
+    """
+    return load_from(FinishedRun.open(path), own_code=own_code)
+
+
+def load_from(folder: FinishedRun, *, own_code: bool) -> TrainedModel:
+    """The same from a folder that is open."""
     guarantee = folder.read_guarantee()
     stored = folder.read_tensors(_FILE)
     if stored is None:
@@ -250,6 +268,9 @@ def load(path: str | Path) -> TrainedModel:
             outputs, *shape = tensors["weights"].shape
             made = {"outputs": outputs, "loss": facts["loss"], "bias": "bias" in tensors}
     engine = engine_from(made)  # which this program may not know: no damage
+    must_be_given(engine.own_functions.values(), str(folder.path / _FILE), asked=own_code)
+    if own_code:  # what made its features is run when new rows are predicted
+        must_be_given(own_functions(facts.get("made_by") or {}), "", asked=True)
     with folder.undamaged(_FILE):
         trained = TrainedModel(
             engine=engine,

@@ -271,10 +271,16 @@ class TorchModule(Engine[ModuleModel]):
                 "layer. Nothing was paid."
             )
 
+    @property
+    def own_functions(self) -> Mapping[str, str]:
+        named = {what: getattr(self, what) for what in ("factory", "loss", "augment")}
+        if self.is_pretrained:
+            del named["factory"]
+        return {what: name for what, name in named.items() if name not in ("", *NAMES)}
+
     def must_be_found_again(self) -> None:
-        for what in ("factory", "loss", "augment"):
-            if (named := getattr(self, what)) not in ("", *NAMES):
-                must_be_found_again(named, what)
+        for what, named in self.own_functions.items():
+            must_be_found_again(named, what)
 
     def in_words(self, facts: DataFacts) -> tuple[str, ...]:
         """How lengths of gradients are found, for clipping."""
