@@ -181,7 +181,7 @@ def test_it_is_saved_as_often_as_asked_and_rarer_where_saving_takes_long(
         now[0] += 10
         write(*args)
 
-    monkeypatch.setattr(checkpoint.tensor_files, "write_whole", slow)
+    monkeypatch.setattr(checkpoint.whole_files, "write_whole", slow)
     keep.save({}, 2)
     now[0] += 199
     assert not keep.due()

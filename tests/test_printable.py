@@ -23,6 +23,7 @@ from dptune.plain_data import read_toml
 from dptune.printable import markdown, printable, printable_lines
 from dptune.report import model_card
 from dptune.table_files import listed
+from support.old_folders import without_digests
 from support.rows import make_rows
 from support.studies import study
 
@@ -117,6 +118,7 @@ def test_card_shows_hostile_names_and_records_as_text(tmp_path: Path) -> None:
         columns={"age": "number", "town": {"kind": "category", "values": [HOSTILE, "b"]}},
     )
     study(tmp_path / "run", data)
+    without_digests(tmp_path / "run")
     for file, *names in (
         ("environment.json", "packages", "dptune"),
         ("result.json", "data", "name"),
