@@ -124,6 +124,7 @@ def test_card_shows_hostile_names_and_records_as_text(tmp_path: Path) -> None:
         ("result.json", "data", "name"),
         ("result.json", "notes", 0),
         ("guarantee.json", "caveats", 0),
+        ("result.json", "guarantee", "caveats", 0),
     ):
         _plant(tmp_path / "run" / file, *names)
     card = model_card(tmp_path / "run")
