@@ -1,7 +1,10 @@
 """Where trials run makes no difference to what they are, and a dead worker takes one with it."""
 
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +14,20 @@ import numpy as np
 import pytest
 import torch
 
-from dptune.accounting import Guarantee
+from dptune.accounting import Budget, Guarantee
+from dptune.data import Data
 from dptune.data.rows import MemoryRows
 from dptune.engines.executors import ProcessExecutor, SerialExecutor
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
-from dptune.errors import InvalidInput
+from dptune.errors import InvalidInput, OwnCodeProblem
+from dptune.estimator import DPLinearClassifier
 from dptune.ledger import Ledger
 from dptune.plan import TrainPlan
 from dptune.study.result import StudyResult
 from dptune.study.study import resume
 from support.rows import make_data, make_rows
-from support.studies import BUDGET, study
+from support.studies import BUDGET, stop_after, study
 
 
 def make_plans(count: int, noise: float = 1.0) -> list[TrainPlan]:
@@ -127,3 +132,56 @@ def test_a_study_goes_on_without_a_lost_trial_which_stays_paid(tmp_path: Path) -
     assert result.guarantee.mu**2 == pytest.approx(state.spent.mu_squared, rel=1e-14)
     assert result.guarantee.epsilon <= BUDGET.epsilon
     assert resume(out, data).trials == result.trials  # never run again
+
+
+UNGUARDED = """
+import numpy, dptune
+
+rows = numpy.arange(120.0).reshape(60, 2) % 7
+data = dptune.Data(rows, numpy.arange(60) % 2, classes=[0, 1], name="d")
+budget = dptune.Budget(1.0, 1e-5)
+asked = {"search": dptune.RandomSearch(trials=1), "check": False, "ledger": "shared.db"}
+dptune.tune(data, budget=budget, **asked)
+dptune.tune(data, budget=budget, executor=dptune.engines.ProcessExecutor(), **asked)
+"""
+
+
+def test_worker_that_imports_an_unguarded_script_pays_for_nothing(tmp_path: Path) -> None:
+    """The first study is run and paid once, the second is refused with what to do."""
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    address = str(tmp_path / "shared.db")
+    features = np.arange(120.0).reshape(60, 2) % 7
+    data = Data(features, np.arange(60) % 2, classes=[0, 1], name="d")
+    Ledger.create(address, Budget(8.0, 1e-5), dataset="d", fingerprint=data.fingerprint)
+    done = subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode
+    studies = {payment.purpose.split(" (")[1] for payment in Ledger.open(address).state().counted}
+    assert len(studies) == 1
+    # The worker says what is wrong with the script, and so does the study that started it.
+    asked = 'put the call under `if __name__ == "__main__":`'
+    assert f"calls tune at its top level; {asked}" in done.stderr.replace("\n", " ")
+    assert done.stderr.count(asked) == 2
+
+
+def test_no_study_begins_while_multiprocessing_imports_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, data, out = multiprocessing.current_process(), make_data(), tmp_path / "run"
+    stop_after(out, data, "final run")
+    begun = [payment.purpose for payment in Ledger.open(str(out / "ledger.db")).state().counted]
+    features, labels = make_rows(60)
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "_inheriting", True, raising=False)  # as multiprocessing marks it
+        for name, call in {
+            "tune": lambda: study(tmp_path / "new", data),
+            "resume": lambda: resume(out, data),
+            "fit": lambda: DPLinearClassifier().fit(features, labels),
+        }.items():
+            with pytest.raises(OwnCodeProblem, match=f"{name} at its top level.*__main__"):
+                call()
+    assert not (tmp_path / "new").exists()
+    now = [payment.purpose for payment in Ledger.open(str(out / "ledger.db")).state().counted]
+    assert now == begun
+    assert resume(out, data).guarantee.epsilon <= BUDGET.epsilon

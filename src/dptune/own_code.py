@@ -12,6 +12,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ Function = Callable[..., Any]
 
 _FORM = "FILE.py:NAME or package.module:NAME"
 _NOTEBOOK = "__main__"
+_GUARD = 'put the call under `if __name__ == "__main__":`'
 PRETRAINED = "hf:"  # how factories begin that are no functions, but language models
 _remembered: dict[str, Function] = {}
 _run: set[str] = set()  # names of functions whose code was imported here, or may be
@@ -183,12 +185,19 @@ def imported(path: Path) -> ModuleType:
 
 
 def must_not_be_importing(doing: str) -> None:
-    """Refuse to do at the top level of a file what would import that file again, without end."""
+    """Refuse a call at the top level of a file that is only being imported: by us, for a function
+    in it, or by a process that multiprocessing started and that imports the script once more."""
+    # How multiprocessing itself finds out, before it refuses to start processes.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise OwnCodeProblem(
+            f"the script calls {doing} at its top level; {_GUARD}. Each process that the script "
+            "starts imports it again, and would run and pay for the same studies again."
+        )
     if _being_imported:
         place = _being_imported[-1]
         raise OwnCodeProblem(
             f"{place} calls {doing} at its top level, and is just being imported for a function "
-            'that it holds; put the call under `if __name__ == "__main__":`.'
+            f"that it holds; {_GUARD}."
         )
 
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dptune import validate
+from dptune import own_code, validate
 from dptune.accounting import Budget, Guarantee
 from dptune.columns import Columns, Number
 from dptune.columns.kinds import PAID
@@ -70,6 +70,7 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Search and train on private rows, for (epsilon, delta) in all."""
+        own_code.must_not_be_importing("fit")
         fitted = copy.copy(self)  # an error leaves the earlier fit whole: it was paid for
         rows, labels = fitted._read(X, y)
         compared = rows.compared()

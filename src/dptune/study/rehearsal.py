@@ -152,9 +152,10 @@ def _fitted(
     (model,) = executor.fit(planned.engine, [plan], rows, streams, [start], *kept)
     if model is None:
         raise InvalidInput(
-            f"a process that was to train with the engine {planned.engine.name} died on a made-up "
-            "row, so nothing was paid. It must be able to import the engine: put its class in a "
-            "module, not in a notebook."
+            f"a process that was to train with the engine {planned.engine.name} ended before it "
+            "had trained on a made-up row, so nothing was paid. Such a process imports the script "
+            'that calls tune: put the call under `if __name__ == "__main__":`, and an engine of '
+            "your own into a module, not into a notebook. What the process printed says more."
         )
     fitted: Model = model
     return fitted
