@@ -24,6 +24,7 @@ from support.spy import Spied
 from support.studies import stop_after, study
 
 BUDGET = Budget(50.0, 1e-5)
+LARGE = {"budget": BUDGET, "allow_large_epsilon": True}
 
 
 def rare_rows(count: int = 1800, seed: int = 1) -> tuple[Any, Any]:
@@ -39,7 +40,7 @@ def rare() -> Data:
 
 
 def balanced(out: Path | None = None, data: Data | None = None, **asked: Any) -> Any:
-    asked = {"budget": BUDGET, "balance": "classes"} | asked
+    asked = LARGE | {"balance": "classes"} | asked
     return study(out, data or rare(), **asked)
 
 
@@ -89,7 +90,7 @@ def test_a_rare_class_is_found_where_classes_count_alike() -> None:
 
 def test_weights_are_stored_and_survive_a_resume(tmp_path: Path, spied: Spied) -> None:
     out, data = tmp_path / "run", rare()
-    stop_after(out, data, "final run: leg 3", budget=BUDGET, balance="classes")
+    stop_after(out, data, "final run: leg 3", balance="classes", **LARGE)
     before = {plan.class_weights for plan, _ in spied.runs}
     result = resume(out, data)
     assert {plan.class_weights for plan, _ in spied.runs} == before
@@ -103,7 +104,7 @@ def test_a_study_whose_counts_are_lost_goes_on_unweighted_and_says_so(
     tmp_path: Path, spied: Spied
 ) -> None:
     out, data = tmp_path / "run", rare()
-    stop_after(out, data, "counting rows", budget=BUDGET, balance="classes")
+    stop_after(out, data, "counting rows", balance="classes", **LARGE)
     result = resume(out, data)
     assert result.census is None
     assert {plan.class_weights for plan, _ in spied.runs} == {None}

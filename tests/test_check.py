@@ -28,7 +28,7 @@ from support.spy import Spied
 from support.studies import BUDGET, stop_after, study
 
 RELEASE = "a noisy count of rows the final model gets right"
-LARGE = Budget(50.0, 1e-5)
+LARGE = {"budget": Budget(50.0, 1e-5), "allow_large_epsilon": True}
 
 
 def check_of(**changes: float) -> FinalCheck:
@@ -110,7 +110,7 @@ def test_shares_are_of_public_numbers_and_of_weights_where_there_are_any() -> No
 
 def test_a_study_says_how_its_final_model_does(tmp_path: Path, spied: Spied) -> None:
     out = tmp_path / "run"
-    result = study(out, budget=LARGE)
+    result = study(out, **LARGE)
     check = result.check
     assert check is not None and check.verdict == BETTER
     # Five standard deviations and more around what the model really gets right.
@@ -143,7 +143,7 @@ def test_the_check_is_paid_a_thousandth_and_its_noise_is_what_was_paid(tmp_path:
 
 
 def test_the_count_has_fresh_noise_of_the_size_that_was_paid_for(spied: Spied) -> None:
-    result = study(None, budget=LARGE)
+    result = study(None, **LARGE)
     rows, _ = spied.evaluations[0]
     engine, model = result.model.engine, result.model.model
     exact = engine.evaluate_many([model], rows)[0].correct
@@ -158,7 +158,7 @@ def test_the_count_has_fresh_noise_of_the_size_that_was_paid_for(spied: Spied) -
 @pytest.mark.parametrize("balance", ["none", "classes"])
 def test_a_model_of_rows_that_are_all_alike_is_told_to_be_no_better(balance: str) -> None:
     data = Data(np.ones((20_000, 4)), (np.arange(20_000) % 5 == 0).astype(int))
-    result = study(None, data, budget=LARGE, balance=balance)
+    result = study(None, data, balance=balance, **LARGE)
     assert result.check is not None and result.check.verdict == NO_BETTER
     assert result.check.majority == pytest.approx(0.8 if balance == "none" else 0.5, abs=0.01)
     assert result.check.in_words in result.notes
@@ -233,5 +233,5 @@ def test_what_is_learned_by_heart_of_coins_is_not_called_better() -> None:
     """Training rows alone, so that fitting them counts for nothing: labels are drawn at random."""
     rng = np.random.default_rng(1)
     data = Data(rng.normal(size=(4000, 5)), rng.integers(3, size=4000))
-    result = tune(data, budget=Budget(30.0, 1e-6))
+    result = tune(data, budget=Budget(30.0, 1e-6), allow_large_epsilon=True)
     assert result.check is not None and result.check.verdict != BETTER

@@ -30,7 +30,7 @@ trials = 2
 """
 TEXT = ("--text", "mails.csv", "--column", "body", "--label", "topic", "--model", "bert")
 SHORT = (*TEXT, "--length", "16")
-TUNE = ("tune", *SHORT, "--features", "mean", "--epsilon", "200", "--config", "q.toml")
+TUNE = ("tune", *SHORT, "--features", "mean", "--epsilon", "20", "--config", "q.toml")
 
 
 @pytest.fixture(scope="module")

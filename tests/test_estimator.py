@@ -183,7 +183,7 @@ def test_two_classes_have_one_decision_and_text_labels_come_back() -> None:
     words = np.array(["sick", "healthy"])[labels]
     model = DPLinearClassifier(epsilon=2.0, delta=None).fit(features, words)
     assert model.classes_.tolist() == ["healthy", "sick"]
-    assert model.guarantee_.delta == 1 / 20_000
+    assert model.guarantee_.delta == 1e-5
     assert model.score(features, words) > 0.9
     decision = model.decision_function(features)
     assert decision.shape == (2000,)

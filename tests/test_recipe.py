@@ -45,6 +45,7 @@ from support.rows import make_data, make_rows
 from support.spy import Spied, spy_on_engine
 from support.studies import BUDGET, SPACE, contents, stop_after, study
 
+LARGE: dict[str, Any] = {"budget": Budget(30.0, 1e-5), "allow_large_epsilon": True}
 AUTO = {"preparation": Preparation()}
 # What prepares rows, and the file that keeps it.
 FIGURES = {"row lengths": "lengths", "private mean": "mean", "second moment": "second_moment"}
@@ -376,7 +377,7 @@ def test_a_model_predicts_raw_rows_as_the_prepared_ones_it_was_trained_on(
     data = Data(features, labels)
     if source == "disk":
         data = Data(on_disk(tmp_path / "rows", features, labels, precision="float64"))
-    result = study(tmp_path / "run", data, budget=Budget(30.0, 1e-5), **AUTO)
+    result = study(tmp_path / "run", data, **LARGE, **AUTO)
     assert result.model.preprocessing.constant == 0.25 and result.model.shape == (4,)
     assert result.model.model.weights.shape == (2, 6)  # the length of a row, and the constant
     _, seen = spied.runs[-1]
@@ -521,8 +522,7 @@ def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spi
     heard: list[Progress] = []
     features, labels = stretched()
     data = Data(features, labels, test=stretched(50, 1))
-    large = Budget(30.0, 1e-5)
-    result = study(tmp_path / "run", data, budget=large, watch=heard.append, **AUTO)
+    result = study(tmp_path / "run", data, watch=heard.append, **LARGE, **AUTO)
     assert heard[0].doing.startswith(
         "rows are scaled by private ranges of 4 columns if their sizes differ much, paid for "
         "either way: 0.5 % of the budget; centred by a private mean: 1 % of the budget; "

@@ -357,8 +357,9 @@ def unbalanced_data() -> Data:
 def test_rare_classes_weigh_in_scores_and_no_row_counts_more_than_one(
     tmp_path: Path, spied: Spied
 ) -> None:
-    budget = Budget(50.0, 1e-5)
-    result = study(tmp_path / "run", unbalanced_data(), budget=budget, balance="classes")
+    budget, data = Budget(50.0, 1e-5), unbalanced_data()
+    asked = {"budget": budget, "allow_large_epsilon": True}
+    result = study(tmp_path / "run", data, balance="classes", **asked)
     assert result.census is not None
     weights = result.census.weights
     assert weights is not None and max(weights) == 1.0 and 0 < weights[0] < 0.3
@@ -369,7 +370,7 @@ def test_rare_classes_weigh_in_scores_and_no_row_counts_more_than_one(
 def test_trials_are_compared_by_plain_accuracy_unless_classes_are_to_count_alike(
     spied: Spied,
 ) -> None:
-    result = study(None, unbalanced_data(), budget=Budget(50.0, 1e-5))
+    result = study(None, unbalanced_data(), budget=Budget(50.0, 1e-5), allow_large_epsilon=True)
     assert result.census is not None and result.census.weights is not None
     assert {used for _, used in spied.evaluations} == {None}
     assert {plan.class_weights for plan, _ in spied.runs} == {None}

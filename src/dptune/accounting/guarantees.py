@@ -29,6 +29,7 @@ from dptune.privacy import (
     total,
 )
 
+LARGEST_MEANINGFUL_EPSILON = 20.0  # beyond, no row is protected in any provable way
 # What is protected.
 ONE_ROW, ONE_PICTURE, ONE_TEXT, ONE_PERSON = "one row", "one picture", "one text", "one person"
 NEIGHBOURS = {
@@ -157,7 +158,7 @@ class Guarantee:
         return "beside other payments it counts as " if by_mu > 1.001 * self.epsilon else ""
 
     def _in_plain_words(self) -> str:
-        if self.epsilon > 20:
+        if self.epsilon > LARGEST_MEANINGFUL_EPSILON:
             return "so large an epsilon protects nobody in any provable way"
         factor = rounding.cost(math.exp(self.epsilon), 2)
         return (

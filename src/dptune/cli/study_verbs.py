@@ -223,6 +223,18 @@ def tune(
             "comes on top.",
         ),
     ] = None,
+    allow_large_epsilon: Annotated[
+        bool,
+        typer.Option("--allow-large-epsilon", metavar=FLAG, help="Accept an epsilon above 20."),
+    ] = False,
+    allow_large_delta: Annotated[
+        bool,
+        typer.Option(
+            "--allow-large-delta",
+            metavar=FLAG,
+            help="Accept a delta above one in the number of rows.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -288,6 +300,8 @@ def tune(
             "balance": balance and balance.value,
             "ledger": ledger,
             "reuse": reuse,
+            "allow_large_epsilon": allow_large_epsilon or None,
+            "allow_large_delta": allow_large_delta or None,
         },
     }
     if made is None:
@@ -298,6 +312,7 @@ def tune(
         asked = read_options(config, options, made.stand_in)
         if made.unused_test:
             study_screen.mention_unused_test(made.networks.things, made.given)
+    planning.must_protect(asked.config, asked.data.count)  # before hours of making features
     if dry_run:
         if made is not None and asked.config.ledger:
             asked.data.fingerprint = made.fingerprint()

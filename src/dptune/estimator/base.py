@@ -37,6 +37,7 @@ from dptune.study.config import Preparation, default_delta
 from dptune.study.result import StudyResult
 from dptune.study.study import tune
 
+_USUAL_DELTA = 1e-5
 FRESH = "it compares the predictions of two fits, and noise is fresh in every fit"
 
 
@@ -54,6 +55,8 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
     space: Space | None
     recipe: Mapping[str, Any] | None
     ledger: str
+    allow_large_epsilon: bool
+    allow_large_delta: bool
     device: str
     random_state: int | np.random.RandomState | None
     public_scaling: bool
@@ -76,7 +79,7 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
         compared = rows.compared()
         self._must_not_be_scaled_by_itself(rows.scales(compared))
         data = self._data(rows, labels)
-        delta = default_delta(data.count) if self.delta is None else self.delta
+        delta = min(_USUAL_DELTA, default_delta(data.count)) if self.delta is None else self.delta
         result = tune(
             data,
             budget=Budget(self.epsilon, delta),
@@ -84,6 +87,8 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
             space=self._space(),
             preparation=self._preparation(),
             ledger=self.ledger,
+            allow_large_epsilon=self.allow_large_epsilon,
+            allow_large_delta=self.allow_large_delta,
             seed=self._seed(),
             device=self.device,
             **self._asked(data),

@@ -41,7 +41,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
 
     Args:
         epsilon: the budget of one `fit`.
-        delta: the same; None for one in ten times the number of rows.
+        delta: the same; by default 1e-5, or one in ten times the number of rows where that is less.
         classes: all labels there can be; by default those that occur, which are then released.
         columns: what the columns of a frame hold, by name, as in `Data`: numbers, categories,
             dates, gaps. Without it, all are numbers.
@@ -58,6 +58,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         space: a `Space`: where to look for learning rate and steps.
         recipe: fields of every `TrainPlan` that are not searched.
         ledger: address of the ledger to pay from; by default nothing is kept of what was spent.
+        allow_large_epsilon: accept an epsilon above 20.
+        allow_large_delta: accept a delta above one in the number of rows.
         device: cpu or cuda.
         random_state: for public choices of the search only. Noise is fresh in every `fit`, or it
             could be subtracted.
@@ -87,7 +89,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
     def __init__(
         self,
         epsilon: float = 1.0,
-        delta: float | None = 1e-5,
+        delta: float | None = None,
         *,
         classes: Sequence[Any] | None = None,
         columns: Mapping[str, Any] | Columns | None = None,
@@ -100,6 +102,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         space: Space | None = None,
         recipe: Mapping[str, Any] | None = None,
         ledger: str = "",
+        allow_large_epsilon: bool = False,
+        allow_large_delta: bool = False,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = 0,
         public_scaling: bool = False,
@@ -117,6 +121,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         self.space = space
         self.recipe = recipe
         self.ledger = ledger
+        self.allow_large_epsilon = allow_large_epsilon
+        self.allow_large_delta = allow_large_delta
         self.device = device
         self.random_state = random_state
         self.public_scaling = public_scaling

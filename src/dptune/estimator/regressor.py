@@ -37,7 +37,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
             rows; those outside are clipped to it. It must be given: the smallest and the largest
             target are two people's values, and the noise is in proportion to the range.
         epsilon: the budget of one `fit`.
-        delta: the same; None for one in ten times the number of rows.
+        delta: the same; by default 1e-5, or one in ten times the number of rows where that is less.
         columns: what the columns of a frame hold, by name; without it, all are numbers.
         ranges: (low, high) of every column, from knowledge, where all are numbers; "paid" to buy
             them from the same budget.
@@ -49,6 +49,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         space: a `Space`: where to look for learning rate and steps.
         recipe: fields of every `TrainPlan` that are not searched.
         ledger: address of the ledger to pay from; by default nothing is kept of what was spent.
+        allow_large_epsilon: accept an epsilon above 20.
+        allow_large_delta: accept a delta above one in the number of rows.
         device: cpu or cuda.
         random_state: for public choices of the search only. Noise is fresh in every `fit`, or it
             could be subtracted.
@@ -75,7 +77,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         self,
         target_range: tuple[float, float] | None = None,
         epsilon: float = 1.0,
-        delta: float | None = 1e-5,
+        delta: float | None = None,
         *,
         columns: Mapping[str, Any] | Columns | None = None,
         ranges: Sequence[tuple[float, float]] | str | None = None,
@@ -85,6 +87,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         space: Space | None = None,
         recipe: Mapping[str, Any] | None = None,
         ledger: str = "",
+        allow_large_epsilon: bool = False,
+        allow_large_delta: bool = False,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = 0,
         public_scaling: bool = False,
@@ -100,6 +104,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         self.space = space
         self.recipe = recipe
         self.ledger = ledger
+        self.allow_large_epsilon = allow_large_epsilon
+        self.allow_large_delta = allow_large_delta
         self.device = device
         self.random_state = random_state
         self.public_scaling = public_scaling

@@ -59,6 +59,10 @@ _SECTIONS = (
     "engine",
     "run",
 )
+_RUN = (
+    *("seed", "device", "precision", "balance", "check", "allow_large_epsilon"),
+    *("allow_large_delta", "ledger", "reuse"),
+)
 # What `load_data` takes.
 DATA = (
     "source",
@@ -207,6 +211,8 @@ class Config:
     earlier study whose paid search serves this one too. `facts` are what is taken as public. With
     `balance` "classes" every class counts alike in training and in scores, else every row. `check`:
     whether a noisy count, or noisy errors of values, say in the end how the final model does.
+    `allow_large_epsilon`, `allow_large_delta`: whether an epsilon above 20 and a delta above one in
+    the number of rows are accepted.
     """
 
     study: str
@@ -222,6 +228,8 @@ class Config:
     precision: str = "float32"
     balance: str = "none"
     check: bool = True
+    allow_large_epsilon: bool = False
+    allow_large_delta: bool = False
     ledger: str = field(default="", repr=False)  # it may hold a password
     reuse: str = ""
     source: Mapping[str, Any]
@@ -250,6 +258,8 @@ class Config:
             self,
             seed=validate.whole(0, at_most=2**63, seed=self.seed),
             check=validate.flag(check=self.check),
+            allow_large_epsilon=validate.flag(allow_large_epsilon=self.allow_large_epsilon),
+            allow_large_delta=validate.flag(allow_large_delta=self.allow_large_delta),
             recipe={name: getattr(plan, name) for name in self.recipe},  # as plain numbers
             ledger=_absolute(ledger=self.ledger),
             reuse=_absolute(reuse=self.reuse),
@@ -285,6 +295,8 @@ class Config:
                 "precision": self.precision,
                 "balance": self.balance,
                 "check": self.check,
+                "allow_large_epsilon": self.allow_large_epsilon or None,
+                "allow_large_delta": self.allow_large_delta or None,
                 "ledger": self.ledger_without_password,
                 "reuse": self.reuse,
             },
@@ -313,8 +325,7 @@ def parse(text: str, name: str) -> dict[str, Any]:
     _must_know(plain["budget"], ("epsilon", "delta"), f"[budget] in {name}")
     _must_know(plain["data"], DATA, f"[data] in {name}")
     _must_know(plain["recipe"], (*RECIPE, *_ONCE_IN_RECIPES), f"[recipe] in {name}")
-    run = ("seed", "device", "precision", "balance", "check", "ledger", "reuse")
-    _must_know(plain["run"], run, f"[run] in {name}")
+    _must_know(plain["run"], _RUN, f"[run] in {name}")
     return plain
 
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from dptune import accounting
 from dptune.accounting import Budget, Guarantee
+from dptune.accounting.guarantees import LARGEST_MEANINGFUL_EPSILON
 from dptune.columns.spec import Columns
 from dptune.data import Data
 from dptune.data.made_by import is_of_words
@@ -27,6 +29,7 @@ from dptune.study.config import (
     MOST_SHARE,
     Config,
     build,
+    default_delta,
     digest,
     engine_from,
     parse,
@@ -233,6 +236,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     """What a study would pay for and promise. Spends nothing and writes nothing."""
     config = decided(config, data.facts)
     planned = outline(data, config)
+    must_protect(config, data.count, stated_epsilon(planned, data))
     events = [event for _, event in planned.payments]
     searched = None
     others = must_fit(planned, data) if config.ledger else 0
@@ -272,6 +276,42 @@ def before_paying(data: Data, config: Config) -> tuple[str, ...]:
     if config.ledger:
         must_fit(planned, data)
     return (*data.remarks(), *noise_notes(planned))
+
+
+def must_protect(config: Config, rows: int, epsilon: float | None = None) -> None:
+    """Refuse a budget that protects no row, unless it was allowed. `epsilon` is what will be stated
+    where that is more than the budget's."""
+    epsilon, delta = epsilon or config.budget.epsilon, config.budget.delta
+    if delta * rows > 1 and not config.allow_large_delta:
+        raise InvalidInput(
+            f"delta is {delta:g}, above one in {rows:,}, the number of rows: publishing a whole "
+            "row now and then would keep such a promise. Nothing was spent; give a smaller delta, "
+            f"such as {default_delta(rows):g}, or {_allow('delta')}."
+        )
+    if epsilon > LARGEST_MEANINGFUL_EPSILON and not config.allow_large_epsilon:
+        of_both = " for this study and the search that it reuses" if config.reuse else ""
+        raise InvalidInput(
+            f"epsilon is {cost(epsilon)}{of_both}: above {LARGEST_MEANINGFUL_EPSILON:g} it "
+            "protects nobody in any provable way. Nothing was spent; give a smaller epsilon, or "
+            f"{_allow('epsilon')}."
+        )
+
+
+def stated_epsilon(planned: Outline, data: Data) -> float:
+    """The epsilon of the promise: the budget's, or with a search that is reused that of both
+    studies, refused where it cannot be stated."""
+    config = planned.config
+    if not config.reuse:
+        return config.budget.epsilon
+    together = total([Earlier.read(config, data).price, planned.price])
+    return max(config.budget.epsilon, accounting.epsilon(together, config.budget.delta))
+
+
+def _allow(name: str) -> str:
+    return (
+        f"allow it with --allow-large-{name} (allow_large_{name}=True in Python, "
+        f"allow_large_{name} = true under [run] of a --config file)"
+    )
 
 
 def must_fit(planned: Outline, data: Data) -> int:

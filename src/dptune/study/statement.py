@@ -102,8 +102,8 @@ def guarantee_for(
     releases += [of_check] * checked
     if config.budget.delta * planned.data.count > 1:
         caveats.append(
-            f"delta is above one in {planned.data.count:,}, the number of rows: publishing a whole "
-            "row now and then would keep this promise; take a smaller one"
+            f"delta is above one in {planned.data.count:,}, the number of rows, as was allowed: "
+            "publishing a whole row now and then would keep this promise; take a smaller one"
         )
     if not config.ledger:
         caveats.append(_ALONE)

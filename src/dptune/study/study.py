@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dptune import accounting
 from dptune.accounting import Budget
 from dptune.data import Data
 from dptune.data.made_by import is_of_words
@@ -50,7 +49,15 @@ from dptune.study.loop import Counted
 from dptune.study.outline import Outline
 from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
-from dptune.study.planning import Earlier, decided, must_fit, outline, read_config
+from dptune.study.planning import (
+    Earlier,
+    decided,
+    must_fit,
+    must_protect,
+    outline,
+    read_config,
+    stated_epsilon,
+)
 from dptune.study.prepare import Prepared
 from dptune.study.recipe import FINER_MEAN, LENGTHS, LOGARITHMS, MEAN, in_words
 from dptune.study.rehearsal import rehearse, stored_and_loaded
@@ -83,6 +90,8 @@ def tune(
     balance: str = "none",
     check: bool = True,
     reuse: str | Path = "",
+    allow_large_epsilon: bool = False,
+    allow_large_delta: bool = False,
     source: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
 ) -> StudyResult:
@@ -114,6 +123,8 @@ def tune(
         check: whether a noisy count, for a thousandth of mu^2, says in the end how the final model
             does, where rows are counted by class; of values noisy errors, for a two-hundredth.
         reuse: folder of an earlier study whose search, paid from the same ledger, serves this one.
+        allow_large_epsilon: accept a promise with an epsilon above 20.
+        allow_large_delta: accept a delta above one in the number of rows.
         source: how `dptune resume` can load the data again.
         watch: is told how things go.
 
@@ -157,6 +168,8 @@ def tune(
         check=check,
         ledger=ledger,
         reuse=str(reuse),
+        allow_large_epsilon=allow_large_epsilon,
+        allow_large_delta=allow_large_delta,
         source=source,
         columns=data.declared,
     )
@@ -218,12 +231,10 @@ def _begin(
 ) -> StudyResult:
     """Hold the money and make the folder, both or neither."""
     planned, executor = outline(data, config), executor or SerialExecutor()
+    must_protect(config, data.count, stated_epsilon(planned, data))
     rehearse(planned, executor)
     if config.ledger:
         must_fit(planned, data)
-    if config.reuse:  # what cannot be stated later is refused before it is paid for
-        together = total([Earlier.read(config, data).price, planned.price])
-        accounting.epsilon(together, config.budget.delta)
     with RunFolder.begin(out) as folder:
         made = ["run.toml", "environment.json"]  # in this order, so that half of it is no run
         own = out / _OWN_LEDGER
