@@ -24,7 +24,7 @@ class TestClassifier(EngineConformance):
     runs: ClassVar[int] = 12
     shape: ClassVar[tuple[int, ...]] = (5,)
     precisions: ClassVar[tuple[str, ...]] = (IDS,)
-    test_a_clipped_step_is_the_sum_of_clipped_row_gradients: ClassVar = None
+    left_out: ClassVar = ("check_clipped_step_is_the_sum_of_clipped_row_gradients",)
     test_every_kind_of_search_drives_it: ClassVar = None
     test_it_is_tuned_on_rows_from_disk_with_held_out_scores: ClassVar = None
     test_it_runs_in_processes_of_its_own: ClassVar = None
@@ -38,6 +38,3 @@ class TestClassifier(EngineConformance):
     def study(self, data: Data, out: Path, **asked: Any) -> dptune.StudyResult:
         short = {"space": Space(learning_rate=(0.1, 1.0), steps=(2, 2))}
         return super().study(data, out, **short | {"search": RandomSearch(trials=1)} | asked)
-
-    def test_no_row_moves_a_sum_by_more_than_the_clip_norm(self) -> None:  # words have one size
-        super().test_no_row_moves_a_sum_by_more_than_the_clip_norm(1.0)

@@ -3,6 +3,7 @@
 from dptune.engines.base import Engine as Engine
 from dptune.engines.base import Model as Model
 from dptune.engines.checkpoint import Checkpoint as Checkpoint
+from dptune.engines.conformance import check_engine as check_engine
 from dptune.engines.evaluation import Evaluation as Evaluation
 from dptune.engines.executors import Executor as Executor
 from dptune.engines.executors import ProcessExecutor as ProcessExecutor

@@ -7,8 +7,8 @@ noise that the plan names, and divides by a public number; it never sees the led
 chooses its noise. What a run does to the rows is the plan's `event`, whatever the engine.
 
 To add one: subclass `Engine`, write `for_data`, `parameters`, `fit`, `pack` and `unpack`, and call
-`register_engine` on it. examples/module_engine.py does it in 50 lines, and the conformance class in
-tests/support/engine_conformance.py says whether it keeps its promises.
+`register_engine` on it. examples/module_engine.py does it in 50 lines, and `check_engine` says
+whether it keeps its promises.
 """
 
 from abc import ABC, abstractmethod

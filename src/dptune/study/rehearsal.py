@@ -15,6 +15,7 @@ from dptune.engines.base import Engine, Model
 from dptune.engines.checkpoint import Checkpoint, steps_kept
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
+from dptune.engines.scatter import is_own, must_scatter
 from dptune.engines.tensor_files import tensors_as_bytes
 from dptune.errors import DptuneError, InvalidInput
 from dptune.scratch import scratch_folder
@@ -67,6 +68,11 @@ def _rehearse(planned: Outline, executor: Executor) -> None:
             "like out. Nothing was paid."
         )
     engine.evaluate_many([again], rows, loss_bound=1.0)
+    if not is_own(engine):
+        try:
+            must_scatter(engine, facts, rows, _made_up(planned, others=True), planned.recipe)
+        except InvalidInput as problem:
+            raise InvalidInput(f"{problem} Nothing was paid.") from None
 
 
 @dataclass(eq=False)
@@ -100,16 +106,18 @@ def _must_go_on_from_checkpoints(planned: Outline, executor: Executor, rows: Mem
         )
 
 
-def _made_up(planned: Outline) -> MemoryRows:
-    """Rows of the right shape: of any numbers, or, where they are numbers of words, of zeros."""
+def _made_up(planned: Outline, *, others: bool = False) -> MemoryRows:
+    """Rows of the right shape: of any numbers, or, where they are numbers of words, of zeros; or
+    `others`, where a row may hold anything."""
     facts = planned.data
     shape = (3, facts.copies, *facts.shape)
-    features = torch.zeros(shape, dtype=torch.int64)
+    features = torch.full(shape, int(others and facts.has_classes), dtype=torch.int64)
     if not planned.engine.takes_ids:
-        features = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+        features = torch.rand(shape, generator=torch.Generator().manual_seed(int(others)))
+    values = torch.float64 if facts.loss == "squared" else torch.int64
     return MemoryRows(
         features,
-        torch.zeros(3, dtype=torch.float64 if facts.loss == "squared" else torch.int64),
+        torch.full((3,), facts.outputs - 1 if others else 0, dtype=values),
         device=planned.config.device,
         precision=planned.precision,
         augmented=True,

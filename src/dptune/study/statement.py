@@ -4,12 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dptune import accounting, rounding
 from dptune.accounting import Guarantee
 from dptune.data import Data
 from dptune.data.made_by import has_units, is_of_texts
 from dptune.data.shift import shifted
+from dptune.engines.base import Engine
+from dptune.engines.scatter import is_own
 from dptune.privacy import Event, Price, total
 from dptune.study.figures import figures_of
 from dptune.study.outline import Outline
@@ -24,10 +27,18 @@ _RUNNING_TIME = (
     "how long the study ran, and so when it ended, depends on the secret number of trials: keep it "
     "from whoever gets the model; the files in its folder are all dated when it began"
 )
+_OWN_ENGINE = (
+    "the engine {} is not dptune's own: that it clips every row and adds the noise that was paid "
+    "for is its word, which runs on made-up rows can refute and not prove"
+)
 _ALONE = (
     "this is about one study: whatever else is released about the same rows adds to it, and only "
     "studies that share a ledger are counted together"
 )
+
+
+def _named(engine: Engine[Any]) -> str:
+    return f"{engine.name} ({type(engine).__module__}.{type(engine).__qualname__})"
 
 
 def noise_notes(planned: Outline) -> tuple[str, ...]:
@@ -119,6 +130,8 @@ def guarantee_for(
         )
     if planned.schedule.sealed:
         caveats.append(_RUNNING_TIME)
+    if not is_own(planned.engine):
+        caveats.append(_OWN_ENGINE.format(_named(planned.engine)))
     if not config.score.covers_selection:
         releases = []
     caveats += config.score.caveats
