@@ -19,7 +19,14 @@ from dptune.search.base import Census
 from dptune.search.private_selection import PrivateSelection
 from dptune.search.random_search import RandomSearch
 from dptune.search.unit_noise import UnitNoise
-from dptune.study.check import BETTER, NO_BETTER, UNKNOWN, FinalCheck, final_check
+from dptune.study.check import (
+    BETTER,
+    NO_BETTER,
+    NO_BETTER_WEIGHTED,
+    UNKNOWN,
+    FinalCheck,
+    final_check,
+)
 from dptune.study.measure import count_correct
 from dptune.study.study import resume, tune
 from support.noise import repeated_noise
@@ -106,6 +113,21 @@ def test_shares_are_of_public_numbers_and_of_weights_where_there_are_any() -> No
     assert weighted.error == pytest.approx(4 / 200)
     assert weighted.majority == pytest.approx(0.5)
     assert weighted.majority_error <= 3 / 200
+    assert weighted.most_frequent == pytest.approx(0.9)
+
+
+def test_check_of_weighted_rows_says_so_and_compares_with_one_class_and_with_all_rows() -> None:
+    """A share in which every class counts alike is not one of the training rows."""
+    census = Census((17_000.0, 1000.0), 3.0)
+    check = final_check(1590.0, 4.0, census, census, 18_000, parameters=8, mu=1.0)
+    assert check.verdict == BETTER
+    assert check.in_words == (
+        "the final model is better than always answering one class: with every class counting "
+        "alike, 79.5 % right, beside 50.0 % (unweighted, 94.4 % of the training rows are of the "
+        "most frequent class); their difference is known up to 0.8 points"
+    )
+    alike = final_check(1000.0, 4.0, census, census, 18_000, parameters=8, mu=1.0)
+    assert alike.warns and alike.in_words.startswith(f"the final model is {NO_BETTER_WEIGHTED}:")
 
 
 def test_a_study_says_how_its_final_model_does(tmp_path: Path, spied: Spied) -> None:
@@ -159,7 +181,8 @@ def test_the_count_has_fresh_noise_of_the_size_that_was_paid_for(spied: Spied) -
 def test_a_model_of_rows_that_are_all_alike_is_told_to_be_no_better(balance: str) -> None:
     data = Data(np.ones((20_000, 4)), (np.arange(20_000) % 5 == 0).astype(int))
     result = study(None, data, balance=balance, **LARGE)
-    assert result.check is not None and result.check.verdict == NO_BETTER
+    no_better = NO_BETTER if balance == "none" else NO_BETTER_WEIGHTED
+    assert result.check is not None and result.check.verdict == no_better
     assert result.check.majority == pytest.approx(0.8 if balance == "none" else 0.5, abs=0.01)
     assert result.check.in_words in result.notes
     assert result.check.in_words in result.guarantee.caveats

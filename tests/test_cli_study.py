@@ -23,7 +23,7 @@ from dptune.data.sources import load_data
 from dptune.study import config
 
 Run = Callable[..., tuple[int, str, str]]
-TUNE = ("tune", "--data", "ill.csv", "--label", "state")
+TUNE = ("tune", "--data", "ill.csv", "--label", "state", "--classes", '"ill, very",well')
 QUICK = (*TUNE, "--config", "quick.toml")
 
 

@@ -33,7 +33,8 @@ method = "random-search"
 trials = 2
 """
 TUNE = ("tune", "--text", "mails.csv", "--column", "body", "--length", "10", "--config", "q.toml")
-CLASSES = (*TUNE, "--label", "topic", "--model", "bert", "--epsilon", "3")
+TOPICS = ("--label", "topic", "--classes", "money,sport")
+CLASSES = (*TUNE, *TOPICS, "--model", "bert", "--epsilon", "3")
 WORDS = (*TUNE, "--task", "words", "--model", "gpt2", "--epsilon", "3")
 SPANS = (
     *("tune", "--text", "asked.jsonl", "--config", "q.toml", "--length", "24", "--task", "spans"),
@@ -138,7 +139,8 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
 def test_python_does_the_same_and_what_is_exported_gives_the_same_numbers(run: Run) -> None:
     import transformers
 
-    data = dptune.load_data("mails.csv", text="body", label="topic", tokenizer="bert", length=10)
+    asked = {"text": "body", "label": "topic", "tokenizer": "bert", "length": 10}
+    data = dptune.load_data("mails.csv", classes=["money", "sport"], **asked)
     result = dptune.tune(
         data,
         budget=dptune.Budget(3.0, 1e-3),
@@ -323,6 +325,7 @@ def test_texts_are_predicted_by_models_of_texts_only(run: Run) -> None:
 def test_a_file_says_the_same_as_options(run: Run) -> None:
     Path("all.toml").write_text(
         f'{QUICK}[data]\nsource = "mails.csv"\ntext = ["body"]\nlabel = "topic"\nlength = 10\n'
+        'classes = ["money", "sport"]\n'
         f'[engine]\nname = "zeroth-order"\nfactory = "hf:{Path("bert").absolute()}"\n'
     )
     done = as_json(run("tune", "--config", "all.toml", "--out", "r", "--json"))

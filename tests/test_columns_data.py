@@ -57,7 +57,7 @@ FEATURES = [
 
 def made(features: Any = ROWS, labels: Any = None, **facts: Any) -> Data:
     labels = LABELS if labels is None else labels
-    return Data(features, labels, **{"columns": COLUMNS} | facts)
+    return Data(features, labels, **{"columns": COLUMNS, "classes": "public"} | facts)
 
 
 def as_given(encoding: Encoding | None) -> Preprocessing:
@@ -227,7 +227,7 @@ def saved(kind: str, folder: Path) -> Path:
 def test_all_kinds_of_files_are_the_same_rows(kind: str, tmp_path: Path) -> None:
     datasets.disable_progress_bars()
     path = saved(kind, tmp_path)
-    data = load_data(path, label="ill", columns=COLUMNS)
+    data = load_data(path, label="ill", columns=COLUMNS, classes="public")
     assert (data.name, data.classes, features_of(data)) == ("ill", ("x", "y"), FEATURES)
     assert data.encoding is not None
     new = read_new_rows(path, data.encoding)

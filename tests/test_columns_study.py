@@ -164,6 +164,7 @@ def test_columns_bring_their_own_ranges(asked: dict[str, Any]) -> None:
         rows.drop(columns="ill"),
         rows["ill"],
         columns=columns,
+        classes="public",
         public=(people(50, 1).drop(columns="ill"), people(50, 1)["ill"]),
     )
     with pytest.raises(InvalidInput, match=r"leave it out, and give every number its range"):

@@ -88,7 +88,7 @@ def test_features_come_in_many_forms(features: Any) -> None:
     ],
 )
 def test_labels_come_in_many_forms(labels: Any, classes: tuple[Any, ...]) -> None:
-    data = make(labels)
+    data = make(labels, classes="public")
     assert data.classes == classes
     assert [type(found) for found in data.classes] == [type(found) for found in classes]
     plain = np.asarray(labels).ravel().tolist()
@@ -178,6 +178,7 @@ def test_no_public_attribute_holds_rows() -> None:
         "declared",
         "encoding",
         "fingerprint",
+        "left_out",
         "loss",
         "made_by",
         "name",
@@ -217,7 +218,7 @@ def test_built_rows_are_forgotten_with_their_preprocessing() -> None:
 
 
 def test_data_can_be_sent_to_another_process_without_what_was_built() -> None:
-    data = make(["a", "b", "a"], test=(-FEATURES, ["b", "b", "b"]))
+    data = make(["a", "b", "a"], test=(-FEATURES, ["b", "b", "b"]), classes="public")
     data.open(PAID, AS_GIVEN)
     again = pickle.loads(pickle.dumps(data))
     assert len(again._built) == 0
@@ -243,7 +244,8 @@ def test_preprocessing_of_another_kind_is_refused() -> None:
 
 
 def test_test_and_public_rows_need_no_receipt_and_may_be_absent() -> None:
-    data = make(["a", "b", "a"], test=(FEATURES[:1], ["b"]), public=(FEATURES[:2] * 2, ["a", "b"]))
+    beside = {"test": (FEATURES[:1], ["b"]), "public": (FEATURES[:2] * 2, ["a", "b"])}
+    data = make(["a", "b", "a"], classes=["a", "b"], **beside)
     test, public = data.test_rows(AS_GIVEN), data.public_rows(AS_GIVEN, precision="float64")
     assert test is not None and public is not None
     assert test.targets.tolist() == [1]
@@ -408,7 +410,7 @@ def test_features_that_are_no_table_of_numbers_are_refused(features: Any, messag
         ([2**70, 1, 0], "found int"),
         (np.array([1, 2, 3], dtype="datetime64[s]"), "whole numbers, text or booleans"),
         ([1j, 2j, 3j], "complex"),
-        ([4, 4, 4], r"same label.* with classes in \[data\] of a --config file \(classes= in"),
+        ([4, 4, 4], r"same label.* with --classes \(classes= in Python, classes in \[data\] of"),
     ],
 )
 def test_labels_that_name_no_classes_are_refused(labels: Any, message: str) -> None:
@@ -481,7 +483,8 @@ def test_the_counts_of_parts_follow_from_the_public_count_alone() -> None:
 
 
 def test_parts_keep_what_is_known_of_the_whole() -> None:
-    data = make(["a", "b", "a"], name="mine", test=(-FEATURES, ["b", "a", "a"]), rows=3)
+    test = -FEATURES, ["b", "a", "a"]
+    data = make(["a", "b", "a"], name="mine", test=test, rows=3, classes=["a", "b"])
     rows = data.open(PAID, AS_GIVEN)
     for part in data.held_out(2):
         assert (part.name, part.classes, part.outputs) == ("mine", ("a", "b"), 2)
@@ -548,9 +551,12 @@ def test_an_engine_trains_on_opened_rows(task: str) -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(200, 3))
     score = features @ [1.0, -1.0, 0.5]
-    labels: Any = np.where(score > 0, "up", "down") if task == "classes" else score
+    labels: Any = score
     # Roughly what four deviations of the score are: nothing about these rows.
-    data = Data(features, labels, task=task, target_range=None if task == "classes" else (-6, 6))
+    facts: dict[str, Any] = {"target_range": (-6, 6)}
+    if task == "classes":
+        labels, facts = np.where(score > 0, "up", "down"), {"classes": ["down", "up"]}
+    data = Data(features, labels, task=task, **facts)
     plan = TrainPlan(
         rows=data.count, steps=200, learning_rate=1.0, noise_multiplier=0.0, clip_norm=None
     )

@@ -71,7 +71,7 @@ def test_all_kinds_give_the_same_data(batches: Any) -> None:
 def test_whole_numbers_stay_whole_and_labels_may_be_text() -> None:
     words = torch.tensor([[2**24 + 1, 5], [7, 3]])  # which float32 cannot hold
     batches = [(words, ("no", "yes")), (words + 4, ["yes", "no"])]
-    data = Data.from_batches(batches)
+    data = Data.from_batches(batches, classes="public")
     assert data.classes == ("no", "yes")
     (chunk,) = data.unprotected_rows(AS_GIVEN, precision="int64").chunks()
     assert chunk.features[0, 0, 0] == 2**24 + 1

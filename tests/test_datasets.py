@@ -225,7 +225,7 @@ def test_an_npy_of_another_shape_is_refused(tmp_path: Path, table: NDArray[Any],
 
 
 def test_a_csv_has_a_column_of_labels(tmp_path: Path) -> None:
-    data = load_data(save_csv(tmp_path / "animals.CSV"))
+    data = load_data(save_csv(tmp_path / "animals.CSV"), classes="public")
     assert (data.name, data.classes) == ("animals", ("x", "y"))
     assert features_of(data) == FEATURES.tolist()
     assert labels_of(data) == ["x", "y", "x"]
@@ -246,7 +246,8 @@ def test_the_kind_of_labels_in_a_csv_is_what_they_look_like(
     tmp_path: Path, written: list[str], found: list[Any]
 ) -> None:
     lines = [f"{number},{label}" for number, label in enumerate(written)]
-    data = load_data(save_csv(tmp_path / "a.csv", "\n".join(["a,kind", *lines])), label="kind")
+    path = save_csv(tmp_path / "a.csv", "\n".join(["a,kind", *lines]))
+    data = load_data(path, label="kind", classes="public")
     assert labels_of(data) == found
 
 
@@ -320,7 +321,7 @@ def test_a_parquet_keeps_types(tmp_path: Path) -> None:
         label=pa.array(["x", "y", "x"]).dictionary_encode(),
         b=pa.array([2, 4, 6.5], pa.float32()),
     )
-    data = load_data(path)
+    data = load_data(path, classes="public")
     assert data._parts["train"].features.dtype == np.float32
     assert features_of(data) == FEATURES.tolist()
     assert labels_of(data) == ["x", "y", "x"]
@@ -429,7 +430,7 @@ def test_a_saved_dataset_is_read_in_the_order_of_its_columns(tmp_path: Path) -> 
     folder = save_folder(
         tmp_path / "saved", a=[1, 2], vector=[[3.0, 4.0], [5.0, 6.0]], label=["u", "v"], b=[7, 8]
     )
-    data = load_data(folder)
+    data = load_data(folder, classes="public")
     assert (data.name, data.classes) == ("saved", ("u", "v"))
     assert features_of(data) == [[1, 3, 4, 7], [2, 5, 6, 8]]
     np.testing.assert_array_equal(read_features(folder, 4), [[1, 3, 4, 7], [2, 5, 6, 8]])
@@ -558,12 +559,13 @@ def test_test_and_public_rows_come_from_other_sources(tmp_path: Path) -> None:
         y_test=[1],
         classes=["y", "x"],
     )
-    data = load_data(source, test=test, public=public)
+    data = load_data(source, test=test, public=public, classes="public")
     assert the_test_rows(data) == ([[7.0, 8.0]], ["y"])
     rows = data.public_rows(AS_GIVEN)
     assert rows is not None
     assert (rows.features[:, 0].tolist(), rows.targets.tolist()) == ([[1.0, 1.0]], [1])
-    assert the_test_rows(load_data(source, test=public)) == ([[9.0, 9.0]], ["x"])
+    data = load_data(source, test=public, classes="public")
+    assert the_test_rows(data) == ([[9.0, 9.0]], ["x"])
 
 
 def test_a_test_source_goes_before_a_file_s_own_test_rows(tmp_path: Path) -> None:

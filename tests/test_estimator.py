@@ -65,7 +65,7 @@ def few_payments(one_leg: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few_payments", "same_noise")
 def test_scikit_learn_s_own_checks_pass_except_where_noise_forbids() -> None:
     results = check_estimator(
-        DPLinearClassifier(public_scaling=True, space=FEW_STEPS),
+        DPLinearClassifier(public_scaling=True, classes="public", space=FEW_STEPS),
         expected_failed_checks=EXPECTED_FAILED_CHECKS,
         on_skip=None,
     )
@@ -229,7 +229,7 @@ def test_a_ledger_pays_once_and_refuses_the_second_fit(tmp_path: Path) -> None:
     rows = Data(frame, words).fingerprint
     ledger = Ledger.create(address, Budget(1.2, 1e-5), dataset="patients", fingerprint=rows)
 
-    model = DPLinearClassifier(epsilon=1.0, ledger=address).fit(frame, words)
+    model = DPLinearClassifier(epsilon=1.0, ledger=address, classes="public").fit(frame, words)
     spent = ledger.spent()
     assert spent.mu_squared == pytest.approx(Budget(1.0, 1e-5).mu_squared(2e-7), rel=1e-6)
     assert model.feature_names_in_.tolist() == list("abcdefgh")

@@ -170,7 +170,8 @@ def test_extracted_rows_are_what_load_data_takes(models: Path, tmp_path: Path) -
     np.testing.assert_array_equal(labels, [1, 0, 1, 0, 1])
     expected = made(models / "bert", {"body": [body for body, _ in MAILS]}, length=12)
     np.testing.assert_allclose(rows, expected, rtol=1e-5, atol=1e-6)
-    data = load_data(out, test=out)
+    assert load_data(out, test=out).has_secret_classes
+    data = load_data(out, test=out, classes="public")
     assert (data.count, data.shape, data.classes) == (5, (32,), ("money", "sport"))
     facts = "\n".join(data.public_facts)
     assert "the number of texts (5), taken from the data" in facts

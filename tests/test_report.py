@@ -68,7 +68,8 @@ def seen() -> list[Progress]:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory, seen: list[Progress]) -> dict[str, Path]:
     """One finished run of each kind."""
-    data = Data(*rows(0, 400), name="up_*$down", test=rows(1, 100), public=rows(2, 100))
+    facts = {"name": "up_*$down", "classes": ["down", "up"]}
+    data = Data(*rows(0, 400), test=rows(1, 100), public=rows(2, 100), **facts)
     made = {name: tmp_path_factory.mktemp("run") / "r" for name in STUDIES}
     for name, asked in STUDIES.items():
         watch = seen.append if name == "linear-scaling" else None

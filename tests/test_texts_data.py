@@ -61,6 +61,7 @@ def options(private: str, tokenizers: Path) -> dict[str, Any]:
         "source": private,
         "text": "body",
         "label": "topic",
+        "classes": "public",
         "tokenizer": str(tokenizers / "bert"),
         "length": 16,
     }
@@ -102,7 +103,7 @@ def test_people_hold_their_classes_inside(options: dict[str, Any]) -> None:
 
 
 def test_words_and_spans_have_no_labels(options: dict[str, Any], tokenizers: Path) -> None:
-    del options["label"]
+    del options["label"], options["classes"]
     prose = load_data(**options | {"task": "words", "tokenizer": str(tokenizers / "gpt2")})
     assert prose.facts == DataFacts(40, (2, 16), 1, 1, "words") and prose.facts.width == 2
     spans = load_data(**options | {"task": "spans", "text": ["body", "question", "answer"]})
@@ -142,13 +143,13 @@ def test_public_facts_say_unit_length_and_tokenizer_and_not_how_many_were_cut(
     assert "the number of texts (40), taken from the data" in by_row
     assert "cut to 16 tokens of the tokenizer bert, and shorter ones padded" in by_row
     assert "the classes (3), taken from the data" in by_row
-    declared = load_data(**options, classes=["x", "y", "z"], rows=50).public_facts
+    declared = load_data(**options | {"classes": ["x", "y", "z"]}, rows=50).public_facts
     assert declared[0] == "the number of texts (50), as declared"
     assert declared[-1] == "the classes (3), as declared"
     person = " ".join(load_data(**options, unit="who", texts_per_unit=3).public_facts)
     assert "the number of people that the column who tells apart (5)" in person
     assert "of every person the first 3 texts enter" in person
-    del options["label"]
+    del options["label"], options["classes"]
     asked = load_data(**options | {"task": "spans", "text": ["body", "question", "answer"]})
     assert "questions to half of it before their contexts" in " ".join(asked.public_facts)
     packed = load_data(

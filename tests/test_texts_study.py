@@ -23,9 +23,15 @@ transformers = pytest.importorskip("transformers")
 
 WORDS = ["the", "a", "film", "book", "was", "is", "good", "bad", "red", "green", "dog", "cat"]
 COLUMNS = {
-    "classes": {"text": "body", "label": "topic"},
-    "pairs": {"text": ["body", "question"], "label": "topic"},
-    "inside": {"text": "body", "label": "topic", "unit": "who", "texts_per_unit": 2},
+    "classes": {"text": "body", "label": "topic", "classes": ["x", "y"]},
+    "pairs": {"text": ["body", "question"], "label": "topic", "classes": ["x", "y"]},
+    "inside": {
+        "text": "body",
+        "label": "topic",
+        "classes": ["x", "y"],
+        "unit": "who",
+        "texts_per_unit": 2,
+    },
     "words": {"text": "body", "task": "words"},
     "packed": {"text": "body", "task": "words", "unit": "who", "texts_per_unit": 2},
     "replies": {"text": ["body", "answer"], "task": "words"},

@@ -65,8 +65,8 @@ TABLE_ERRORS = (
         "labels that are all the same, and nothing is declared",
         (
             "all rows have the same label, so there is nothing to learn; if there are other "
-            "classes, declare all of them with classes in [data] of a --config file "
-            "(classes= in Python)."
+            "classes, declare all of them with --classes (classes= in Python, classes in [data] "
+            "of a --config file)."
         ),
         table="age,ill\n34,no\n35,no\n",
         columns=None,
@@ -77,8 +77,8 @@ TABLE_ERRORS = (
             "the labels are almost all different, so as classes they would be released one "
             "by one, and there is little to learn. If they are values, say task='values' and "
             "give a target_range (in [data] of a --config file, or in Python); if they are "
-            "classes, declare all of them with classes in [data] of a --config file "
-            "(classes= in Python)."
+            "classes, declare all of them with --classes (classes= in Python, classes in [data] "
+            "of a --config file)."
         ),
         table="age,ill\n" + "".join(f"{n % 50},{n}\n" for n in range(100)),
         columns=None,

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from dptune.cli import picture_screen
+from dptune.columns.kinds import PAID
 from dptune.data import Data
 from dptune.data.extracted import SHIFT, Extracted, holds_features, origins_of_features
+from dptune.data.made_by import is_of_texts
 from dptune.data.shift import Shift
 from dptune.features.extraction import (
     Extraction,
@@ -75,7 +77,7 @@ class FeatureRows:
         *,
         name: str,
         rows: int | None = None,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[Any] | str | None = None,
         **_: Any,
     ) -> Data:
         """In the place of `load_data`: no features are made, and only what is public is true."""
@@ -86,17 +88,19 @@ class FeatureRows:
             part: np.full((2, columns), number, np.float32)
             for number, part in enumerate(self.parts)
         }
-        labels = [trained.classes[0]] * 2
+        # Of texts, names of classes are what a column of labels holds: secret if not declared.
+        usual = PAID if is_of_texts(made_by) else trained.classes
+        labels = np.array((trained.classes * 2)[:2])
         return Data(
             features["train"],
             labels,
             name=name,
-            classes=trained.classes if classes is None else classes,
+            classes=usual if classes is None else classes,
             rows=len(trained) if rows is None else rows,
             test=(features["test"], labels) if "test" in features else None,
             public=(features["public"], labels) if "public" in features else None,
             shifts={
-                part.removeprefix(SHIFT): Shift(table, np.array(labels))
+                part.removeprefix(SHIFT): Shift(table, labels)
                 for part, table in features.items()
                 if part.startswith(SHIFT)
             },

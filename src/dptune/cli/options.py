@@ -1,5 +1,6 @@
 """What `dptune tune` was asked: options over a file over defaults."""
 
+import csv
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -8,7 +9,9 @@ from typing import Any
 
 from dptune.accounting import Budget
 from dptune.cli.screen import tell_rows
+from dptune.columns.kinds import PAID
 from dptune.data import Data
+from dptune.data.classes import PUBLIC
 from dptune.data.sources import load_data
 from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
@@ -134,6 +137,21 @@ def columns_in(file: str | None) -> dict[str, Any]:
             "settings in a --config file."
         )
     return section
+
+
+def classes_in(text: str | None) -> list[Any] | str | None:
+    """What --classes says: names, which are numbers or booleans where all of them are; or how to
+    find them."""
+    if text is None or text in (PAID, PUBLIC):
+        return text
+    ((*names,),) = csv.reader([text], skipinitialspace=True)  # a name may hold a comma
+    names = [name.strip() for name in names]
+    if all(name.lower() in ("true", "false") for name in names):
+        return [name.lower() == "true" for name in names]
+    try:
+        return [int(name) for name in names]
+    except ValueError:
+        return names
 
 
 def engine_options(text: str | None) -> dict[str, Any]:

@@ -135,6 +135,15 @@ def tune(
         str | None,
         typer.Option(metavar="COLUMN", help="The column of labels. Not given: label."),
     ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="All classes there can be, separated by commas as in a CSV file; paid, to buy the "
+            "names that many rows have; or public, where labels that occur are nobody's secret. "
+            "Not given: paid for texts, public for numbers.",
+        ),
+    ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -247,7 +256,7 @@ def tune(
 ) -> None:
     """Search for hyperparameters and train, all inside one budget.
 
-    Example: dptune tune --data patients.csv --label ill --epsilon 1
+    Example: dptune tune --data patients.csv --label state --classes sick,well --epsilon 1
 
     Columns that are not all numbers: dptune columns patients.csv -o columns.toml
 
@@ -255,7 +264,7 @@ def tune(
     """
     _say_what_takes_time(images, text)
     from dptune.cli import study_screen
-    from dptune.cli.options import columns_in, engine_options, read_options, share
+    from dptune.cli.options import classes_in, columns_in, engine_options, read_options, share
     from dptune.cli.text_rows import TextOptions
     from dptune.study import planning, study
     from dptune.study.run_folder import RunFolder
@@ -283,6 +292,7 @@ def tune(
     made = _find_features(rows, images, texts, config, kind, of_pictures, where)
     if made is not None:
         rows = made.source
+    rows["classes"] = classes_in(classes)
     options: dict[str, dict[str, Any]] = {
         "data": rows,
         "columns": columns_in(columns),
@@ -331,7 +341,8 @@ def tune(
     if folder is None:
         folder = _free_folder(asked.data.name, asked.settings["source"]["source"])
     if made is not None:
-        asked = read_options(config, options | {"data": made.make()})
+        made_of = made.make() | {"classes": rows["classes"]}
+        asked = read_options(config, options | {"data": made_of})
     for note in planning.before_paying(asked.data, asked.config):
         screen.warn(note)
     study_screen.say_trying(asked.config.engine)

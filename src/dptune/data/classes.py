@@ -1,4 +1,4 @@
-"""The classes of labels: declared, or found among them, and the number of each label."""
+"""The classes of labels: declared, bought, or found among them, and the number of each label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dptune.columns.kinds import PAID
 from dptune.data.arrays import are_whole, as_class_labels
 from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
@@ -18,7 +19,8 @@ _ALL_DIFFERENT = (
     "the labels are almost all different, so as classes they would be released one by one, and "
     "there is little to learn"
 )
-WITH_CLASSES = "with classes in [data] of a --config file (classes= in Python)"
+WITH_CLASSES = "with --classes (classes= in Python, classes in [data] of a --config file)"
+PUBLIC = "public"  # in the place of classes: those that occur
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print labels
@@ -29,9 +31,17 @@ class Numbered:
     numbers: NDArray[np.int64]
 
 
-def list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[Any, ...]:
-    """As declared, or as found among the labels."""
-    if declared is None:
+def are_secret(declared: Sequence[Any] | str | None, labels: NDArray[Any]) -> bool:
+    """Whether the classes are to be bought: names that nobody declared, since anybody may mistype
+    one, or labels for which that was asked."""
+    if isinstance(declared, str):
+        return declared == PAID
+    return declared is None and labels.dtype.kind == "U"
+
+
+def list_of_classes(declared: Sequence[Any] | str | None, labels: NDArray[Any]) -> tuple[Any, ...]:
+    """As declared, or as found among the labels where they are secret or public."""
+    if declared is None or (isinstance(declared, str) and declared in (PUBLIC, PAID)):
         classes = tuple(np.unique(labels).tolist())
         if len(classes) < 2:
             raise InvalidInput(
@@ -46,7 +56,8 @@ def list_of_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> tup
         return classes
     if not isinstance(declared, Sequence | np.ndarray) or isinstance(declared, str):
         raise InvalidInput(
-            f"classes must be a list of labels, in order; got {type(declared).__name__}."
+            f'classes must be a list of labels, in order, "{PAID}" to buy their names, or '
+            f'"{PUBLIC}" where those that occur are nobody\'s secret; got {declared!r}.'
         )
     classes = tuple(as_class_labels(list(declared), "the classes").tolist())
     if len(set(classes)) != len(classes) or len(classes) < 2:
@@ -83,9 +94,14 @@ def _too_many(classes: Sequence[Any], labels: NDArray[Any]) -> bool:
     return len(classes) > _FEW_CLASSES and 10 * len(classes) > len(labels)
 
 
-def classes_on_disk(declared: Sequence[Any] | None, rows: DiskRows) -> tuple[Any, ...]:
+def classes_on_disk(declared: Sequence[Any] | str | None, rows: DiskRows) -> tuple[Any, ...]:
     """In chunks, labels are class numbers."""
-    if declared is not None:
+    if declared is not None and declared != PUBLIC:
+        if declared == PAID:
+            raise InvalidInput(
+                "names of classes are bought of rows in memory, and the labels in "
+                f"{rows.folder} are numbers; declare all classes, in order, {WITH_CLASSES}."
+            )
         return list_of_classes(declared, np.empty(0))
     highest = rows.target_facts.high
     if not highest >= 1:
@@ -100,8 +116,8 @@ def classes_on_disk(declared: Sequence[Any] | None, rows: DiskRows) -> tuple[Any
     return tuple(range(int(highest) + 1))
 
 
-def must_be_declared(classes: Sequence[Any] | None) -> Sequence[Any]:
-    if classes is None:
+def must_be_declared(classes: Sequence[Any] | str | None) -> Sequence[Any]:
+    if classes is None or isinstance(classes, str):
         raise InvalidInput(
             "task='inside' needs its classes, in the order of their numbers: declare them "
             f"{WITH_CLASSES}."

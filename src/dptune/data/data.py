@@ -26,6 +26,7 @@ from dptune.data.batches import gather
 from dptune.data.classes import (
     WITH_CLASSES,
     Numbered,
+    are_secret,
     class_numbers,
     classes_on_disk,
     list_of_classes,
@@ -48,7 +49,15 @@ from dptune.data.parquet_rows import ParquetRows
 from dptune.data.placed_rows import RowsWithGaps
 from dptune.data.preprocess import LARGEST, Preprocessing
 from dptune.data.row_sources import ArraySource, ClassNumbers, DiskSource, RowSource, Scale
-from dptune.data.rows import ASKED_IN_ROWS, IDS, MOST_COLUMNS_IN_DOUBT, DataFacts, Rows
+from dptune.data.rows import (
+    ASKED_IN_ROWS,
+    CLASSES_UNTIL_BOUGHT,
+    IDS,
+    MOST_COLUMNS_IN_DOUBT,
+    DataFacts,
+    Rows,
+)
+from dptune.data.secret_labels import SecretLabels
 from dptune.data.shift import Shift, shifted
 from dptune.errors import InvalidInput
 from dptune.plain_data import read_json
@@ -83,6 +92,9 @@ class Data:
     tells which public backbone made the features of pictures: its "name", and whatever else finds
     it again, as plain data; it is stored with the model. `origins` say in words where `rows` and
     `classes` come from, where they are given and nobody declared them.
+    Classes that nobody declared are bought by the study where labels are texts, since a mistyped
+    one would be published otherwise; whole numbers and booleans that occur are public. Say
+    `classes="paid"` or `classes="public"` for the one or the other.
     With task "words", "spans" or "inside", rows are of words and hold what is asked of them
     (`dptune.texts`), so there are no labels; those of "inside" are numbers of `classes`.
     """
@@ -96,7 +108,7 @@ class Data:
         test: tuple[Any, Any] | DiskRows | None = None,
         public: tuple[Any, Any] | DiskRows | None = None,
         task: str = "classes",
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[Any] | str | None = None,
         rows: int | None = None,
         numbers: Any = None,
         target_range: tuple[float, float] | None = None,
@@ -114,6 +126,8 @@ class Data:
             validate.text(fingerprint=fingerprint)
         self.name, self.loss = name, TASKS[task]
         self.classes: tuple[Any, ...] = ()
+        self._secret: SecretLabels | None = None  # until classes are bought
+        self.left_out: dict[str, int] = {}
         self.target_range: tuple[float, float] | None = None
         self.declared = None if columns is None else Columns.of(columns)
         self.encoding = None if self.declared is None else Encoding(self.declared)
@@ -148,9 +162,11 @@ class Data:
         self.count = train.count if rows is None else validate.whole(1, rows=rows)
         self._numbers = _row_numbers(numbers, train.count)
         self.outputs = len(self.classes) or 1
-        self.public_facts = self._facts_in_words(
-            **{"rows": _origin(rows), "classes": _origin(classes)} | dict(origins or {})
-        )
+        if self.has_secret_classes:
+            self.outputs = CLASSES_UNTIL_BOUGHT
+        self._origins = {"rows": _origin(rows), "classes": _origin_of_classes(classes)}
+        self._origins |= origins or {}
+        self.public_facts = self._facts_in_words(**self._origins)
         self._parts: dict[str, RowSource] = {"train": train}
         for which, given in (("test", test), ("public", public)):
             if given is not None:
@@ -165,7 +181,7 @@ class Data:
         features: Any,
         labels: Any,
         task: str,
-        classes: Sequence[Any] | None,
+        classes: Sequence[Any] | str | None,
         augmented: bool,
         names: Sequence[str],
     ) -> tuple[RowSource, tuple[str, ...], Callable[[], str]]:
@@ -196,7 +212,7 @@ class Data:
         features: Any,
         labels: Any,
         task: str,
-        classes: Sequence[Any] | None,
+        classes: Sequence[Any] | str | None,
         columns: Columns,
         names: Sequence[str],
     ) -> tuple[RowSource, tuple[str, ...], Callable[[], str]]:
@@ -214,7 +230,7 @@ class Data:
         return rows, columns.kept, lambda: fingerprint_declared(features, names, known)
 
     def _private_labels(
-        self, labels: Any, features: NDArray[Any], task: str, classes: Sequence[Any] | None
+        self, labels: Any, features: NDArray[Any], task: str, classes: Sequence[Any] | str | None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """As they are known, and as engines take them."""
         if isinstance(labels, Numbered):
@@ -224,7 +240,11 @@ class Data:
         known = read(labels, "the labels")
         _must_fit(known, features, "the labels")
         if task == "classes":
-            self.classes = list_of_classes(classes, known)
+            found = list_of_classes(classes, known)
+            if are_secret(classes, known):
+                self._secret = SecretLabels(found)
+            else:
+                self.classes = found
         return known, self._targets(known, "the labels", shown=False)
 
     def _facts_in_words(self, rows: str, classes: str) -> tuple[str, ...]:
@@ -261,8 +281,25 @@ class Data:
         """What an engine may know before anything is paid."""
         named = None if self.encoding is None else self.encoding.columns
         return DataFacts(
-            self.count, self.shape, self.copies, self.outputs, self.loss, named, self.as_given
+            self.count,
+            self.shape,
+            self.copies,
+            self.outputs,
+            self.loss,
+            named,
+            self.as_given,
+            self.has_secret_classes,
         )
+
+    @property
+    def has_secret_classes(self) -> bool:
+        """Whether names of classes are to be bought; until then `classes` is empty."""
+        return self._secret is not None
+
+    @property
+    def learns_classes(self) -> bool:
+        """Whether every row has one, or holds one among what is asked of it."""
+        return self.has_secret_classes or bool(self.classes)
 
     def _may_be_a_table(self) -> bool:
         """Whether rows that nobody declared may be columns of a table, and not what some network
@@ -318,6 +355,8 @@ class Data:
             found[1] = f"of shape {' x '.join(map(str, self.shape))}"
         if self.classes:
             found.append(f"{len(self.classes):,} classes")
+        if self.has_secret_classes:
+            found.append("classes to be bought")
         return f"Data({self.name!r}, {', '.join(found)})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -366,7 +405,7 @@ class Data:
         train = self._parts["train"]
         if not isinstance(train, ArraySource) or self.facts.asks_inside:
             return ()
-        found = list(remarks.of_targets(train.targets, self.classes))
+        found = list(remarks.of_targets(train.targets, classes=self.learns_classes))
         if self.encoding is not None and not self.as_given:
             found += remarks.of_columns(train.features, self.encoding)
         return tuple(found)
@@ -375,6 +414,43 @@ class Data:
         """What the codes of categories nobody declared stand for; paid as for `open`."""
         self._must_be_paid(receipt)
         return dict(self._vocabularies)
+
+    def labels_for(self, receipt: Receipt) -> tuple[NDArray[Any], tuple[Any, ...]]:
+        """Of every row the number of its label, and what these stand for; paid as for `open`."""
+        self._must_be_paid(receipt)
+        train = self._parts["train"]
+        assert self._secret is not None and isinstance(train, ArraySource)
+        return train.targets, tuple(self._secret.private)
+
+    def with_classes(self, classes: Sequence[Any]) -> "Data":
+        """The same data with classes that were bought. Private rows with another label count as
+        empty; of rows beside them such are left out, and counted in `left_out`."""
+        made = copy.copy(self)
+        made.classes, made.outputs, made._secret = tuple(classes), len(classes), None
+        made._parts, made._groups, made.left_out, made._built = {}, {}, {}, _Cache()
+        for which, part in self._parts.items():
+            assert self._secret is not None and isinstance(part, ArraySource)
+            targets = self._secret.as_classes(part.targets, classes)
+            made._parts[which], kept = replace(part, targets=targets), targets >= 0
+            if not kept.all():
+                made._parts[which] = made._parts[which].taken(kept)
+                made.left_out[which] = int((~kept).sum())
+            if which == "train":
+                made._numbers = _numbers_of(kept, self._numbers)
+            for name in self.shifts:
+                if which == shifted(name):
+                    groups = self._groups[name].items()
+                    made._groups[name] = {group: mask[kept] for group, mask in groups}
+        made.left_out.pop("train", None)  # which is private
+        return made
+
+    def with_public_classes(self) -> "Data":
+        """The same data with all labels of private rows as classes, which the public facts say then
+        as if that had been asked for."""
+        assert self._secret is not None
+        made = self.with_classes(self._secret.private)
+        made.public_facts = made._facts_in_words(**self._origins)
+        return made
 
     def test_rows(
         self, preprocessing: Preprocessing, device: str = "cpu", precision: str = "float32"
@@ -502,6 +578,11 @@ class Data:
         return part
 
     def _rows(self, which: str, preprocessing: Preprocessing, device: str, precision: str) -> Rows:
+        if self.has_secret_classes:
+            raise InvalidInput(
+                "the names of these classes are not bought yet, so their rows cannot be trained "
+                f"on; tune buys them. Or declare all classes {WITH_CLASSES}."
+            )
         if not isinstance(preprocessing, Preprocessing):
             raise InvalidInput(
                 f"preprocessing must be a dptune Preprocessing; got {type(preprocessing).__name__}."
@@ -536,12 +617,19 @@ class Data:
         if self.target_range is not None:
             scaled: NDArray[Any] = Scale(*self.target_range)(torch.tensor(labels)).numpy()
             return scaled
+        if self._secret is not None:
+            return self._secret.numbers(labels, what)
         return class_numbers(labels, self.classes, what, shown=shown)
 
     def _beside(self, given: Any, which: str) -> RowSource:
         """Rows beside the private ones, which must be of the same shape."""
         what = f"the {which} labels"
         if isinstance(given, DiskRows):
+            if self.has_secret_classes:
+                raise InvalidInput(
+                    f"{what} in {given.folder} are numbers of classes, and the classes of the "
+                    f"private rows are not declared; declare all of them, in order, {WITH_CLASSES}."
+                )
             self._must_have_our_shape(given.shape, which)
             return self._on_disk(given, what)
         if not isinstance(given, tuple | list) or len(given) != 2:
@@ -558,7 +646,7 @@ class Data:
             return self._asked_inside(features, augmented, f"the {which} features")
         if isinstance(given[1], Numbered):
             return ArraySource(features, given[1].numbers)
-        labels = (as_class_labels if self.classes else as_values)(given[1], what)
+        labels = (as_class_labels if self.learns_classes else as_values)(given[1], what)
         _must_fit(labels, features, what)
         return ArraySource(features, self._targets(labels, what, shown=True), augmented)
 
@@ -742,8 +830,21 @@ def _row_numbers(given: Any, rows: int) -> NDArray[np.int64] | None:
     return numbers.astype(np.int64)
 
 
+def _numbers_of(
+    kept: NDArray[np.bool_], numbers: NDArray[np.int64] | None
+) -> NDArray[np.int64] | None:
+    """Those of rows of which only some are left; None where none is empty."""
+    if numbers is None:
+        return None if kept.all() else np.flatnonzero(kept)
+    return numbers[kept]
+
+
 def _origin(declared: object) -> str:
     return "taken from the data" if declared is None else "as declared"
+
+
+def _origin_of_classes(declared: object) -> str:
+    return "taken from the data" if isinstance(declared, str) else _origin(declared)
 
 
 def _names(declared: Sequence[str], found: tuple[str, ...], columns: int) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ All of it is computed from the rows themselves. So it is for the screen of the o
 as refusals are; nothing of it is stored or released.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from dptune.columns import Date, Encoding, Number
 from dptune.table_files import listed
 
 
-def of_targets(targets: NDArray[Any], classes: Sequence[Any]) -> Iterator[str]:
+def of_targets(targets: NDArray[Any], *, classes: bool) -> Iterator[str]:
     """Where all rows say the same."""
     if len(targets) and targets.ndim == 1 and bool((targets == targets[0]).all()):
         said = "are of one class" if classes else "have one value, or one beyond its range,"

@@ -29,6 +29,7 @@ _AT_ONCE = 1 << 16  # rows that are looked at together, so that looking takes li
 # More columns are taken for features that somebody made, such as those of texts and pictures; up to
 # how many it may be asked whether they are of one size.
 MOST_COLUMNS_OF_A_TABLE, MOST_COLUMNS_IN_DOUBT = 100, 1_000
+CLASSES_UNTIL_BOUGHT = 2  # as which a study plans
 IDS = "int64"  # for rows that are no measurements but numbers of words
 # Losses of rows (2, length) of words that hold what is asked of them, and how many numbers a model
 # gives for a row beside one for every class: its loss; how many words are foretold; the first and
@@ -79,6 +80,8 @@ class DataFacts:
     inside where the rows hold what is asked. `named` are the columns of a table whose rows are
     encoded, the label's not among them; with `as_given` nobody called them columns, so that they
     may be features that some model made, and are left as they are unless that is worth its price.
+    With `secret_classes`, how many classes there are is known once their names are bought, and
+    `outputs` is what a study plans with.
     """
 
     count: int
@@ -88,6 +91,7 @@ class DataFacts:
     loss: str
     named: Columns | None = field(default=None, hash=False)
     as_given: bool = False
+    secret_classes: bool = False
 
     @property
     def columns(self) -> int:

@@ -28,6 +28,7 @@ from dptune.data.extracted import (
     origins_of_features,
 )
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
+from dptune.data.made_by import is_of_texts
 from dptune.data.parquet_rows import is_large
 from dptune.data.readers import (
     DEFAULT_LABEL,
@@ -68,7 +69,7 @@ def load_data(
     label: str | None = None,
     test: str | Path | None = None,
     public: str | Path | None = None,
-    classes: Sequence[Any] | None = None,
+    classes: Sequence[Any] | str | None = None,
     rows: int | None = None,
     task: str = "classes",
     target_range: tuple[float, float] | None = None,
@@ -85,6 +86,9 @@ def load_data(
     """Read "demo", an .npz, .npy, .csv, .csv.gz or .parquet file, a folder of .parquet files or
     one written by `save_to_disk`, `write_chunks` or `dptune extract`, or "hub:NAME". `test` and
     `public` are such sources too; `label` names the column of labels.
+
+    `classes` are all labels there can be; "paid" buys names that many rows have, "public" takes
+    those that occur. Not given, texts are bought, and numbers public.
 
     `columns` declare those of a table by name: numbers, categories, dates, booleans, what is
     dropped and what stands for gaps. The label may be among them, and says then which classes there
@@ -156,7 +160,8 @@ def load_data(
     origins = None
     if opened.made_by is not None:
         origins = origins_of_features(opened.made_by, rows, classes)
-    if by_name and classes is None:
+    labels_are_texts = is_of_texts(opened.made_by) and not isinstance(train.features, DiskRows)
+    if by_name and classes is None and not labels_are_texts:
         classes = train.classes or None
     _must_be_learnable(train, classes, declared, by_name)
     data = Data(
@@ -206,9 +211,9 @@ def _must_need_a_label(source: str | Path, label: str | None) -> None:
 def _label_facts(
     declared: Declared | None,
     task: str,
-    classes: Sequence[Any] | None,
+    classes: Sequence[Any] | str | None,
     target_range: tuple[float, float] | None,
-) -> tuple[str, Sequence[Any] | None, tuple[float, float] | None]:
+) -> tuple[str, Sequence[Any] | str | None, tuple[float, float] | None]:
     """What is to be learned, where the label is declared as a column."""
     facts = None if declared is None else declared.facts
     if declared is None or facts is None:
@@ -229,7 +234,7 @@ def _label_facts(
 
 
 def _must_be_learnable(
-    train: Part, classes: Sequence[Any] | None, declared: Declared | None, by_name: bool
+    train: Part, classes: Sequence[Any] | str | None, declared: Declared | None, by_name: bool
 ) -> None:
     """As classes that are found in the rows, where other columns are declared."""
     if declared is not None and by_name and classes is None and train.labels is not None:

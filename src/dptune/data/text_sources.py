@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.data.arrays import as_class_labels
-from dptune.data.classes import class_numbers, list_of_classes, name_classes
+from dptune.data.classes import (
+    PUBLIC,
+    WITH_CLASSES,
+    are_secret,
+    class_numbers,
+    list_of_classes,
+    name_classes,
+)
 from dptune.data.copies import has_copies
 from dptune.data.data import Data
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
@@ -37,7 +44,7 @@ def load_texts(
     test: Any,
     public: Any,
     shifts: Mapping[str, Any],
-    classes: Sequence[Any] | None,
+    classes: Sequence[Any] | str | None,
     rows: int | None,
     task: str,
     name: str | None,
@@ -61,9 +68,16 @@ def load_texts(
         if other is not None
     }
     of_private = f"the labels in the column {label!r}"
-    labels, found = _labels(private, of_private), None
-    if task == "classes":
-        found = list_of_classes(classes or private.classes or None, np.asarray(labels))
+    found = classes or private.classes or None
+    if encoder.task == "inside":  # rows hold the numbers of classes
+        labels = np.asarray(_labels(private, of_private))
+        if are_secret(found, labels):
+            raise InvalidInput(
+                f"{of_private} are names, which are not bought where texts are put together by "
+                f'{unit!r}; declare all classes {WITH_CLASSES}, or say "{PUBLIC}" in their place '
+                "if those that occur are nobody's secret."
+            )
+        found = list_of_classes(found, labels)
     made = {
         which: _rows(encoder, texts, found, f"the {which} labels")
         for which, texts in others.items()
@@ -185,14 +199,14 @@ def _default_name(source: Any) -> str:
 def _rows(
     encoder: Encoder,
     texts: Texts,
-    classes: Sequence[Any] | None,
+    classes: Sequence[Any] | str | None,
     what: str,
     *,
     shown: bool = True,
 ) -> tuple[NDArray[np.int32], NDArray[Any] | None]:
     """Features and labels as `Data` takes them."""
     labels = _labels(texts, what)
-    if encoder.task != "inside" or labels is None or classes is None:
+    if encoder.task != "inside" or labels is None or classes is None or isinstance(classes, str):
         return encoder.encode(texts), labels
     return encoder.encode(texts, class_numbers(labels, classes, what, shown=shown).tolist()), None
 

@@ -60,6 +60,8 @@ class Engine(ABC, Generic[M]):
         checkpoints: whether its long runs are kept on disk while they go on: then `fit` takes one
             more argument by name, `keep`, a `Checkpoint` or None.
         compares_losses: whether it runs plans with `directions`, and only those.
+        takes_any_classes: whether it can be made for any number of classes, so that how many there
+            are may be found out by a study.
         outputs: how many numbers a model gives for a row; None before it is made for some data.
         loss: softmax, binary or squared; words, spans or inside where rows hold what is asked.
 
@@ -74,6 +76,7 @@ class Engine(ABC, Generic[M]):
     checkpoints: ClassVar[bool] = False
     wants_unit_rows: ClassVar[bool] = True
     compares_losses: ClassVar[bool] = False
+    takes_any_classes: ClassVar[bool] = False
     outputs: int | None
     loss: str
 

@@ -97,6 +97,7 @@ class LinearEngine(Engine[LinearModel]):
     trains: ClassVar[str] = "linear model"
     prior: ClassVar[Prior] = LINEAR
     linear_in_rows: ClassVar[bool] = True
+    takes_any_classes: ClassVar[bool] = True
     weighs_rows: ClassVar[bool] = True
     outputs: int | None = None
     loss: str = "softmax"

@@ -25,7 +25,8 @@ EXPECTED_FAILED_CHECKS = {
     "check_supervised_y_2d": FRESH,
 }
 """What scikit-learn's own checks find and we promise to the contrary; for its `check_estimator` and
-`parametrize_with_checks`, with `public_scaling=True` because they scale rows that are no secret."""
+`parametrize_with_checks`, with `public_scaling=True` and `classes="public"` because their rows and
+labels are no secret."""
 
 
 class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[misc]
@@ -42,7 +43,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
     Args:
         epsilon: the budget of one `fit`.
         delta: the same; by default 1e-5, or one in ten times the number of rows where that is less.
-        classes: all labels there can be; by default those that occur, which are then released.
+        classes: all labels there can be; "paid" to buy the names that many rows have, "public" to
+            take those that occur. By default texts are bought, and numbers that occur are public.
         columns: what the columns of a frame hold, by name, as in `Data`: numbers, categories,
             dates, gaps. Without it, all are numbers.
         ranges: (low, high) of every column, from knowledge, where all are numbers; "paid" to buy
@@ -91,7 +93,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[Any] | str | None = None,
         columns: Mapping[str, Any] | Columns | None = None,
         ranges: Sequence[tuple[float, float]] | str | None = None,
         range_share: float | str = "auto",
@@ -139,7 +141,9 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
                 f"{found}. If there are other classes, give all of them: classes=[...]; if these "
                 "are values, take DPLinearRegressor(target_range=(low, high))."
             )
-        declared = None if self.classes is None else np.unique(column_or_1d(self.classes)).tolist()
+        declared = self.classes
+        if declared is not None and not isinstance(declared, str):
+            declared = np.unique(column_or_1d(declared)).tolist()
         return rows.data(labels, classes=declared)
 
     def _asked(self, data: Data) -> dict[str, Any]:

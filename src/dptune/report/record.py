@@ -1,10 +1,11 @@
 """A finished run, read from its folder. No private row is needed: all of a folder may be shown."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dptune.data.preprocess import Preprocessing
+from dptune.data.rows import CLASSES_UNTIL_BOUGHT
 from dptune.errors import DptuneError, FolderProblem
 from dptune.ledger.store import open_store
 from dptune.plain_data import UNFIT
@@ -40,9 +41,14 @@ class Record:
         _must_promise_the_budget(folder, model, config)
         try:
             result = folder.result
+            facts, classes = model.facts(result["data"]["rows"]), None
+            if config.preparation.class_share:  # planned before it was known how many there are
+                facts = replace(facts, outputs=CLASSES_UNTIL_BOUGHT, secret_classes=True)
+                classes = len(model.classes)
             outline = Outline(
                 config=config,
-                data=model.facts(result["data"]["rows"]),
+                data=facts,
+                classes=classes,
                 reused=bool(config.reuse),
                 set_aside=result.get("set_aside", 0.0),  # which earlier versions did not do
             )

@@ -9,9 +9,11 @@ from dptune.search.base import Census
 from dptune.study.measure import middle_of
 
 _TRIVIAL = "than always answering the most frequent class"
+_ONE_CLASS = "than always answering one class"  # any: where all count alike, none is best
 _CONSTANT = "than always answering the mean"
 BETTER = "better"
 NO_BETTER = f"no better {_TRIVIAL}"
+NO_BETTER_WEIGHTED = f"no better {_ONE_CLASS}"
 NO_BETTER_VALUES = f"no better {_CONSTANT}"
 UNKNOWN = "cannot be told at this budget"
 _SURE = 3.0  # standard deviations: one model in 700 that is no better is called better
@@ -23,25 +25,28 @@ _HEART = 0.25  # of it: what is gained by heart is no better up to here, and mor
 class FinalCheck:
     """Shares of the training rows, both noisy: those that the final model gets right, and those of
     the most frequent class; with the standard deviation of the noise on each. Where rows are
-    weighted by class, so are the shares. `by_heart` is what a model may gain on the rows it was
-    trained on though there is nothing to be learned."""
+    weighted by class, so are the shares, so that the second is what answering one class gets, and
+    `most_frequent` is the unweighted share of the largest class; else None. `by_heart` is what a
+    model may gain on the rows it was trained on though there is nothing to be learned."""
 
     accuracy: float
     error: float
     majority: float
     majority_error: float
     by_heart: float = 0.0
+    most_frequent: float | None = None
 
     @property
     def verdict(self) -> str:
         """What of it is sure: better, no better, or neither."""
         gain, room = self.accuracy - self.majority, max(1 - self.majority, 0.0)
-        return _verdict(gain, self._unsure, self.by_heart, room, NO_BETTER)
+        no_better = NO_BETTER if self.most_frequent is None else NO_BETTER_WEIGHTED
+        return _verdict(gain, self._unsure, self.by_heart, room, no_better)
 
     @property
     def warns(self) -> bool:
         """Whether the guarantee should say so."""
-        return self.verdict == NO_BETTER
+        return self.verdict in (NO_BETTER, NO_BETTER_WEIGHTED)
 
     @property
     def _unsure(self) -> float:
@@ -52,13 +57,18 @@ class FinalCheck:
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
         heart_decides = _heart_decides(self)
-        said = _said(self.verdict, _TRIVIAL, heart_decides)
+        than = _TRIVIAL if self.most_frequent is None else _ONE_CLASS
+        said = _said(self.verdict, than, heart_decides)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than the number of rows"
-        shares = (
-            f"{_percent(self.accuracy)} of the training rows right, beside "
-            f"{_percent(self.majority)}"
-        )
+        right, beside = _percent(self.accuracy), _percent(self.majority)
+        shares = f"{right} of the training rows right, beside {beside}"
+        if self.most_frequent is not None:
+            shares = (
+                f"with every class counting alike, {right} right, beside {beside} (unweighted, "
+                f"{_percent(self.most_frequent)} of the training rows are of the most frequent "
+                "class)"
+            )
         known = f"difference is known up to {100 * self._unsure:.1f} points"
         if not heart_decides:
             return f"{said}: {shares}; their {known}"
@@ -182,15 +192,17 @@ def final_check(
     counts = [(w * count, w) for w, count in zip(weights, census.classes, strict=True)]
     most, weight = max(counts)
     everything = rows * share
-    fewest = 0.0 if weighing else rows / len(counts)  # no class is the largest with fewer
+    fewest = rows / len(counts)  # no class is the largest with fewer
+    largest = max(*census.classes, fewest)
     return FinalCheck(
         accuracy=correct / everything,
         error=noise / everything,
-        majority=max(most, fewest) / everything,
+        majority=(most if weighing else largest) / everything,
         majority_error=weight * census.noise / everything,
         # Of labels that are coins, each parameter fits about the root of the rows' share; and that
         # a row was trained on cannot show more often than its privacy allows.
         by_heart=min(0.5 * math.sqrt(parameters / everything), gdp.delta_from_mu(mu, 0.0)),
+        most_frequent=largest / rows if weighing else None,
     )
 
 

@@ -93,7 +93,8 @@ class Preparation:
     high), or standardised with public rows; rows scaled to unit length; a private mean subtracted
     for `center_share` of mu^2; rows whitened by a private second moment for `whiten_share` of it.
     Of columns by name that do not declare them, ranges are bought for `range_share` of mu^2 and
-    names of categories for `category_share` of it; where there are no ranges, a noisy count for
+    names of categories for `category_share` of it; names of classes that nobody declared are bought
+    for `class_share` of it. Where there are no ranges, a noisy count for
     `logarithm_share` of it says whether rows are taken by the logarithm of their numbers. Of the
     shares, 0 is never, a number always, and "auto" where it is worth its price. With `shrink_mean`,
     a mean that is planned to be mostly noise is shrunk, which older versions did not do. With
@@ -116,6 +117,7 @@ class Preparation:
     whiten_share: float | str = AUTO
     range_share: float | str = AUTO
     category_share: float | str = AUTO
+    class_share: float | str = AUTO
     logarithm_share: float | str = AUTO
     shrink_mean: bool = True
     finer_mean: bool = True
@@ -135,6 +137,7 @@ class Preparation:
             whiten_share=_share(whiten_share=self.whiten_share),
             range_share=_share(range_share=self.range_share),
             category_share=_share(category_share=self.category_share),
+            class_share=_share(class_share=self.class_share),
             logarithm_share=_share(logarithm_share=self.logarithm_share),
             shrink_mean=validate.flag(shrink_mean=self.shrink_mean),
             finer_mean=validate.flag(finer_mean=self.finer_mean),
@@ -403,7 +406,7 @@ def preparation_from(options: Mapping[str, Any]) -> Preparation:
     if "range_share" not in options:
         options = {"range_share": 0.0, "category_share": 0.0, **options}
     before = {"shorten": None, "curves": 1, "logarithm_share": 0.0}
-    before |= {"shrink_mean": False, "finer_mean": False}
+    before |= {"shrink_mean": False, "finer_mean": False, "class_share": 0.0}
     options = {**before, **options}
     return build(Preparation, options, "[preparation]")
 

@@ -33,7 +33,7 @@ def figures_of(data: Data) -> tuple[str, ...]:
     """What is told of such data, by name."""
     if data.facts.asks_inside or is_of_texts(data.made_by):
         return _OF_TEXTS[data.loss]
-    return (ACCURACY,) if data.classes else (RMSE, MAE, R2)
+    return (ACCURACY,) if data.learns_classes else (RMSE, MAE, R2)
 
 
 def figures_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:

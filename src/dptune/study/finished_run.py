@@ -14,8 +14,8 @@ PICTURES = ("search.png", "shifts.png")  # which are drawn once the study has en
 _FILES = "files"  # in the result: a digest of every file that may leave
 # All that the guarantee covers, but pictures: never a ledger or a checkpoint.
 _MAY_LEAVE = (
-    *("run.toml", "environment.json", "ranges.json", "categories.json", "census.json"),
-    *("check.json", "trials.jsonl", "guarantee.json", "guarantee.txt"),
+    *("run.toml", "environment.json", "classes.json", "ranges.json", "categories.json"),
+    *("census.json", "check.json", "trials.jsonl", "guarantee.json", "guarantee.txt"),
     *("model.safetensors", "models/*.safetensors", f"{EXPORTED}/**/*"),
 )
 

@@ -48,6 +48,7 @@ from dptune.study.curves import Curves
 from dptune.study.measure import COUNTS_OF_ERRORS
 from dptune.study.paid_columns import (
     CATEGORIES,
+    CLASSES,
     MOST_SHARE_UNASKED,
     RANGES,
     categories_bought,
@@ -87,7 +88,8 @@ class Outline:
     known by now; for rows of unit length it is at most 1. `features` are how many a model sees of a
     row, once that is known: fewer than planned where columns turned out to have two values, over
     which no curves are drawn. `gave_a_leg`: whether the first leg of the final run was given for a
-    finer mean. No payment depends on any of them.
+    finer mean. `classes`: how many there are, once their names are bought. No payment depends on
+    any of them.
     """
 
     config: Config
@@ -97,6 +99,7 @@ class Outline:
     curvature: float = 1.0
     features: int | None = None
     gave_a_leg: bool = False
+    classes: int | None = None
 
     def __post_init__(self) -> None:
         validate.store(self, data=self.curves.seen(self.data))
@@ -106,10 +109,17 @@ class Outline:
         """That a linear model draws over the columns of a table."""
         return curves(self.config, self.data)
 
+    @property
+    def data_by_now(self) -> DataFacts:
+        """What is known of the rows once classes are named and columns told apart."""
+        outputs = self.data.outputs if self.classes is None else self.classes
+        shape = self.data.shape if self.features is None else (self.features,)
+        return replace(self.data, outputs=outputs, shape=shape)
+
     @cached_property
     def engine(self) -> Engine[Any]:
         """What trains, made for these data."""
-        return self.config.engine.for_data(self.data)
+        return self.config.engine.for_data(replace(self.data_by_now, shape=self.data.shape))
 
     @cached_property
     def recipe(self) -> TrainPlan:
@@ -118,8 +128,7 @@ class Outline:
     @cached_property
     def parameters(self) -> int:
         """How many numbers are trained; asked once: an engine may have to make a model to know."""
-        seen = self.data if self.features is None else replace(self.data, shape=(self.features,))
-        return self.engine.parameters(seen)
+        return self.engine.parameters(self.data_by_now)
 
     @cached_property
     def facts(self) -> Facts:
@@ -139,8 +148,10 @@ class Outline:
 
     @property
     def facts_by_now(self) -> Facts:
-        """The same once it is known how many features there are."""
-        return replace(self.facts, columns=self.features or self.facts.columns)
+        """The same once it is known how many features and classes there are."""
+        seen = self.data_by_now
+        columns = self.features or self.facts.columns
+        return replace(self.facts, columns=columns, outputs=seen.outputs)
 
     @property
     def weighs_rows(self) -> bool:
@@ -270,6 +281,16 @@ class Outline:
             mu=math.sqrt(share), slack=self._slack_of_one, counts=len(self.categorized)
         )
 
+    @cached_property
+    def class_names(self) -> ThresholdedCount | None:
+        """What names of classes are found by."""
+        share = self.shares.classes * self.config.budget.mu_squared()
+        if not share:
+            return None
+        return accounting.calibrate_thresholded(
+            mu=math.sqrt(share), slack=self._slack_of_one, counts=1
+        )
+
     @property
     def measuring(self) -> dict[str, NoisyCount | PrivateMean | PrivateSecondMoment]:
         """What is measured on encoded rows to prepare them, by label, in the order it happens."""
@@ -284,7 +305,12 @@ class Outline:
     @property
     def preparing(self) -> dict[str, Event]:
         """All that prepares rows and is paid for, likewise."""
-        named = {CATEGORIES: self.names, RANGES: self.ranks, **self.measuring}
+        named = {
+            CLASSES: self.class_names,
+            CATEGORIES: self.names,
+            RANGES: self.ranks,
+            **self.measuring,
+        }
         return {label: event for label, event in named.items() if event}
 
     @cached_property

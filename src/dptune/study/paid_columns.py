@@ -1,5 +1,5 @@
-"""Ranges and categories that nobody declared: for which columns they are bought, what they may
-cost, and why not, in one sentence each.
+"""Ranges, categories and classes that nobody declared: for which columns they are bought, what they
+may cost, and why not, in one sentence each.
 
 Decided before anything is paid, by public numbers alone: rows, columns and the budget. A column
 that asks for it ("paid") is never left out: where it cannot be bought, the study is refused. A
@@ -18,6 +18,7 @@ from dptune import accounting, rounding
 from dptune.columns.kinds import PAID, Category, Date, Number
 from dptune.columns.marks import COARSE
 from dptune.columns.private_ranges import GOOD, most_noise, noise_for, rows_needed
+from dptune.data.classes import PUBLIC, WITH_CLASSES
 from dptune.data.rows import MOST_COLUMNS_IN_DOUBT, MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
 from dptune.study.config import AUTO, MOST_SHARE, Config
@@ -25,14 +26,14 @@ from dptune.study.curves import against as against_curves
 from dptune.study.curves import planned
 
 # As payments are labelled.
-RANGES, CATEGORIES = "ranges of columns", "names of categories"
+RANGES, CATEGORIES, CLASSES = "ranges of columns", "names of categories", "names of classes"
 ALONE = "a sealed search is priced well only where it is alone"
 TAKEN_FOR_FEATURES = (
     f"more than {MOST_COLUMNS_OF_A_TABLE} columns are taken for features of one scale"
 )
 # Of mu^2, where nobody names a share: as little as finds what is in this part of all rows.
 _LEAST_SHARE, MOST_SHARE_UNASKED = 0.005, 0.05
-_SEEN = 0.02
+_SEEN, _SEEN_OF_CLASSES = 0.02, 0.05
 # At most, for rough ranges of columns that may be of unlike size: without them little is learned
 # from rows of which one column hides the others, and columns of one size lose a few tenths.
 _MOST_FOR_SIZES = 0.2
@@ -169,12 +170,64 @@ def categories_bought(config: Config, facts: DataFacts) -> Purchase:
         _must_be_free(paid, "list of names", ALONE if asked else "category_share is 0")
     if not isinstance(asked, str):
         return Purchase(paid, asked)
-    failures = accounting.default_slack(config.budget.delta)
-    deviations = -float(ndtri(failures / len(paid)))  # of the noise, up to the threshold
-    share = _usual(len(paid), max(_SEEN * facts.count - 1, 1e-9) / deviations, config)
-    if 1 + deviations * noise_of(config, len(paid), share) > _MOST_HIDDEN * facts.count:
+    noise = _noise_to_see(_SEEN * facts.count, _deviations(config, len(paid)))
+    share = _usual(len(paid), noise, config)
+    if _least_rows_of(config, len(paid), share) > _MOST_HIDDEN * facts.count:
         _must_be_free(paid, "list of names", _too_many(paid, facts))
     return Purchase(paid, share)
+
+
+def classes_bought(config: Config, facts: DataFacts) -> float:
+    """The share of mu^2 for names of classes that are secret; 0 where none are."""
+    asked = config.preparation.class_share
+    if not facts.secret_classes:
+        if asked not in (AUTO, 0):
+            raise InvalidInput(
+                f"class_share is {asked}, and the classes are declared or public; leave it out."
+            )
+        return 0.0
+    noise = _noise_to_see(_SEEN_OF_CLASSES * facts.count, _deviations(config, 1))
+    share = _usual(1, noise, config)
+    named = asked if isinstance(asked, float) else share
+    against = "class_share is 0" if named == 0 else ""
+    if named and _least_rows_of(config, 1, named) > _MOST_HIDDEN * facts.count:
+        against = f"{facts.count:,} rows are too few at this budget"
+    if "class_weights" in config.recipe:
+        against = "the recipe weighs classes by their place among all of them"
+    if not (config.engine.takes_any_classes or config.engine.is_pretrained):
+        against = f"the engine {config.engine.name} must know how many classes there are"
+    if config.reuse:
+        against = "a search is reused for the same classes"
+    if config.search.sealing is not None:
+        against = ALONE
+    if against:
+        raise InvalidInput(
+            "the names of classes are not declared, and a name that one row has, such as a "
+            f"mistyped one, would be published; they are not bought ({against}). Nothing was "
+            f'spent; declare all classes {WITH_CLASSES}, or say "{PUBLIC}" in their place if those '
+            "that occur are nobody's secret."
+        )
+    return named
+
+
+def rows_of_a_class(config: Config, facts: DataFacts) -> int:
+    """How many rows a class must have, about, so that its name is bought."""
+    return math.ceil(_least_rows_of(config, 1, classes_bought(config, facts)))
+
+
+def _deviations(config: Config, counts: int) -> float:
+    """Of the noise on each of so many counts, up to the threshold that hides the name of a row."""
+    return -float(ndtri(accounting.default_slack(config.budget.delta) / counts))
+
+
+def _noise_to_see(rows: float, deviations: float) -> float:
+    """On the count of a name that so many rows have, so that it reaches the threshold."""
+    return max(rows - 1, 1e-9) / deviations
+
+
+def _least_rows_of(config: Config, counts: int, share: float) -> float:
+    """Names that so many rows have are bought as often as not."""
+    return 1 + _deviations(config, counts) * noise_of(config, counts, share)
 
 
 def noise_of(config: Config, counts: int, share: float) -> float:

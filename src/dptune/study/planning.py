@@ -107,6 +107,11 @@ def decided(config: Config, facts: DataFacts) -> Config:
         must_be_given(config.engine.own_functions.values(), "this study", asked=True)
         theirs = read_config(RunFolder.open(config.reuse))
         asked, then = config.preparation, theirs.preparation
+        if then.class_share:
+            raise InvalidInput(
+                f"the search in {config.reuse} was made for classes whose names it bought, and a "
+                "search is reused where classes are declared from the beginning; leave reuse out."
+            )
         names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]
         as_then = {name: getattr(then, name) for name in names}
         if as_then.get("range_share"):  # how dear ranges of use are hangs on the budget
@@ -149,7 +154,7 @@ def outline(data: Data, config: Config) -> Outline:
     config.preparation.must_fit(data.columns)
     if not _leaves_rows_alone(data, config):
         _must_be_a_table(data, config)
-    if not data.classes and config.score.measure != "loss":
+    if not data.learns_classes and config.score.measure != "loss":
         raise InvalidInput(
             "values and words are not right or wrong, so trials are compared by their loss; use a "
             "score with measure='loss'."
@@ -157,7 +162,9 @@ def outline(data: Data, config: Config) -> Outline:
     if config.balance == "classes" and not (data.facts.has_classes and config.engine.weighs_rows):
         why = f"the engine {config.engine.name} does not weigh rows by class"
         if not data.facts.has_classes:
-            why = "not every row is of one class" if data.classes else "values have no classes"
+            why = (
+                "not every row is of one class" if data.learns_classes else "values have no classes"
+            )
         raise InvalidInput(f"balance='classes' was asked for, and {why}; leave balance out.")
     if config.reuse:
         _must_have_a_search(config)
@@ -248,6 +255,8 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         others -= len(earlier.events)
         counted, scored = earlier.census is not None, True
     caveats = ("a plan: true of a study that is run exactly like this", *noise_notes(planned))
+    if planned.class_names:
+        caveats += (f"planned as for {data.outputs} classes, until their names are bought",)
     return planned, guarantee_for(
         planned,
         data,
@@ -256,6 +265,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         others,
         caveats,
         searched=searched,
+        named=planned.class_names is not None,
         ranged=planned.ranks is not None,
         categorized=planned.names is not None,
         told_sizes=planned.unlike is not None,

@@ -1,4 +1,5 @@
-"""What is bought for columns, taken from private rows. Whoever calls must have paid for it."""
+"""What is bought for columns and for the label, taken from private rows. Whoever calls must have
+paid for it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -104,6 +105,22 @@ def buy_categories(
         fresh_normal,
     )
     return dict(zip(outline.categorized, map(list, found), strict=True))
+
+
+def buy_classes(
+    outline: Outline, labels: NDArray[Any], names: Sequence[Any]
+) -> list[Any]:
+    """Names of classes in their order; `labels` are places among all names that rows have."""
+    assert outline.class_names is not None
+    (found,) = private_categories(
+        [labels[:, None]],
+        [names],
+        [len(names)],  # all that reach the threshold
+        outline.class_names.noise,
+        outline.class_names.threshold,
+        fresh_normal,
+    )
+    return sorted(found)
 
 
 def _only(names: tuple[str, ...], encoding: Encoding, codes: Codes) -> Codes:

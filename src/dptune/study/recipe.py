@@ -37,13 +37,14 @@ _LONGEST_CONSTANT, _CONSTANT, _SIGNAL_FOR_CONSTANT = 0.25, 2.0, 0.1
 @dataclass(frozen=True)
 class Shares:
     """Of mu^2: what is paid for a private mean and for a private second moment, for ranges and
-    categories of columns, and for a count of rows of unlike numbers."""
+    categories of columns, for a count of rows of unlike numbers, and for names of classes."""
 
     center: float
     whiten: float
     ranges: float = 0.0
     categories: float = 0.0
     logarithms: float = 0.0
+    classes: float = 0.0
 
 
 def shares(config: Config, facts: DataFacts) -> Shares:
@@ -60,6 +61,7 @@ def shares(config: Config, facts: DataFacts) -> Shares:
         paid_columns.ranges_bought(config, facts).share,
         paid_columns.categories_bought(config, facts).share,
         logarithms.share(config, facts),
+        paid_columns.classes_bought(config, facts),
     )
 
 
@@ -178,6 +180,7 @@ def settled(config: Config, facts: DataFacts) -> Config:
         whiten_share=bought.whiten,
         range_share=bought.ranges,
         category_share=bought.categories,
+        class_share=bought.classes,
         logarithm_share=bought.logarithms,
         shorten=shortens(config, facts),
     )
@@ -206,8 +209,9 @@ def in_words(
 ) -> tuple[str, ...]:
     """What is bought, and why not the rest, and what was `found` then, or lost; nothing where rows
     are no table of numbers."""
+    classes = _classes_in_words(config, facts)
     if not facts.is_table or config.engine.takes_ids:
-        return ()
+        return tuple(classes)
     bought, plan = shares(config, facts), config.plan(facts.count)
     parts = (
         ("centred", MEAN, bought.center, _against_centring(config, facts)),
@@ -217,7 +221,7 @@ def in_words(
     far = _far_in_words(config, facts) if found is None else found.get(STRETCHED)
     finer = _finer_in_words(config, facts) if found is None else found.get(FINER_MEAN)
     found = found or {}
-    said = paid_columns.bought_in_words(config, facts, found, sizes)
+    said = classes + paid_columns.bought_in_words(config, facts, found, sizes)
     said += [far] if far else []
     said += _curves_in_words(config, facts, found.get(CURVES, ""))
     said += logarithms.in_words(config, facts, found.get(LOGARITHMS))
@@ -234,6 +238,18 @@ def in_words(
         said.append("trained on to the mean of the last half of all steps: free")
     said += _straight_in_words(config, facts)
     return (*said, *paid_columns.left_in_words(config, facts))
+
+
+def _classes_in_words(config: Config, facts: DataFacts) -> list[str]:
+    """Nothing where classes are declared or public."""
+    if not facts.secret_classes:
+        return []
+    rows = paid_columns.rows_of_a_class(config, facts)
+    share = paid_columns.classes_bought(config, facts)
+    return [
+        f"of classes whose names about {rows:,} rows or more have, by noisy counts; others count "
+        f"as empty: {100 * share:g} % of the budget"
+    ]
 
 
 def _sizes_in_words(config: Config, facts: DataFacts, *, known: bool) -> str:

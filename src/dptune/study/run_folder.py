@@ -2,6 +2,7 @@
 the new one, never half of one.
 
     run.toml              what was asked, resolved: enough to resume
+    classes.json          names of classes, as bought
     ranges.json           of columns, as bought
     categories.json       of columns, as bought
     trials.jsonl          every trial that may be shown

@@ -18,13 +18,14 @@ import torch
 
 from dptune.columns.encoding import Encoding
 from dptune.data import Data
+from dptune.data.classes import WITH_CLASSES
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import Rows
 from dptune.engines.base import Engine, Model
 from dptune.engines.checkpoint import Checkpoint, steps_kept
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
-from dptune.errors import FolderProblem
+from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.plain_data import read_json
 from dptune.plan import TrainPlan
 from dptune.privacy import Event, NoisyCount, Receipt
@@ -41,10 +42,10 @@ from dptune.study.outline import (
     side_by_side,
     trial_label,
 )
-from dptune.study.paid_columns import CATEGORIES, RANGES
+from dptune.study.paid_columns import CATEGORIES, CLASSES, RANGES, rows_of_a_class
 from dptune.study.payments import Payments
 from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
-from dptune.study.purchases import bent, buy_categories, buy_ranges
+from dptune.study.purchases import bent, buy_categories, buy_classes, buy_ranges
 from dptune.study.recipe import (
     FINER_MEAN,
     LENGTHS,
@@ -65,9 +66,9 @@ _FIGURES = {
     FINER_MEAN: ("models/finer_mean.safetensors", "finer_mean"),
     SECOND_MOMENT: ("models/second_moment.safetensors", "second_moment"),
 }
-# What is bought for columns.
-_PURCHASES = {CATEGORIES: "categories.json", RANGES: "ranges.json"}
-_COLUMNS = "columns"  # in these files
+# What is bought for columns, and for the label.
+_PURCHASES = {CLASSES: "classes.json", CATEGORIES: "categories.json", RANGES: "ranges.json"}
+_COLUMNS = "columns"  # in the last two files
 _WINNER, _CHECK = "models/winner.safetensors", "check.json"
 
 
@@ -137,10 +138,48 @@ class Runner:
             files[self._runs.leg_file(leg)] = self.outline.leg_label(leg)
         return [label for file, label in files.items() if steps_kept(file)]
 
+    def announce(self) -> None:
+        """What will be done to rows, before anything is paid."""
+        if said := in_words(self.outline.config, self.outline.data):
+            self._tell(f"rows are {'; '.join(said)}", [])
+
+    def with_classes(self) -> "Runner":
+        """The same once the names of classes are bought, where they are secret."""
+        if self.outline.class_names is None:
+            return self
+        file = _PURCHASES[CLASSES]
+
+        def bought(receipt: Receipt) -> None:
+            self._tell(CLASSES, [])
+            labels, names = self.data.labels_for(receipt)
+            self.folder.write_json(file, {"classes": buy_classes(self.outline, labels, names)})
+
+        stored = partial(self.folder.read_json, file)
+        found = self._paid_once(CLASSES, self.outline.class_names, stored, bought)
+        with self.folder.undamaged(file):
+            names = [] if found is None else list(found["classes"])
+        if len(names) < 2:
+            raise self._too_few_classes(names, lost=found is None)
+        outline = replace(self.outline, classes=len(names))
+        return replace(self, data=self.data.with_classes(names), outline=outline)
+
+    def _too_few_classes(self, names: Sequence[object], *, lost: bool) -> DptuneError:
+        """There is nothing to learn then; what was held for the rest is given back."""
+        self.payments.give_back()
+        found = "were lost when the study was interrupted"
+        if not lost:
+            rows = rows_of_a_class(self.outline.config, self.outline.data)
+            named = f" ({names[0]})" if names else ""
+            found = f"are {len(names)}{named}, since a name needs about {rows:,} rows"
+        share = 100 * self.outline.shares.classes
+        return InvalidInput(
+            f"the names of classes that were bought {found}, so there is nothing to learn. "
+            f"{share:g} % of the budget was spent on them, and nothing else. Begin a new study, "
+            f"and declare all classes {WITH_CLASSES}."
+        )
+
     def prepare(self) -> Prepared:
         """How features are prepared: by public numbers, and by private ones where they are paid."""
-        if said := in_words(self.outline.config, self.outline.data):  # before anything is paid
-            self._tell(f"rows are {'; '.join(said)}", [])
         asked = self.outline.config.preparation
         plain = public_steps(asked, self.data.public_features, self._encoding())
         return prepare(self.outline, plain, self._measured)
@@ -265,7 +304,7 @@ class Runner:
         def counted(receipt: Receipt) -> None:
             self._tell("counting rows by class", [])
             rows = self.data.open(receipt, preprocessing, **self._place)
-            classes = self.outline.data.outputs if self.outline.data.has_classes else 0
+            classes = self.data.outputs if self.outline.data.has_classes else 0
             unit_rows = self.outline.facts.unit_rows
             census = take_census(rows, event, classes=classes, unit_rows=unit_rows)
             self.folder.write_json(_CENSUS, asdict(census))

@@ -65,6 +65,7 @@ def guarantee_for(
     notes: tuple[str, ...],
     *,
     searched: Price | None,
+    named: bool,
     ranged: bool,
     categorized: bool,
     told_sizes: bool,
@@ -78,11 +79,11 @@ def guarantee_for(
 ) -> Guarantee:
     """What a study may promise for all of `events`: what was fixed before it began, never the sum
     that it `paid` in the end, which depends on outputs. `others` payments from its ledger are not
-    among them. `searched` is the price of an earlier study's search that is. `ranged`,
+    among them. `searched` is the price of an earlier study's search that is. `named`, `ranged`,
     `categorized`, `told_sizes`, `centred`, `refined`, `whitened`, `counted`, `scored`, `checked`:
-    whether there are ranges and categories of columns, a count of rows of unlike numbers, a mean, a
-    finer one, a second moment, counts of rows, scores and a check to release. `weighed`: whether
-    rows were by these counts."""
+    whether there are names of classes, ranges and categories of columns, a count of rows of unlike
+    numbers, a mean, a finer one, a second moment, counts of rows, scores and a check to release.
+    `weighed`: whether rows were by these counts."""
     config = planned.config
     # More than planned was paid only where another version of dptune began the study.
     price = Price(
@@ -99,6 +100,7 @@ def guarantee_for(
         price = total([searched, price])
     releases = _releases(planned, counted=counted, weighed=weighed, scored=scored)
     names, numbers = columns_in_words(planned.categorized), columns_in_words(planned.ranged)
+    releases += ["names of classes that many rows have"] * named
     releases += [f"names of categories that many rows have, in {names}"] * categorized
     releases += [f"ranges of {numbers}, from noisy ranks of the rows"] * ranged
     counted_unlike = "a noisy count of rows whose numbers differ much in size"

@@ -212,6 +212,8 @@ def resume(
     with folder.locked():
         config = read_config(folder, own_code=own_code)
         data = data or _load_again(config)
+        if data.has_secret_classes and not config.preparation.class_share:
+            data = data.with_public_classes()  # as an older version took them
         planned, executor = outline(data, config), executor or SerialExecutor()
         rehearse(planned, executor)
         payments = _payments(config, folder, data)
@@ -312,6 +314,9 @@ def _run(
     # A finished study pays for nothing more, but its rows must be the same.
     wanted = () if folder.is_finished() else planned.payments
     payments.reserve(wanted, planned.slack, fixed=planned.fixed)
+    runner.announce()
+    runner = runner.with_classes()
+    data, planned = runner.data, runner.outline
     prepared = runner.prepare()
     preprocessing = prepared.preprocessing
     encoding = preprocessing.encoding
@@ -335,7 +340,7 @@ def _run(
     if earlier is not None:
         events, others = [*earlier.events, *events], others - len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
-    losses = _losses(planned, trials, census, prepared)
+    losses = [*_losses(planned, trials, census, prepared), *_left_out(data)]
     checked = _about_check(planned, counted, check)
     notes = tuple(dict.fromkeys((*told, *losses, *checked, *noise_notes(planned))))
     model = TrainedModel(
@@ -354,6 +359,7 @@ def _run(
             others,
             notes,
             searched=earlier.price if earlier else None,
+            named=planned.classes is not None,
             ranged=bool(encoding and encoding.ranges),
             categorized=bool(encoding and encoding.categories),
             told_sizes=planned.unlike is not None and LOGARITHMS not in prepared.lost,
@@ -412,6 +418,14 @@ def _exported(ended: StudyResult, folder: RunFolder) -> list[str]:
     except InvalidInput as error:
         return [f"no folder for from_pretrained was written: {str(error).rstrip('.')}"]
     return []
+
+
+def _left_out(data: Data) -> list[str]:
+    """Rows beside the private ones whose label is none of the classes that were bought."""
+    return [
+        f"{rows:,} {which} rows are left out: their labels are none of the classes"
+        for which, rows in data.left_out.items()
+    ]
 
 
 def _check(
