@@ -64,7 +64,7 @@ def waves(rows: int, seed: int) -> tuple[pd.DataFrame, Any]:
     draws = np.random.default_rng(seed)
     age, weight = draws.uniform(0, 100, rows), draws.normal(70, 10, rows)
     ill = (age // 25 % 2 == 0) ^ (draws.random(rows) < 0.05)
-    return pd.DataFrame({"age": age, "weight": weight}), np.where(ill, "ill", "well")
+    return pd.DataFrame({"age": age, "weight": weight}), ill.astype(int)
 
 
 def network() -> nn.Module:
@@ -640,7 +640,7 @@ def test_a_search_is_reused_at_another_budget_with_the_curves_it_had(tmp_path: P
 def test_benchmarks_draw_the_curves_that_studies_draw(tmp_path: Path) -> None:
     made, labels = waves(4000, 0)
     new, right = waves(500, 1)
-    arrays = {"X_train": made, "y_train": labels == "ill", "X_test": new, "y_test": right == "ill"}
+    arrays = {"X_train": made, "y_train": labels == 1, "X_test": new, "y_test": right == 1}
     np.savez(tmp_path / "waves.npz", **{name: np.asarray(a, float) for name, a in arrays.items()})
     task = load_task(str(tmp_path / "waves.npz"))
     planned = outline_of(task, LinearScaling(), BUDGET, seed=0)

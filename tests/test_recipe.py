@@ -179,7 +179,8 @@ def test_the_decision_is_the_same_whatever_the_rows_hold() -> None:
 def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> None:
     study(tmp_path / "run", **AUTO)
     config = read_config(RunFolder.open(tmp_path / "run"))
-    for_columns = {"range_share": 0.106, "category_share": 0}  # 4 / (0.5001 x 400 / 32.523)^2
+    # 4 / (0.5001 x 400 / 32.523)^2
+    for_columns = {"range_share": 0.106, "category_share": 0, "class_share": 0}
     decided = Preparation(
         center_share=0.01,
         whiten_share=0.02,
@@ -696,7 +697,7 @@ def test_what_an_older_version_did_not_know_it_did_not_do() -> None:
         expected = Preparation(
             center_share=float(share), whiten_share=0, rescale=rescale, shorten=None, curves=1
         )
-        nothing = {"range_share": 0, "category_share": 0, "logarithm_share": 0}
+        nothing = {"range_share": 0, "category_share": 0, "logarithm_share": 0, "class_share": 0}
         assert found == replace(expected, **nothing, shrink_mean=False, finer_mean=False)
 
 

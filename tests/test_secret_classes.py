@@ -13,6 +13,7 @@ import own_networks
 from dptune.accounting import Budget
 from dptune.bench.tasks import load_task
 from dptune.data import Data, load_data
+from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import CLASSES_UNTIL_BOUGHT
 from dptune.data.shift import Shift
 from dptune.engines import TorchModule
@@ -171,6 +172,14 @@ def test_bought_classes_go_with_held_out_scores_and_balance() -> None:
         assert study(None, Data(*mistyped()), **asked).model.classes == ("sick", "well")
 
 
+def test_rows_of_secret_classes_open_once_these_are_named() -> None:
+    data, plain = Data(*mistyped(60), test=rows(20, seed=1)), Preprocessing(unit_rows=False)
+    for opened in (data.unprotected_rows, data.test_rows):
+        with pytest.raises(InvalidInput, match="the names of these classes are not bought yet"):
+            opened(plain)
+    assert data.with_classes(("sick", "well")).unprotected_rows(plain).count == 59
+
+
 # -- what is refused, and when
 
 
@@ -223,7 +232,7 @@ def test_labels_of_one_class_or_all_different_are_refused_as_before() -> None:
 
 
 def test_classes_too_few_to_learn_are_paid_for_and_the_rest_is_given_back(tmp_path: Path) -> None:
-    data, address = Data(*mistyped(typos=ROWS - 20)), str(tmp_path / "ledger.db")
+    data, address = Data(*mistyped(typos=ROWS - 6)), str(tmp_path / "ledger.db")
     ledger = Ledger.create(address, BUDGET, dataset="data", fingerprint=data.fingerprint)
     said = r"are 1 \(zzsikc\), since a name needs about \d+ rows.*[\d.]+ % of the budget was spent"
     for begin in (

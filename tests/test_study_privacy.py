@@ -328,7 +328,8 @@ def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
     data, planned = make_data(), outline(make_data(), make_config(budget=Budget(0.5, 1e-5)))
     spent = Price(BUDGET.mu_squared())
     event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
-    told: dict[str, Any] = {"searched": None, "ranged": False, "categorized": False}
+    told: dict[str, Any] = {"searched": None, "named": False, "ranged": False}
+    told["categorized"] = False
     told |= {"told_sizes": False, "centred": False, "refined": False, "whitened": False}
     told |= {"counted": True, "weighed": False, "scored": True, "checked": True}
     assert guarantee_for(planned, data, [event], spent, 0, (), **told).epsilon == pytest.approx(2.0)
