@@ -63,9 +63,8 @@ def test_mistyped_label_of_one_row_is_nowhere_in_the_run_folder(
 ) -> None:
     result = study(tmp_path / "run", Data(*mistyped(), name="people"))
     assert result.model.classes == ("sick", "well")
-    assert json.loads((tmp_path / "run" / "classes.json").read_text()) == {
-        "classes": ["sick", "well"]
-    }
+    stored = json.loads((tmp_path / "run" / "classes.json").read_text())
+    assert stored["classes"] == ["sick", "well"]
     written = everything_in(tmp_path / "run")
     assert b"well" in written and SECRET.encode() not in written
     # Its row counts as empty: public numbers are of all rows, and what is trained on is less.
@@ -161,9 +160,16 @@ def test_held_out_rows_stay_the_same_where_a_label_is_not_named() -> None:
     named = data.with_classes(("sick", "well"))
     _, held = named.held_out(10)
     _, as_before = Data(*rows(), classes=["sick", "well"]).held_out(10)
-    assert held._numbers is None and held.count == as_before.count
+    assert held.count == as_before.count
     ours, theirs = (part._parts["train"].features for part in (held, as_before))
     np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.usefixtures("same_noise")
+def test_fewer_or_more_rows_may_be_declared_than_there_are() -> None:
+    for count in (ROWS - 100, ROWS + 100):
+        result = study(None, Data(*mistyped(), rows=count))
+        assert result.model.classes == ("sick", "well") and result.final.plan.rows == count
 
 
 @pytest.mark.usefixtures("same_noise")

@@ -292,9 +292,8 @@ def tune(
     made = _find_features(rows, images, texts, config, kind, of_pictures, where)
     if made is not None:
         rows = made.source
-    rows["classes"] = classes_in(classes)
     options: dict[str, dict[str, Any]] = {
-        "data": rows,
+        "data": rows | {"classes": classes_in(classes)},
         "columns": columns_in(columns),
         "engine": trained or engine_options(engine),
         "budget": {"epsilon": epsilon, "delta": delta},
@@ -341,8 +340,7 @@ def tune(
     if folder is None:
         folder = _free_folder(asked.data.name, asked.settings["source"]["source"])
     if made is not None:
-        made_of = made.make() | {"classes": rows["classes"]}
-        asked = read_options(config, options | {"data": made_of})
+        asked = read_options(config, options | {"data": options["data"] | made.make()})
     for note in planning.before_paying(asked.data, asked.config):
         screen.warn(note)
     study_screen.say_trying(asked.config.engine)

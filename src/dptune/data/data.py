@@ -379,7 +379,8 @@ class Data:
         rows = self._rows("train", preprocessing, device, precision)
         if self._numbers is None or rows.count == self.count:
             return rows
-        return RowsWithGaps(rows, torch.from_numpy(self._numbers), self.count)
+        places = max(self.count, int(self._numbers[-1]) + 1)  # fewer rows may be declared
+        return RowsWithGaps(rows, torch.from_numpy(self._numbers), places)
 
     def unprotected_rows(
         self, preprocessing: Preprocessing, *, device: str = "cpu", precision: str = "float32"

@@ -107,9 +107,7 @@ def buy_categories(
     return dict(zip(outline.categorized, map(list, found), strict=True))
 
 
-def buy_classes(
-    outline: Outline, labels: NDArray[Any], names: Sequence[Any]
-) -> list[Any]:
+def buy_classes(outline: Outline, labels: NDArray[Any], names: Sequence[Any]) -> list[Any]:
     """Names of classes in their order; `labels` are places among all names that rows have."""
     assert outline.class_names is not None
     (found,) = private_categories(
