@@ -47,9 +47,14 @@ def digest_of_tensors(tensors: Mapping[str, Tensor]) -> str:
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         # Bytes, whatever the type: NumPy does not know all of torch's.
-        plain = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(plain.view(torch.uint8).numpy().data)
+        digest.update(as_line(tensor.cpu()).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def as_line(tensor: Tensor) -> Tensor:
+    """All of its numbers one after another, also where torch keeps odd strides of a single one."""
+    plain = tensor.detach().contiguous()
+    return plain.as_strided((plain.numel(),), (1,))
 
 
 def digest_of_file(file: BufferedReader) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from dptune.engines.digests import as_line
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.errors import OwnCodeProblem
 
@@ -94,8 +95,7 @@ def checksum(tensor: Tensor) -> Tensor:
     plain = tensor.detach()
     if plain.is_complex():
         plain = torch.view_as_real(plain)
-    plain = plain.contiguous().view(-1)
-    bits = plain.view(_BITS[plain.element_size()])
+    bits = as_line(plain).view(_BITS[plain.element_size()])
     if bits.numel() * bits.element_size() % 8 == 0 and bits.data_ptr() % 8 == 0:
         bits = bits.view(torch.int64)  # several times faster on a CPU
     return bits.sum(dtype=torch.int64)
