@@ -39,8 +39,12 @@ def test_private_streams_differ_however_equal_their_names() -> None:
 
 def test_trained_weights_never_share_noise_by_default() -> None:
     models = nothing_but_noise(*(Randomness(seed=3, trial=1) for _ in range(6)))
-    drawn = torch.cat([model.weights.flatten() for model in models]).tolist()
-    assert len(set(drawn)) == len(drawn)
+    # On a grid of 2^16 steps a deviation, 1,350 pairs meet 0.004 times by luck.
+    same = sum(
+        torch.eq(one.weights, other.weights).sum().item()
+        for one, other in itertools.combinations(models, 2)
+    )
+    assert same <= 2
 
 
 def test_one_private_stream_used_for_two_trials_does_not_repeat_its_noise() -> None:

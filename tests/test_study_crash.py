@@ -22,6 +22,7 @@ import pytest
 import torch
 
 from dptune.accounting import Budget
+from dptune.engines.digests import without_digest
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerUnavailable
 from dptune.ledger import Ledger
 from dptune.privacy import FullBatchRun
@@ -224,6 +225,7 @@ class Watched:
         found = [json.loads(line) for line in now["trials.jsonl"].decode().splitlines()]
         for number, before in self.records.items():
             (after,) = (record for record in found if record["number"] == number)
+            before, after = without_digest(before), without_digest(after)
             if before["score"] is None:
                 after = {**after, "score": None, "score_noise": None}
             assert after == before

@@ -5,9 +5,7 @@ bounds off what a run really moved.
 """
 
 import pickle
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from dptune.engines.registry import engine_named
 from dptune.engines.scatter import must_scatter
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
+from dptune.scratch import scratch_folder
 
 COUNT, CLIP = 24, 0.3
 STATE = ("velocity", SEEN_SHAPE, SEEN_LOGITS)
@@ -264,10 +263,10 @@ class EngineChecks:
         memory, plan = self.rows(), self.plan(steps=3, rows=COUNT)
         halves = np.split(self.features(), 2), np.split(self.labels(), 2)
         precision = IDS if self.engine.takes_ids else self.precisions[0]
-        with tempfile.TemporaryDirectory(prefix="dptune-") as folder:
+        with scratch_folder() as folder:
             chunks = zip(*halves, strict=True)
-            write_chunks(Path(folder), chunks, precision=precision, augmented=True)
-            one, other = self.fit(plan, memory), self.fit(plan, DiskRows(Path(folder)))
+            write_chunks(folder, chunks, precision=precision, augmented=True)
+            one, other = self.fit(plan, memory), self.fit(plan, DiskRows(folder))
         _must_be_close(self.weights(one), self.weights(other), rtol=1e-4, atol=1e-6)
 
     def check_no_rows_at_all_leave_the_weights_alone(self) -> None:
