@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from dptune import gdp
 from dptune.data.rows import PRECISIONS, Chunk, MemoryRows
-from dptune.engines import sums
+from dptune.engines import clipping, sums
 from dptune.engines.base import Evaluation
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
@@ -144,6 +144,63 @@ def test_steps_equal_the_clipped_sum_of_autograds_row_gradients(
     assert 0 < clipped < 3 * COUNT
     found = flat(fit(chosen, data, loss, precision=precision)).double()
     torch.testing.assert_close(found, weights, rtol=tolerance, atol=tolerance * 0.1)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("class_weights", [None, (0.5, 1.0)])
+def test_steps_of_two_classes_equal_the_clipped_sum_of_autograds_row_gradients(
+    bias: bool, copies: int, class_weights: tuple[float, float] | None
+) -> None:
+    features, targets = make_data("binary", copies)
+    data = features * torch.linspace(0.1, 4, COUNT)[:, None, None], targets
+    chosen = plan(
+        bias=bias,
+        augmentations=copies,
+        clip_norm=2.0,
+        steps=3,
+        momentum=0.0,
+        class_weights=class_weights,
+    )
+    weights, clipped = torch.zeros(2, COLUMNS + bias, dtype=torch.float64), 0
+    of_rows = torch.ones(2) if class_weights is None else torch.tensor(class_weights)
+    for _ in range(chosen.steps):
+        gradients = row_gradients(weights, with_ones(data[0], bias), targets, "softmax")
+        norms = gradients.flatten(1).norm(dim=1)
+        clipped += int((norms > 2.0).sum())
+        factors = (aim(2.0) / norms).clamp(max=1) * of_rows[targets]
+        mean = (gradients * factors[:, None, None]).sum(0) / COUNT
+        weights = weights - chosen.learning_rate * mean
+    assert 0 < clipped < 3 * COUNT
+    found = flat(fit(chosen, data, outputs=2))
+    torch.testing.assert_close(found, weights, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("columns", "outputs", "threads"), [(9, 2, 1), (600, 100, 2)])
+def test_small_steps_take_one_thread_and_the_users_setting_is_kept(
+    columns: int, outputs: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = []
+    of_rows = clipping.residuals_
+
+    def noting(logits: Tensor, targets: Tensor, loss: str) -> Tensor:
+        used.append(torch.get_num_threads())
+        return of_rows(logits, targets, loss)
+
+    monkeypatch.setattr(clipping, "residuals_", noting)
+    rows = MemoryRows(torch.ones(2000, columns), torch.arange(2000) % outputs)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        LinearEngine(outputs=outputs).fit_many([plan()], rows, [Randomness()])
+        with pytest.raises(InvalidInput):
+            LinearEngine(outputs=outputs).fit_many(
+                [plan(class_weights=(1.0,))], rows, [Randomness()]
+            )
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(used) == {threads}
 
 
 WEIGHTS = (1.0, 0.5, 0.125, 1 / 3, 0.01)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dptune.data.disk import DiskRows, write_chunks
 from dptune.data.rows import PRECISIONS, Chunk, MemoryRows, Rows
-from dptune.engines import sums
+from dptune.engines import linear, sums
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.engines.randomness import Randomness
 from dptune.engines.release import Release
@@ -187,6 +187,35 @@ def test_no_row_moves_a_sum_of_any_rows_by_more_than_its_clip_norm(
     assert float((whole - added(rows, clip_norm, **plan)).norm()) <= 1
 
 
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    precision=st.sampled_from(("float32", "bfloat16", "float64")),
+    kind=st.sampled_from(KINDS),
+    count=st.integers(1, 5000),
+    copies=st.sampled_from([1, 1, 3]),
+    bias=st.booleans(),
+    clip_norm=st.sampled_from([1.0, 1e-6, 0.3]),
+)
+def test_no_row_of_two_classes_moves_a_sum_by_more_than_its_clip_norm(
+    seed: int, precision: str, kind: str, count: int, copies: int, bias: bool, clip_norm: float
+) -> None:
+    """One residual is computed for both classes."""
+    rng = np.random.default_rng(seed)
+    features = rows_of_a_kind(rng, kind, count, copies, 7)
+    rows = MemoryRows(features, rng.integers(0, 2, count), precision=precision)
+    plan: dict[str, Any] = {
+        "loss": "softmax",
+        "outputs": 2,
+        "bias": bias,
+        "augmentations": copies,
+    }
+    whole = added(rows, clip_norm, **plan)
+    row = int(rng.integers(count))
+    rows.features[row], rows.norms[row] = 0, torch.inf
+    assert float((whole - added(rows, clip_norm, **plan)).norm()) <= 1
+
+
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -240,7 +269,7 @@ def test_copies_that_cancel_do_not_bring_more_rounding_into_the_sum(precision: s
     logits = torch.zeros(1, 1, 1000, dtype=torch.promote_types(rows.dtype, torch.float32))
     plan = TrainPlan(rows=500, steps=1, learning_rate=1.0, noise_multiplier=1.0, augmentations=2)
     release = Release.of([plan], logits)
-    clipped = LinearEngine(outputs=1, loss="squared")._clipped(logits, chunk, release)
+    clipped = linear._clipped(logits, chunk, "squared", release)
     entered = clipped[0, 0].double().abs().view(500, 2) * rows.features.double().norm(dim=2)
     assert 1 < float(entered.sum(1).max()) <= 2 * 1.01
 

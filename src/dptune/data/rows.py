@@ -26,6 +26,8 @@ PRECISIONS = {
     "bfloat16": torch.bfloat16,
 }
 _AT_ONCE = 1 << 16  # rows that are looked at together, so that looking takes little memory
+_LEAST_ROWS_OF_A_CHUNK, _MOST_ROWS_OF_A_CHUNK = 1 << 12, 1 << 16
+_NUMBERS_IN_CACHE = 1 << 20
 # More columns are taken for features that somebody made, such as those of texts and pictures; up to
 # how many it may be asked whether they are of one size.
 MOST_COLUMNS_OF_A_TABLE, MOST_COLUMNS_IN_DOUBT = 100, 1_000
@@ -275,10 +277,6 @@ class MemoryRows:
         shared: bool = True,
     ) -> None:
         self.device, self.dtype = find_device(device), find_precision(precision)
-        # A CPU wants a chunk's residuals in its cache, a GPU wants few and large kernels.
-        if chunk_rows is None:
-            chunk_rows = 4096 if self.device.type == "cpu" else 2**16
-        chunk_rows = validate.whole(1, chunk_rows=chunk_rows)
         given = _as_tensor(features, "features", shared=shared)
         self.features = given.to(self.device, self.dtype)
         check_features(self.features)
@@ -288,6 +286,13 @@ class MemoryRows:
         self.count, self.copies = self.features.shape[:2]
         self.shape = tuple(self.features.shape[2:])
         self.columns = math.prod(self.shape)
+        # A GPU wants few and large kernels, a CPU a chunk that stays in its cache.
+        if chunk_rows is None:
+            chunk_rows = _MOST_ROWS_OF_A_CHUNK
+            if self.device.type == "cpu":
+                fit = _NUMBERS_IN_CACHE // (self.columns * self.copies)
+                chunk_rows = min(max(fit, _LEAST_ROWS_OF_A_CHUNK), _MOST_ROWS_OF_A_CHUNK)
+        chunk_rows = validate.whole(1, chunk_rows=chunk_rows)
         if len(self.targets) != self.count:
             raise InvalidInput(
                 f"there are {self.count} rows of features but {len(self.targets)} targets; each "

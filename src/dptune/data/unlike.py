@@ -13,8 +13,9 @@ from dptune.data.tables import table_of, wide_chunks
 from dptune.noise import add_noise
 
 # Signs and zeros aside, the largest number of such a row is more than so many times as large as
-# what this part of its numbers do not exceed.
-_TIMES, _SMALL = 30.0, 1 / 3
+# what this part of its numbers do not exceed. Principal directions shrink about as one over their
+# number, so where there are many columns the factor grows with them.
+_TIMES, _TIMES_A_COLUMN, _SMALL = 30.0, 1.5, 1 / 3
 
 
 def are_unlike(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -24,7 +25,7 @@ def are_unlike(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
     last = sizes.shape[1] - 1
     place = zeros + np.maximum(last - zeros, 0) * _SMALL
     small = np.take_along_axis(sizes, np.minimum(place.astype(int), last)[:, None], axis=1)[:, 0]
-    return np.asarray(sizes[:, -1] / _TIMES > small)
+    return np.asarray(sizes[:, -1] / max(_TIMES, _TIMES_A_COLUMN * (last + 1)) > small)
 
 
 def private_unlike(

@@ -33,14 +33,11 @@ _HALF_ULP = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.bfloat16: 2
 
 
 def residuals_(logits: Tensor, targets: Tensor, loss: str) -> Tensor:
-    """Derivative of each row's loss in its logits, in place; (trials, outputs, rows)."""
+    """Derivative of each row's loss in its logits, which are lost; (trials, outputs, rows)."""
     if loss == "softmax":
-        logits -= logits.amax(1, keepdim=True)
-        logits.exp_()
-        logits /= logits.sum(1, keepdim=True)
-        wanted = torch.zeros(logits.shape[1:], dtype=logits.dtype, device=logits.device)
-        logits -= wanted.scatter_(0, targets.long()[None], 1.0)  # faster than indexing
-        return logits
+        residuals = torch.softmax(logits, 1)
+        classes = targets.long().expand(len(logits), 1, -1)
+        return residuals.scatter_add_(1, classes, -residuals.new_ones(1).expand(classes.shape))
     if loss == "binary":
         logits.sigmoid_()
     logits -= as_columns(targets, logits)

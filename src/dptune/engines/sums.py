@@ -21,7 +21,7 @@ _BLOCK, _CPU_BLOCK = 128, 256
 _ROWS_IN_FLOAT32 = 4096  # of blocks that are added pairwise
 _FEW = 1024  # numbers, which are added sooner in float64
 _LARGEST_BLOCKS = 2**26  # numbers in all of them together
-_IN_ANY_ORDER = 2**16  # in float64, as torch likes
+_IN_ANY_ORDER = 2**16  # rows that are added in float64, as torch likes
 # Half units in the last place by which a sum can be off, in clip norms. On a GPU 128^2 * 2 inside a
 # block of 128 rows and 128 * (1 + 2 + ... + 16) in the sums that it enters; elsewhere less.
 _ROUNDINGS = 50_176
@@ -72,8 +72,9 @@ def products(left: Tensor, right: Tensor, copies: int) -> Iterator[Tensor]:
     block = _BLOCK // copies * copies  # whole rows
     if copies == 1 and not left.is_cuda:
         block = _CPU_BLOCK
-    room = _LARGEST_BLOCKS // (len(left) * right.shape[1])
-    blocks = max(1, min(_ROWS_IN_FLOAT32 // block, room))
+    numbers = len(left) * right.shape[1]
+    together = _IN_ANY_ORDER if numbers <= _FEW else _ROWS_IN_FLOAT32
+    blocks = max(1, min(together // block, _LARGEST_BLOCKS // numbers))
     whole = len(right) // block * block
     for start in range(0, whole, blocks * block):
         part = slice(start, min(whole, start + blocks * block))

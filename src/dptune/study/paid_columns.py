@@ -21,6 +21,7 @@ from dptune.columns.private_ranges import GOOD, most_noise, noise_for, rows_need
 from dptune.data.classes import PUBLIC, WITH_CLASSES
 from dptune.data.rows import MOST_COLUMNS_IN_DOUBT, MOST_COLUMNS_OF_A_TABLE, DataFacts
 from dptune.errors import InvalidInput
+from dptune.prior import signal
 from dptune.study.config import AUTO, MOST_SHARE, Config
 from dptune.study.curves import against as against_curves
 from dptune.study.curves import planned
@@ -36,7 +37,9 @@ _LEAST_SHARE, MOST_SHARE_UNASKED = 0.005, 0.05
 _SEEN, _SEEN_OF_CLASSES = 0.02, 0.05
 # At most, for rough ranges of columns that may be of unlike size: without them little is learned
 # from rows of which one column hides the others, and columns of one size lose a few tenths.
-_MOST_FOR_SIZES = 0.2
+# Below so much signal for every weight these few tenths are points: there a noisy count of rows
+# says it for less (`logarithms`).
+_MOST_FOR_SIZES, _LITTLE_SIGNAL, _MOST_FOR_LITTLE = 0.2, 3.0, 0.02
 # Names that are in fewer than this part of all rows may stay hidden; were it more, buying is vain.
 _MOST_HIDDEN = 0.25
 
@@ -121,6 +124,9 @@ def _rough(
     asked, features = config.preparation, len(columns) > MOST_COLUMNS_OF_A_TABLE
     least = enough_for_ranges(config, facts, len(columns), for_sizes=not features)
     most = MOST_SHARE_UNASKED if features else _MOST_FOR_SIZES
+    told = signal(config.budget.mu, facts.count, facts.columns, facts.outputs)
+    if told < _LITTLE_SIGNAL:
+        most = _MOST_FOR_LITTLE
     wanted = asked.range_share == AUTO and asked.curves in (AUTO, 1) and not against_curves(config)
     # One column has no size beside others; of a declared table ranges are used whatever they say.
     useless = len(columns) == 1 if facts.as_given else features

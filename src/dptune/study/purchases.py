@@ -20,7 +20,9 @@ Codes = Iterable[NDArray[Any]]
 
 # Columns are of unlike size where the mean of their squares is more than so many times that of a
 # small one, which is then hardly seen in a row of unit length. Small are this part of them.
-_UNLIKE, _SMALL = 40.0, 0.35
+# Features in their principal directions look so too, the more the more columns there are, and lose
+# where what carries nothing is made as large as what does.
+_UNLIKE, _UNLIKE_A_COLUMN, _SMALL = 40.0, 2.0, 0.35
 # How many times as wide as found ranges are made that only tell sizes: of one column, and of all.
 _WIDER, _WIDER_FOR_ALL = 3.0, 10.0
 
@@ -71,7 +73,8 @@ def _alike(ranges: Sequence[Pair]) -> bool:
     hardly_known = (ends < 1) & ((np.abs(low) <= SMALLEST) | (np.abs(high) <= SMALLEST))
     known = ends[~hardly_known]
     squares = (known if len(known) > 1 else np.where(hardly_known, 1.0, ends)) ** 2
-    return bool(squares.mean() <= _UNLIKE * np.quantile(squares, _SMALL, method="lower"))
+    times = max(_UNLIKE, _UNLIKE_A_COLUMN * len(ends))
+    return bool(squares.mean() <= times * np.quantile(squares, _SMALL, method="lower"))
 
 
 def _one_for_all(ranges: Mapping[str, Pair]) -> dict[str, Pair]:
