@@ -67,7 +67,8 @@ def clip_(
             parts *= weights[:, None, :, None]
         return residuals.div_(copies).to(product)
     reach = (clip_norms * (1 - margin(residuals, product)))[:, None]
-    sizes = (parts * parts).sum(1).sqrt_()  # (trials, rows, copies)
+    one = parts.shape[1] == 1
+    sizes = parts[:, 0].abs() if one else (parts * parts).sum(1).sqrt_()  # (trials, rows, copies)
     if copies == 1:
         smallest = sizes[..., 0]
         bound = smallest * chunk.norms[:, 0]
