@@ -70,7 +70,7 @@ def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
         return float(accountant.get_epsilon(delta)) * (1 + _MARGIN)
 
 
-@lru_cache(maxsize=64)  # the same at every delta, and slow
+@lru_cache(maxsize=256)  # the same at every delta, and slow
 def renyi_curve(event: Event) -> RenyiCurve:
     """The divergences of one event at all `ORDERS`."""
     with _accountant([event]) as accountant:
