@@ -736,7 +736,7 @@ def work(folder, journal, kind):
         study(folder, data, **SMALL, **KINDS[kind])
 
 for kind in KINDS.values():
-    study(None, data, **SMALL, **kind)  # what is loaded or worked out on first use is there in every fork
+    study(None, data, **SMALL, **kind)  # what is worked out on first use is there in every fork
 print("ready", flush=True)
 while line := sys.stdin.readline():
     pid = os.fork()
