@@ -97,15 +97,15 @@ def as_it_was(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _repeatable() -> Iterator[None]:
-    strict = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    before = torch.get_deterministic_debug_mode()
+    # As use_deterministic_algorithms, which also imports torch's compiler: seconds in each process.
+    torch.set_deterministic_debug_mode("warn")
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*deterministic")
             yield
     finally:
-        torch.use_deterministic_algorithms(strict, warn_only=warns)
+        torch.set_deterministic_debug_mode(before)
 
 
 @dataclass(frozen=True)
