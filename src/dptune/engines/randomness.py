@@ -140,7 +140,7 @@ def seed_torch(number: int) -> None:
     in use: more time than a small network needs for its step.
     """
     torch.default_generator.manual_seed(number)
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(number)
 
 
