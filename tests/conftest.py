@@ -16,6 +16,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from dptune import Budget, Ledger
+from dptune.engines.randomness import seed_torch
 from support.ledgers import new_ledger
 from support.noise import repeated_noise
 
@@ -66,7 +67,7 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def same_first_weights() -> None:
     """Whatever tests ran before in this process, torch's own generator, which modules draw their
     first weights from, begins anew. Noise is drawn from others."""
-    torch.manual_seed(0)
+    seed_torch(0)
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@ import errno
 import os
 import random
 import select
-import shutil
 import signal
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -17,10 +18,11 @@ import pytest
 
 from dptune import Budget, Ledger
 from dptune.errors import LedgerUnavailable
+from dptune.ledger import balance, chain, ledger, queue, store
 from dptune.privacy import FullBatchRun, Receipt
 from support.ledgers import ROWS, new_ledger
 
-RANDOM_KILLS = 200
+RANDOM_KILLS = 60
 TINY = FullBatchRun(steps=1, noise_multiplier=1000.0)
 TINIER = FullBatchRun(steps=1, noise_multiplier=2000.0)
 
@@ -55,29 +57,37 @@ def read_all(pipe: int) -> list[tuple[int, str]]:
     return [(int(number), entry) for number, entry in map(str.split, lines)]
 
 
-def test_nothing_granted_is_lost_in_200_kills_at_random_moments(tmp_path: Path) -> None:
+def test_nothing_granted_is_lost_in_kills_at_random_moments(tmp_path: Path) -> None:
     address = str(tmp_path / "ledger.db")
     new_ledger(address, Budget(8.0, 1e-5))
     rng = random.Random(20240101)
     granted: dict[int, str] = {}
-    for number in range(RANDOM_KILLS):
+    places, kills = Counter[str](), 0
+    while kills < RANDOM_KILLS or (len(places) < 3 and kills < 10 * RANDOM_KILLS):
         reading, writing = os.pipe()
         pid = fork(lambda: pay_and_report(address, writing))  # noqa: B023
         os.close(writing)
-        if number % 10 == 0:  # some kills come after a grant, however slow the machine
+        if kills % 10 == 0:  # some kills come after a grant, however slow the machine
             select.select([reading], [], [], 60)
         time.sleep(rng.uniform(0.001, 0.06))
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        granted.update(read_all(reading))
+        kills += 1
+        in_transaction = Path(f"{address}-journal").exists()
+        reported = read_all(reading)
         os.close(reading)
+        granted.update(reported)
+        if in_transaction:
+            places["while something was written"] += 1
+        else:
+            places["after a grant" if reported else "before any grant"] += 1
     state = Ledger.open(address).state()  # opens, and the chain verifies
     on_disk = {payment.number: payment.entry for payment in state.payments}
     assert granted.items() <= on_disk.items()
-    assert granted  # the children did get to work
+    assert len(places) == 3, places  # all kinds of places were hit
     # A grant may be on disk though the child died before it could say so; never the reverse.
-    assert len(on_disk) <= len(granted) + RANDOM_KILLS
+    assert len(on_disk) <= len(granted) + kills
     assert {payment.state for payment in state.payments} <= {"reserved", "committed"}
     assert state.spent.mu_squared == pytest.approx(len(on_disk) * 1e-6)
     Ledger.open(address).reserve(TINY, purpose="life goes on", fingerprint=ROWS)
@@ -116,22 +126,66 @@ def test_whoever_resumes_never_touches_rows_twice_for_one_payment(tmp_path: Path
     assert len(legs) - len(committed) <= kills  # a death costs one leg
 
 
-def die_at_line(number: int) -> None:
-    """Kill this process at the `number`-th line of ledger code that it is about to run."""
-    files = {"ledger.py", "chain.py", "store.py", "balance.py"}
+def at_each_line(do: Callable[[int], object]) -> None:
+    """From here on, this process calls `do` with a number before each line of ledger code."""
+    files = {module.__file__ for module in (ledger, chain, store, balance, queue)}
     lines = 0
 
     def trace(frame: FrameType, event: str, _: object) -> object:
         nonlocal lines
-        if Path(frame.f_code.co_filename).name not in files:
+        if frame.f_code.co_filename not in files:
             return None
         if event == "line":
             lines += 1
-            if lines == number:
-                os.kill(os.getpid(), signal.SIGKILL)
+            do(lines)
         return trace
 
     sys.settrace(trace)  # type: ignore[arg-type]
+
+
+def die_at_line(number: int) -> None:
+    """Kill this process at the `number`-th line of ledger code that it is about to run."""
+    at_each_line(lambda line: line == number and os.kill(os.getpid(), signal.SIGKILL))
+
+
+def line_by_line(prepared: Callable[[], Callable[[], object]]) -> Iterator[int]:
+    """Run what `prepared` returns in a forked process that waits at each line of ledger code.
+
+    Yields the numbers of the lines while the process waits; that this process reads its files
+    leaves it its locks.
+    """
+    (at_line, report), (go_on, allow) = os.pipe(), os.pipe()
+
+    def wait(line: int) -> None:
+        os.write(report, b".")
+        os.read(go_on, 1)
+
+    def child() -> None:
+        os.close(at_line)
+        work = prepared()
+        at_each_line(wait)
+        work()
+
+    pid, line = fork(child), 0
+    os.close(report)
+    while os.read(at_line, 1):
+        line += 1
+        yield line
+        os.write(allow, b".")
+    os.waitpid(pid, 0)
+    for end in (at_line, go_on, allow):
+        os.close(end)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+def put(files: dict[str, bytes], folder: Path) -> Path:
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
 
 
 ACTIONS: dict[str, Callable[[Ledger, Receipt], object]] = {
@@ -152,33 +206,48 @@ ACTIONS: dict[str, Callable[[Ledger, Receipt], object]] = {
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_death_at_any_line_leaves_all_or_nothing(action: str, tmp_path: Path) -> None:
-    strides = {"reserve": 1, "exchange": 3, "begin_all": 7, "settle_all": 7}
-    stride = strides.get(action, 5)  # they share most lines
+    """A death leaves the files as they are. So every line is looked at for what is on disk there,
+    everything that is ever there is opened, and a process is killed at each line where it is new,
+    and at every twentieth."""
     written = {"exchange": 2, "reserve_all": 3, "begin_all": 4, "settle_all": 2}.get(action, 1)
-    original = tmp_path / "original.db"
-    ledger = new_ledger(str(original), Budget(8.0, 1e-5))
-    receipt, _ = ledger.reserve_all([("before", TINY), ("other", TINY)], fingerprint=ROWS)
-    before, deaths = ledger.state(), 0
-    while True:
-        copy = tmp_path / f"{deaths}.db"
-        shutil.copy(original, copy)
+    folder = tmp_path / "ledger"
+    folder.mkdir()
+    new = new_ledger(str(folder / "ledger.db"), Budget(8.0, 1e-5))
+    receipt, _ = new.reserve_all([("before", TINY), ("other", TINY)], fingerprint=ROWS)
+    before, original = new.state(), contents(folder)
+
+    def prepared(folder: Path) -> Callable[[], object]:
+        return partial(ACTIONS[action], Ledger.open(str(folder / "ledger.db")), receipt)
+
+    def check(folder: Path) -> int:
+        after = Ledger.open(str(folder / "ledger.db")).state()
+        new = after.entries - before.entries
+        assert new in (0, written)
+        assert new or after == before
+        same = action not in ("reserve", "reserve_all", "begin_all", "void")
+        assert after.spent == before.spent or (new and not same)
+        return new
+
+    on_disk, lines = [], 0
+    for lines in line_by_line(lambda: prepared(folder)):
+        files = contents(folder)
+        if not any(files == other for _, other in on_disk):
+            on_disk.append((lines, files))
+    assert check(folder) == written
+    assert lines > 100
+    assert len(on_disk) > 3 and any("ledger.db-journal" in files for _, files in on_disk)
+    assert {check(put(files, tmp_path / f"at-{line}")) for line, files in on_disk} == {0, written}
+    for line in {line for line, _ in on_disk} | {*range(1, lines, 20)}:
+        copy = put(original, tmp_path / f"killed-{line}")
 
         def child() -> None:
-            ledger = Ledger.open(str(copy))  # noqa: B023
-            die_at_line(1 + stride * deaths)  # noqa: B023
-            ACTIONS[action](ledger, receipt)
+            work = prepared(copy)  # noqa: B023
+            die_at_line(line)  # noqa: B023
+            work()
 
         _, status = os.waitpid(fork(child), 0)
-        after = Ledger.open(str(copy)).state()
-        if after != before:
-            assert after.entries == before.entries + written
-            same = action not in ("reserve", "reserve_all", "begin_all", "void")
-            assert after.spent == before.spent or not same
-        if os.WIFEXITED(status):
-            break
-        deaths += 1
-    assert deaths * stride > 100
-    assert after.entries == before.entries + written
+        assert os.WIFSIGNALED(status)
+        check(copy)
 
 
 @pytest.mark.parametrize("nameless_files", [True, False])
@@ -187,23 +256,37 @@ def test_a_creation_that_dies_leaves_a_whole_ledger_or_none_and_no_draft(
 ) -> None:
     if not nameless_files:  # as on other systems
         monkeypatch.delattr(os, "O_TMPFILE")
-    for line in range(1, 400):
-        address = tmp_path / str(line) / "ledger.db"
-        address.parent.mkdir()
+
+    def create(folder: Path) -> None:
+        Ledger.create(str(folder / "ledger.db"), Budget(1.0, 1e-5), dataset="patients")
+
+    def check(folder: Path) -> bool:
+        assert {file.name for file in folder.iterdir()} <= {"ledger.db"}
+        address = folder / "ledger.db"
+        if address.exists() and (nameless_files or address.stat().st_size):
+            assert Ledger.open(str(address)).state().entries == 1
+            return True
+        return False
+
+    walked, lines = put({}, tmp_path / "walked"), 0
+    on_disk: list[tuple[int, dict[str, bytes]]] = []
+    for lines in line_by_line(lambda: lambda: create(walked)):
+        files = contents(walked)
+        if not on_disk or files != on_disk[-1][1]:
+            on_disk.append((lines, files))
+    assert check(walked) and lines > 40
+    assert not check(put(on_disk[0][1], tmp_path / "first"))
+    assert check(put(on_disk[-1][1], tmp_path / "last"))
+    for line in {line for line, _ in on_disk} | {*range(1, lines, 5)}:
+        folder = put({}, tmp_path / f"killed-{line}")
 
         def child() -> None:
             die_at_line(line)  # noqa: B023
-            Ledger.create(str(address), Budget(1.0, 1e-5), dataset="patients")  # noqa: B023
+            create(folder)  # noqa: B023
 
         _, status = os.waitpid(fork(child), 0)
-        assert {file.name for file in address.parent.iterdir()} <= {"ledger.db"}
-        if address.exists() and (nameless_files or address.stat().st_size):
-            assert Ledger.open(str(address)).state().entries == 1
-        if os.WIFEXITED(status):
-            assert address.exists()
-            break
-    else:
-        pytest.fail("the creation never came through")
+        assert os.WIFSIGNALED(status)
+        check(folder)
 
 
 @pytest.mark.parametrize("nameless_files", [True, False])
@@ -257,7 +340,6 @@ def test_a_process_that_stops_inside_a_transaction_does_not_block_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dptune.errors import LedgerLocked
-    from dptune.ledger import store
 
     address = str(tmp_path / "ledger.db")
     ledger = new_ledger(address, Budget(8.0, 1e-5))

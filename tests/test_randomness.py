@@ -11,7 +11,7 @@ from scipy import stats
 
 from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine, LinearModel
-from dptune.engines.randomness import Randomness, Stream
+from dptune.engines.randomness import Randomness, Stream, seed_torch
 from dptune.plan import TrainPlan
 
 CPU = torch.device("cpu")
@@ -148,3 +148,10 @@ def test_trials_do_not_shift_each_others_numbers() -> None:
     together = nothing_but_noise(*streams)
     alone = nothing_but_noise(streams[2])
     assert torch.equal(together[2].weights, alone[0].weights)
+
+
+def test_seed_torch_draws_what_manual_seed_draws() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(4)
+    seed_torch(5)
+    assert torch.equal(torch.rand(4), expected)

@@ -59,6 +59,23 @@ def test_epsilon_matches_the_table_from_above(
     assert epsilon - 1e-5 <= found <= epsilon + 1e-3
 
 
+@pytest.mark.parametrize(
+    "run", [(0.01, 1.0, 1000), (0.3, 20.0, 20), (1.0, 50.0, 100), (0.01, 0.3, 50)]
+)
+@pytest.mark.parametrize("removed", [False, True])
+def test_repeated_losses_are_those_of_dp_accounting(
+    run: tuple[float, float, int], removed: bool
+) -> None:
+    from dptune.accounting.sampled import _one_step_losses, _repeat
+
+    one, cut = step(*run), 1e-9
+    losses = _one_step_losses(one, removed, 0.02 * one.loss_deviation, cut)
+    offset, masses = pld.common.self_convolve(losses.masses, one.count, tail_mass_truncation=cut)
+    repeated = _repeat(losses, one, cut)
+    assert repeated.lowest == losses.lowest * one.count + offset
+    assert np.allclose(repeated.masses, np.maximum(masses, 0.0), rtol=1e-9, atol=1e-18)
+
+
 def test_heterogeneous_runs_and_counts_match_the_table() -> None:
     runs = [step(0.03, 20, 600), step(0.03, 12, 600), step(0.03, 4, 400)]
     assert trade_off(runs, failure=DELTA).epsilon(DELTA) == pytest.approx(0.61144, abs=1e-4)

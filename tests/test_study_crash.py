@@ -35,7 +35,7 @@ from dptune.study.trained_model import load
 from support.rows import make_data
 from support.studies import BUDGET, contents, stop_after, study
 
-KILLS = 50
+KILLS = 25
 LEGS_AND_TRIALS = 8
 
 # A process that has everything imported, and forks a study for every line it reads: the folder of

@@ -52,7 +52,7 @@ class SearchTooRevealing(UnpricedEvent):
         )
 
 
-@lru_cache(maxsize=256)  # a ledger asks again for every statement
+@lru_cache(maxsize=1024)  # a ledger asks again for every statement
 def sealed_bound(search: Sealed, delta: float) -> SealedBound:
     """The tightest bound we know for a sealed search by itself: our own or the published one.
 
@@ -79,6 +79,7 @@ def sealed_bound(search: Sealed, delta: float) -> SealedBound:
     return _random_stopping_bound(by_ratio, published)
 
 
+@lru_cache(maxsize=1024)  # a study is calibrated again when it is resumed
 def quick_epsilon(search: Sealed, delta: float) -> float:
     """Epsilon without Renyi DP of sampled runs, which takes a second and seldom decides."""
     match search:

@@ -5,6 +5,7 @@ import math
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from scipy.special import log_ndtr
 
@@ -48,6 +49,11 @@ def direct_epsilon(events: Iterable[Event], delta: float) -> float:
     steps, gaussian_mu = sampled_and_gaussian(map(_without_threshold, parts))
     if not steps:
         return gdp.epsilon_from_mu(gaussian_mu, delta)
+    return _sampled_epsilon(tuple(steps), gaussian_mu, delta)
+
+
+@lru_cache(maxsize=1024)  # a study asks again when it is planned, paid and reported
+def _sampled_epsilon(steps: tuple[sampled.Step, ...], gaussian_mu: float, delta: float) -> float:
     return sampled.trade_off(steps, gaussian_mu=gaussian_mu, failure=delta).epsilon(delta)
 
 

@@ -3,7 +3,7 @@
 One step includes every row with probability q and adds noise sigma to the sum. In units of the
 noise its two dominating pairs are N(0,1) against (1-q) N(0,1) + q N(1/sigma,1), in both orders
 ("remove" and "add"; Zhu, Dong & Wang 2022). We put each pair's privacy loss on a grid, compose the
-grids with dp-accounting's truncated Fourier convolution, and read off the vertices of the
+grids by a truncated Fourier convolution, as dp-accounting does, and read off the vertices of the
 trade-off curve: pairs (hit, false_alarm), the probability of "it was there" under either
 hypothesis. Everything anybody asks of the run is a maximum over these vertices, in closed form.
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft
 from scipy.special import ndtri
 
 from dptune.errors import UnpricedEvent
@@ -230,14 +231,31 @@ def _one_step_losses(step: Step, removed: bool, interval: float, cut: float) -> 
 
 
 def _repeat(losses: _Losses, step: Step, cut: float) -> _Losses:
-    """`step.count` independent copies."""
+    """`step.count` independent copies, without tails of probability `cut`."""
     if step.count == 1:
         return losses
-    from dp_accounting.pld import common  # slow to import
+    first, last = _likely_sums(losses.masses, step.count, cut)
+    size = last - first + 1
+    length = fft.next_fast_len(max(size, losses.masses.size))
+    around = np.real(fft.ifft(fft.fft(losses.masses, length) ** step.count))
+    masses = np.maximum(np.roll(around, -first)[:size], 0.0)
+    return _Losses(losses.lowest * step.count + first, masses, losses.infinite * step.count + cut)
 
-    offset, masses = common.self_convolve(losses.masses, step.count, tail_mass_truncation=cut)
-    masses = np.maximum(np.asarray(masses), 0.0)
-    return _Losses(losses.lowest * step.count + offset, masses, losses.infinite * step.count + cut)
+
+def _likely_sums(masses: Array, count: int, tails: float) -> tuple[int, int]:
+    """Least and largest place of a sum of `count` draws, outside tails of probability `tails` that
+    are bounded by Chernoff's inequality: with the orders, and the places, of dp-accounting."""
+    least, largest = 0, (masses.size - 1) * count
+    growth = np.exp(np.arange(masses.size) / masses.size)
+    high = low = masses
+    for tilt in range(1, 21):
+        high, low = high * growth, low / growth
+        above, below = (
+            (count * math.log(float(tilted.sum())) + math.log(2 / tails)) * masses.size / tilt
+            for tilted in (high, low)
+        )
+        largest, least = min(largest, math.ceil(above)), max(least, math.floor(-below))
+    return least, largest
 
 
 def _convolve(parts: list[_Losses], for_rounding: float) -> _Losses:

@@ -21,7 +21,7 @@ from dptune.engines.modules.module_state import ModuleState
 from dptune.engines.modules.step_total import StepTotal
 from dptune.engines.optimizers import KINDS, Optimizer
 from dptune.engines.per_row import add_noise_, drawn_rows, read_rows
-from dptune.engines.randomness import Randomness, Stream
+from dptune.engines.randomness import Randomness, Stream, seed_torch
 from dptune.errors import OwnCodeProblem
 from dptune.plan import TrainPlan
 
@@ -194,5 +194,5 @@ def own_numbers(device: torch.device) -> Iterator[None]:
 def public_numbers(randomness: Randomness, device: torch.device) -> Iterator[None]:
     """The same from a public place: for first weights, and for rows that are made up."""
     with own_numbers(device):
-        torch.manual_seed(randomness.public_number("steps from 0"))
+        seed_torch(randomness.public_number("steps from 0"))
         yield

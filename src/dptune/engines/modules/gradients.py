@@ -19,6 +19,7 @@ from dptune.engines.modules.ghost import Kept, Lookup, Outer, Piece, Remade
 from dptune.engines.modules.layout import Layer, Layout, find_layout, widening
 from dptune.engines.modules.precision import computing
 from dptune.engines.modules.recording import Call, Recording, recorded, replaced
+from dptune.engines.randomness import seed_torch
 from dptune.errors import InvalidInput
 
 
@@ -274,14 +275,14 @@ class RowGradients:
         return routes | dict.fromkeys(self._layout.expanded, "expanded")
 
     def _by_autograd(self, features: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        torch.manual_seed(0)
+        seed_torch(0)
         objective = self._objective(features, targets)
         gradients = torch.autograd.grad(objective, list(self._trained.values()), allow_unused=True)
         return checks.all_take_part(dict(zip(self._trained, gradients, strict=True)))
 
     def _repeated_sum(self, features: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
         """Without clipping; what is random in the module (dropout) is the same every time."""
-        torch.manual_seed(0)
+        seed_torch(0)
         total = torch.zeros(self._numbers, dtype=torch.float64, device=features.device)
         self.add(total, features, targets, None, weights)
         return total

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dptune.engines.evaluation import RowLoss
+from dptune.engines.randomness import seed_torch
 from dptune.errors import InvalidInput
 
 _ROUNDING = 1e-4  # with much to spare
@@ -21,7 +22,7 @@ def loss_takes_rows_apart(loss: RowLoss, like: Tensor, targets: Tensor) -> None:
     outputs = torch.rand(like.shape, generator=generator).to(like)
 
     def found(rows: list[int], seed: int = 0) -> Tensor:
-        torch.manual_seed(seed)
+        seed_torch(seed)
         return loss(outputs[rows], targets[rows]).detach()
 
     every = list(range(len(targets)))
@@ -43,7 +44,7 @@ def augment_takes_rows_apart(augment: Callable[[Tensor], Tensor], rows: Tensor) 
     """Refuse an augmentation that brings something of one row into another."""
 
     def found(given: Tensor) -> Tensor:
-        torch.manual_seed(0)
+        seed_torch(0)
         return augment(given.clone())
 
     made = found(rows)

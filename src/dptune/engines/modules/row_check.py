@@ -30,6 +30,7 @@ from dptune.engines.modules.part_calls import (
 )
 from dptune.engines.modules.precision import computing
 from dptune.engines.modules.problem import WHOLE, Problem
+from dptune.engines.randomness import seed_torch
 from dptune.errors import InvalidInput
 
 # How far rounding moves what one layer gives, at most, relative to its largest number.
@@ -96,15 +97,15 @@ def as_it_was(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _repeatable() -> Iterator[None]:
-    strict = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    before = torch.get_deterministic_debug_mode()
+    # As use_deterministic_algorithms, which also imports torch's compiler: seconds in each process.
+    torch.set_deterministic_debug_mode("warn")
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*deterministic")
             yield
     finally:
-        torch.use_deterministic_algorithms(strict, warn_only=warns)
+        torch.set_deterministic_debug_mode(before)
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ class _Check:
                 torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
             )
 
-        torch.manual_seed(0)
+        seed_torch(0)
         before = state()
         self._given(_Batch(self.rows))
         return not torch.equal(before, state())
@@ -277,7 +278,7 @@ class _Check:
         rows = batch.rows.clone()
         if batch.keep >= 0:
             rows = kept(self.rows, rows)
-        torch.manual_seed(0)
+        seed_torch(0)
         if rows.is_floating_point():
             found = outputs_of(self.module(change(rows)))
         else:
