@@ -94,7 +94,9 @@ def _sampled_divergence(run: SampledRun, order: int) -> float:
     log_terms = gammaln(order + 1) - gammaln(drawn + 1) - gammaln(order - drawn + 1)
     log_terms += drawn * math.log(rate) + (order - drawn) * math.log1p(-rate)
     log_terms += drawn * (drawn - 1) / (2 * run.noise_multiplier**2)
-    rounding = 1e-15 * (1 + gammaln(order + 1))  # of logarithms of factorials, as large as these
+    # Of each term, relative to what it is added up from.
+    largest = order * (order / (2 * run.noise_multiplier**2) - math.log(rate))
+    rounding = 1e-14 * (1 + gammaln(order + 1) + largest)
     return run.steps * float(logsumexp(log_terms) + rounding) / (order - 1)
 
 
