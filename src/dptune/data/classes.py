@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.columns.kinds import PAID
-from dptune.data.arrays import are_whole, as_class_labels
+from dptune.data.arrays import are_whole, as_class_labels, in_rows
 from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 
@@ -133,10 +133,11 @@ def class_numbers(
     known = {label: number for number, label in enumerate(classes)}
     unknown = [label for label in distinct.tolist() if label not in known]
     if unknown:
+        where = in_rows(np.isin(labels, unknown))
         raise InvalidInput(
-            f"{what} hold {_some(unknown) if shown else 'others'}, not among the classes "
-            f"({_some(classes)}); declare all of them {WITH_CLASSES}"
-            f"{', or leave those rows out' if shown else ''}."
+            f"{what} hold {_some(unknown) if shown else 'others'} {where}, not among the classes "
+            f"({_some(classes)}); mend these rows or leave them out, or declare all classes "
+            f"{WITH_CLASSES}."
         )
     found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
     return found
