@@ -18,7 +18,7 @@ from support.studies import BUDGET
 class Noisy(nn.Module):
     def __init__(self, *, always: bool) -> None:
         super().__init__()
-        self.layer, self.always = nn.Linear(3, 2), always
+        self.layer, self.always = nn.Linear(4, 2), always
 
     def forward(self, rows: Tensor) -> Tensor:
         if self.always or self.training:
@@ -30,7 +30,7 @@ class Noisy(nn.Module):
 class RunningMaximum(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layer, self.largest = nn.Linear(3, 2), torch.tensor(1.0)
+        self.layer, self.largest = nn.Linear(4, 2), torch.tensor(1.0)
 
     def forward(self, rows: Tensor) -> Tensor:
         self.largest = torch.maximum(self.largest, rows.abs().max().detach())
@@ -81,7 +81,7 @@ MEMORY = "what it gives for a row depends on the rows that passed before"
 def test_doctor_and_tune_refuse_a_module_in_the_same_words(
     factory: Any, words: str, tmp_path: Path
 ) -> None:
-    assert words in words_of(examine(factory(), (3,)))
+    assert words in words_of(examine(factory(), (4,)))
     data = make_data()
     engine = TorchModule(factory)
     asked = {"engine": engine, "budget": BUDGET, "search": dptune.UnitNoise()}
@@ -91,7 +91,7 @@ def test_doctor_and_tune_refuse_a_module_in_the_same_words(
 
 
 def test_noise_in_training_only_is_accepted() -> None:
-    assert not examine(Noisy(always=False), (3,)).problems
+    assert not examine(Noisy(always=False), (4,)).problems
     assert not examine(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5)), (3,)).problems
 
 
@@ -126,3 +126,29 @@ def test_one_cause_is_one_problem() -> None:
         assert [problem.kind for problem in examine(module, (3,)).problems] == ["spectral norm"]
         (alone,) = examine(norm(nn.Linear(3, 2)), (3,)).problems
         assert alone.kind == "spectral norm"
+
+
+class ByNumber(nn.Module):
+    """Looks at a number, which torch.func cannot do for many rows at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return torch.stack([row * self.scale * (2.0 if row.sum() > 1 else 1.0) for row in rows])
+
+
+def by_number() -> nn.Module:
+    return nn.Sequential(ByNumber(), nn.Linear(4, 2))
+
+
+def test_slow_layers_are_named_by_doctor_and_before_tune() -> None:
+    ways = {layer.name: layer.way for layer in examine(by_number(), (4,)).layers}
+    assert ways["0"] == "row by row: slow"
+    facts = make_data().facts
+    assert "gradients of 0 are computed row by row" in TorchModule(
+        by_number, outputs=2, loss="softmax"
+    ).slowed_by(facts)
+    quick = TorchModule(running_maximum, outputs=2, loss="softmax")  # refused later
+    assert quick.slowed_by(facts) == ""

@@ -143,7 +143,7 @@ def _column(values: Any, what: str) -> NDArray[Any]:
 def _none_missing(missing: NDArray[np.bool_], what: str) -> None:
     if missing.any():
         raise InvalidInput(
-            f"{what} are missing (empty, NaN or infinite) {in_rows(missing)}; mend these rows, or "
+            f"{what} are missing {in_rows(missing)}: empty, NaN or infinite. Mend these rows, or "
             "remove them first."
         )
 

@@ -133,11 +133,10 @@ def class_numbers(
     known = {label: number for number, label in enumerate(classes)}
     unknown = [label for label in distinct.tolist() if label not in known]
     if unknown:
-        where = in_rows(np.isin(labels, unknown))
         raise InvalidInput(
-            f"{what} hold {_some(unknown) if shown else 'others'} {where}, not among the classes "
-            f"({_some(classes)}); mend these rows or leave them out, or declare all classes "
-            f"{WITH_CLASSES}."
+            f"{what} hold {_some(unknown) if shown else 'others'}, not among the classes "
+            f"({_some(classes)}), {in_rows(np.isin(labels, unknown))}; mend these rows or leave "
+            f"them out, or declare all classes {WITH_CLASSES}."
         )
     found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
     return found
