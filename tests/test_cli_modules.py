@@ -188,7 +188,7 @@ def test_the_doctor_shows_what_mends_a_module_and_that_it_does(run: Run) -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nets.py:absent",), "it has: make, with_batch_norm, of_lines, Tied"),
+        (("nets.py:absent",), "it has: make, with_batch_norm, of_lines, Noisy, Run"),
         (("nets.py:make", "--shape", "3"), "cannot be run on rows of shape (3,)"),
         (("nets.py:make", "--shape", "big"), "--shape takes whole numbers"),
         (("nets.py:make", "--shape", "0,3"), "--shape takes whole numbers"),

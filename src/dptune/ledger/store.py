@@ -32,7 +32,7 @@ from dptune.whole_files import sync_folder
 
 LOCK_TIMEOUT_SECONDS = 60
 # Of a ledger's first pages, which say what tables it has.
-_MARK, _LOOKED_AT = b"CREATE TABLE entries", 1 << 16
+_MARKS, _LOOKED_AT = (b"CREATE TABLE entries", b"CREATE TABLE head"), 1 << 16
 _NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)  # as file systems say it
 
 
@@ -169,7 +169,8 @@ class SqliteStore:
     def _was_a_ledger(self) -> bool:
         """Whether the file holds anything that only ledgers hold."""
         with suppress(OSError), self.path.open("rb") as file:
-            return _MARK in file.read(_LOOKED_AT)
+            begins = file.read(_LOOKED_AT)
+            return any(mark in begins for mark in _MARKS)
         return True  # who knows
 
     def _engine(self, begin: str) -> sa.Engine:
