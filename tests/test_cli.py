@@ -124,6 +124,17 @@ def test_account_goes_both_ways(dptune: Run) -> None:
     assert back["guarantee"]["covers_search"] is False
 
 
+def test_account_and_plan_say_what_tune_refuses(dptune: Run) -> None:
+    for asked in (("account", "--steps", "3"), ("plan",)):
+        code, _, said = dptune(*asked, "--epsilon", "30", "--delta", "1e-5")
+        assert code == 0 and "refuses an epsilon above 20 unless it is given --allow-large" in said
+        code, _, said = dptune(*asked, "--epsilon", "20", "--delta", "1e-5")
+        assert code == 0 and not said
+    run = ("account", "--noise-multiplier", "1e-5", "--steps", "3", "--delta", "1e-5")
+    code, _, said = dptune(*run)
+    assert code == 2 and "a noise multiplier of 1e-05 over 3 steps protects nothing" in said
+
+
 def test_account_of_a_sampled_run_goes_both_ways(dptune: Run) -> None:
     run = ("--delta", "1e-5", "--steps", "200", "--sampling-rate", "0.03", "--json")
     given = as_json(dptune("account", "--epsilon", "0.2", *run))

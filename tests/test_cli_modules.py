@@ -32,6 +32,21 @@ def with_batch_norm():
 def of_lines():
     return nn.Sequential(nn.Flatten(), nn.Linear(9, 8), nn.Tanh(), nn.Linear(8, 2))
 
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(9, 2)
+
+    def forward(self, rows):
+        return self.layer(rows.flatten(1) + torch.randn(len(rows), 9))
+
+class RunningMaximum(Noisy):
+    largest = torch.tensor(1.0)
+
+    def forward(self, rows):
+        self.largest = torch.maximum(self.largest, rows.abs().max().detach())
+        return self.layer(rows.flatten(1) / self.largest)
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
@@ -108,6 +123,22 @@ def test_a_file_says_the_same_as_options(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("Noisy", "in eval() it gives other numbers for the same rows each time; draw random"),
+        ("RunningMaximum", "what it gives for a row depends on the rows that passed before; let"),
+        ("with_batch_norm", "batch norm mixes the rows of a batch"),
+    ],
+)
+def test_a_dry_run_refuses_a_module_in_the_words_of_tune(run: Run, made: str, said: str) -> None:
+    asked = (*TUNE, "--engine", f"module:nets.py:{made}")
+    (_, _, dry), (_, _, wet) = run(*asked, "--dry-run"), run(*asked, "--out", "r")
+    assert said in dry and dry == wet
+    code, shown, _ = run("doctor", f"nets.py:{made}", "--shape", "1,3,3")
+    assert code == 1 and said.partition(";")[0].lower() in " ".join(shown.lower().split())
+
+
+@pytest.mark.parametrize(
     ("engine", "said"),
     [
         ("module:nets.py:with_batch_norm", "layer 1: batch norm mixes the rows of a batch; use"),
@@ -157,7 +188,7 @@ def test_the_doctor_shows_what_mends_a_module_and_that_it_does(run: Run) -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nets.py:absent",), "it has: make, with_batch_norm, of_lines, Tied"),
+        (("nets.py:absent",), "it has: make, with_batch_norm, of_lines, Noisy, Run"),
         (("nets.py:make", "--shape", "3"), "cannot be run on rows of shape (3,)"),
         (("nets.py:make", "--shape", "big"), "--shape takes whole numbers"),
         (("nets.py:make", "--shape", "0,3"), "--shape takes whole numbers"),

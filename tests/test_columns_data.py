@@ -357,8 +357,8 @@ def test_a_section_begins_with_names_and_types(tmp_path: Path) -> None:
         'seen = { kind = "date", range = ["FIRST", "LAST"] }  # date32[day]',
         'smoker = "boolean"  # bool',
         'job = { kind = "category", values = "paid" }  # string',
-        '# ill = { kind = "category", values = ["A", "B"] }  # the label: not declared, its '
-        "classes are published as they are found in the rows",
+        '# ill = { kind = "category", values = ["A", "B"] }  # the label: not declared, names that '
+        "many rows have are bought, for about 1 % of the budget",
     ]
     assert "NEVER from the rows" in text and max(map(len, lines[:11])) <= 100
     assert lines[1].startswith("# Types are guessed from the rows")

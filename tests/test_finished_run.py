@@ -99,6 +99,13 @@ def test_a_promise_below_the_budget_is_refused_whatever_the_digests_say(run: Pat
             model_card(run)
 
 
+def test_resuming_a_finished_study_tells_only_that_it_is_done(tmp_path: Path) -> None:
+    data, out, told = make_data(), tmp_path / "run", list[str]()
+    study(out, data)
+    resume(out, data, watch=lambda progress: told.append(progress.doing))
+    assert told == ["done"]
+
+
 def test_two_copies_of_the_promise_must_agree_in_old_folders_too(run: Path) -> None:
     without_digests(run)
     whole = (run / "guarantee.json").read_text()

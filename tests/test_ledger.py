@@ -2,6 +2,7 @@
 
 import json
 import math
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from dptune.errors import (
     UnpricedEvent,
     WrongDataset,
 )
-from dptune.ledger.store import open_store
+from dptune.ledger.store import SqliteStore, open_store
 from dptune.privacy import FullBatchRun, RandomStopping, SampledRun
 from support.ledgers import ROWS, new_ledger
 
@@ -513,8 +514,29 @@ def test_a_sealed_search_with_all_of_delta_as_slack_is_refused(ledger: Ledger) -
 
 
 def test_a_commit_of_unknown_fate_is_not_called_unwritten() -> None:
-    with pytest.raises(LedgerUnavailable, match="not certain: look"):
-        Ledger.open("postgresql://me@127.0.0.1:1/none?connect_timeout=2")
+    store, broken = SqliteStore(Path("ledger.db")), sqlite3.OperationalError("disk I/O error")
+    broken.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    with pytest.raises(LedgerUnavailable, match="not certain: look"), store._errors(writing=True):
+        raise broken
+
+
+def test_what_is_only_read_or_not_reached_is_not_called_perhaps_written(tmp_path: Path) -> None:
+    for address in ("postgresql://me@127.0.0.1:1/none?connect_timeout=2", str(tmp_path)):
+        with pytest.raises(LedgerUnavailable, match=r"Nothing was written\.$") as error:
+            Ledger.open(address)
+        assert "\t" not in str(error.value) and "not certain" not in str(error.value)
+
+
+def test_purpose_is_short_and_longer_ones_of_old_ledgers_still_open(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidInput, match="200 characters at most; got 201"):
+        ledger.reserve(SMALL, purpose="a" * 201, fingerprint=ROWS)
+    assert not ledger.state().payments
+    monkeypatch.setattr("dptune.ledger.ledger._LONGEST_PURPOSE", 10**6)
+    ledger.reserve(SMALL, purpose="a" * 100_000, fingerprint=ROWS)
+    monkeypatch.undo()
+    assert len(Ledger.open(ledger.address).state().payments[0].purpose) == 100_000
 
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_a_held_out_part_keeps_its_shifts_and_another_process_gets_them() -> Non
         ({"far": Shift(np.ones((2, 3)), [0, 1])}, "shifted far features have 3 columns"),
         (
             {"far": Shift(make_rows(3, 4)[0], [0, 1, 7])},
-            r"shifted far labels hold 7, not among the classes \(0, 1\); declare all .* or leave",
+            r"labels hold 7, not among the classes \(0, 1\), in 1 row \(3, .* or declare all",
         ),
         ({"far": Shift(make_rows(3, 4)[0], ["a", "b", "a"])}, "labels hold 'a', 'b', not among"),
         ({"far": Shift(make_rows(3, 4)[0], [0, 1])}, "2 for 3 rows"),

@@ -237,7 +237,7 @@ def test_what_does_not_fit_is_refused(
 def test_labels_that_are_missing_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
     rows = mails(40, seed=0)
     del rows[7]["topic"]
-    with pytest.raises(InvalidInput, match="the column 'topic' are missing in some rows"):
+    with pytest.raises(InvalidInput, match="the column 'topic' are missing in 1 row"):
         load_data(**options | {"source": write(tmp_path / "gaps.jsonl", rows)})
 
 

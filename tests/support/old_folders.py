@@ -21,4 +21,6 @@ def without_digests(folder: Path) -> None:
         trials.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     for file in [*folder.glob("*.safetensors"), *folder.glob("models/*")]:
         tensors, words = read_tensors(file)
+        new = {"lost", "setting"} | ({"trial"} if file.name.startswith("trial-") else set())
+        words = {name: said for name, said in words.items() if name not in new}
         save_file(tensors, file, metadata=words or None)

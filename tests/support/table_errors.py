@@ -95,7 +95,10 @@ TABLE_ERRORS = (
     ),
     TableError(
         "a label that is missing, and nothing is declared",
-        "the labels are missing in some rows (empty, NaN or infinite); remove those rows first.",
+        (
+            "the labels are missing in 1 row (2, counted from 1): empty, NaN or infinite. Mend "
+            "these rows, or remove them first."
+        ),
         table="age,ill\n34,no\n35,\n36,yes\n",
         columns=None,
     ),

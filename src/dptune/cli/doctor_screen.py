@@ -54,7 +54,7 @@ def _layers(seen: Examination) -> Table:
     table = plain_table("")
     table.title = None
     table.add_column("layer", overflow="fold")
-    table.add_column("kind", overflow="ellipsis", no_wrap=True, max_width=24)
+    table.add_column("kind", overflow="fold", max_width=24)
     table.add_column("parameters", justify="right", no_wrap=True)
     told = any(layer.way not in ("", "frozen") for layer in seen.layers)
     table.add_column("gradients" if told else "", no_wrap=True)
@@ -111,7 +111,7 @@ def _verdict(seen: Examination, *, on_rows: bool) -> None:
         out.print(head)
         for problem in found:
             out.print(Text(problem.layer, "bold"))
-            advice = f"{_sentence(problem.what)} {_sentence(problem.advice)}"
+            advice = " ".join(_sentence(said) for said in (problem.what, problem.advice) if said)
             out.print(Padding(Text(advice), (0, 0, 0, 4), expand=False))
         return
     if on_rows:

@@ -1,5 +1,6 @@
 """Verbs that price and split, and touch neither data nor ledger."""
 
+import math
 from enum import StrEnum
 from typing import Annotated
 
@@ -7,11 +8,14 @@ import typer
 
 from dptune import accounting
 from dptune.accounting import Budget
+from dptune.accounting.guarantees import LARGEST_MEANINGFUL_EPSILON
 from dptune.accounting.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
 from dptune.cli import screen
 from dptune.cli.parameters import AsJson, Delta, Epsilon, SamplingRate, Steps
 from dptune.errors import InvalidInput
+from dptune.gdp import LARGEST_MU
 from dptune.privacy import FullBatchRun, Price, SampledRun
+from dptune.rounding import cost
 
 
 class Score(StrEnum):
@@ -50,6 +54,7 @@ def account(
         run = accounting.calibrate_direct(
             epsilon=epsilon, delta=delta, steps=steps, sampling_rate=sampling_rate
         )
+    _must_protect_something(run)
     guarantee = accounting.guarantee(
         [run],
         delta,
@@ -75,6 +80,7 @@ def account(
         "guarantee": guarantee.to_dict(),
     }
     screen.show(as_json, plain, lambda: screen.account(plain, guarantee))
+    _say_what_tune_refuses(guarantee.epsilon)
 
 
 def plan(
@@ -117,6 +123,24 @@ def plan(
     share = DEFAULT_SCORE_SHARE if score_share is None else score_share
     split = split_budget(Budget(epsilon, delta), sweeps, score=score.value, score_share=share)
     screen.show(as_json, split.to_dict(), lambda: screen.plan(split))
+    _say_what_tune_refuses(epsilon)
+
+
+def _must_protect_something(run: FullBatchRun | SampledRun) -> None:
+    if isinstance(run, FullBatchRun) and math.sqrt(run.steps) > LARGEST_MU * run.noise_multiplier:
+        raise InvalidInput(
+            f"a noise multiplier of {run.noise_multiplier:g} over {run.steps:,} steps protects "
+            f"nothing: epsilon would be too large to be computed. Give one above "
+            f"{cost(math.sqrt(run.steps) / LARGEST_MU)}; 1 or more is usual."
+        )
+
+
+def _say_what_tune_refuses(epsilon: float) -> None:
+    if epsilon > LARGEST_MEANINGFUL_EPSILON:
+        screen.warn(
+            f"dptune tune refuses an epsilon above {LARGEST_MEANINGFUL_EPSILON:g} unless it is "
+            "given --allow-large-epsilon"
+        )
 
 
 def training_run(

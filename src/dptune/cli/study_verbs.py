@@ -322,6 +322,7 @@ def tune(
         if made.unused_test:
             study_screen.mention_unused_test(made.networks.things, made.given)
     planning.must_protect(asked.config, asked.data.count)  # before hours of making features
+    study_screen.say_trying(asked.config.engine)
     if dry_run:
         if made is not None and asked.config.ledger:
             asked.data.fingerprint = made.fingerprint()
@@ -343,7 +344,6 @@ def tune(
         asked = read_options(config, options | {"data": options["data"] | made.make()})
     for note in planning.before_paying(asked.data, asked.config):
         screen.warn(note)
-    study_screen.say_trying(asked.config.engine)
     runs_code = bool(asked.config.engine.own_functions)
     interrupted = _explain_interrupt(folder, run_code=runs_code)
     with interrupted, study_screen.live_view(asked.config.search) as watch:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dptune.errors import InvalidInput
 from dptune.table_files import listed
 
-_MISSING = "{} are missing in some rows (empty, NaN or infinite); remove those rows first."
+_FEW_ROWS = 5  # that are named one by one
 
 
 def as_array(values: Any, what: str) -> NDArray[Any]:
@@ -133,18 +133,35 @@ def _column(values: Any, what: str) -> NDArray[Any]:
         raise InvalidInput(f"{what} must be one a row; got shape {array.shape}.")
     if array.dtype.kind == "O":
         array = of_one_kind(array, what)
-    if (array.dtype.kind == "U" and bool((array == "").any())) or (
-        array.dtype.kind == "f" and not bool(np.isfinite(array).all())
-    ):
-        raise InvalidInput(_MISSING.format(what))
+    if array.dtype.kind == "U":
+        _none_missing(array == "", what)
+    elif array.dtype.kind == "f":
+        _none_missing(~np.isfinite(array), what)
     return array
+
+
+def _none_missing(missing: NDArray[np.bool_], what: str) -> None:
+    if missing.any():
+        raise InvalidInput(
+            f"{what} are missing {in_rows(missing)}: empty, NaN or infinite. Mend these rows, or "
+            "remove them first."
+        )
+
+
+def in_rows(some: NDArray[np.bool_]) -> str:
+    """How many rows these are, and the first of them: for the screen of whoever holds the rows."""
+    places = np.flatnonzero(some)
+    count = len(places)
+    shown = ", ".join(f"{place + 1:,}" for place in places[:_FEW_ROWS].tolist())
+    more = ", ..." if count > _FEW_ROWS else ""
+    return f"in {count:,} row{'s' * (count > 1)} ({shown}{more}, counted from 1)"
 
 
 def of_one_kind(array: NDArray[Any], what: str) -> NDArray[Any]:
     """Labels that came as objects: none missing, all booleans, all numbers or all text."""
-    kinds = {_kind(value) for value in array.tolist()}
-    if "missing" in kinds:
-        raise InvalidInput(_MISSING.format(what))
+    of_rows = [_kind(value) for value in array.tolist()]
+    _none_missing(np.array([kind == "missing" for kind in of_rows]), what)
+    kinds = set(of_rows)
     try:
         if len(kinds) == 1:
             (kind,) = kinds

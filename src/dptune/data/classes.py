@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.columns.kinds import PAID
-from dptune.data.arrays import are_whole, as_class_labels
+from dptune.data.arrays import are_whole, as_class_labels, in_rows
 from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 
@@ -135,8 +135,8 @@ def class_numbers(
     if unknown:
         raise InvalidInput(
             f"{what} hold {_some(unknown) if shown else 'others'}, not among the classes "
-            f"({_some(classes)}); declare all of them {WITH_CLASSES}"
-            f"{', or leave those rows out' if shown else ''}."
+            f"({_some(classes)}), {in_rows(np.isin(labels, unknown))}; mend these rows or leave "
+            f"them out, or declare all classes {WITH_CLASSES}."
         )
     found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
     return found

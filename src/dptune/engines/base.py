@@ -159,6 +159,10 @@ class Engine(ABC, Generic[M]):
         """What a plan should say of how it trains."""
         return ()
 
+    def slowed_by(self, facts: DataFacts) -> str:
+        """What makes training slow, in a sentence without a full stop; empty for nothing."""
+        return ""
+
     @property
     def public_facts(self) -> tuple[str, ...]:
         """What it takes as public beside what is public about the data."""

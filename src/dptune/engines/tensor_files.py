@@ -17,6 +17,10 @@ from dptune.whole_files import open_regular
 # Of the words that safetensors keeps, one holds ours as a record: several would be written in any
 # order. Versions before 0.2 wrote some of these, or none, and no digest.
 _RECORD, _OLD = "dptune", {"facts", "legs", "trial", "tag", "steps"}
+GO_ON_WITHOUT = (
+    "Put it back from a backup, or remove it: what it held is then lost, though paid for, and "
+    "dptune resume goes on without it, if it can."
+)
 _TENSORS = "tensors"  # in the record: their digest
 
 
@@ -58,15 +62,13 @@ def has_digest(words: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def undamaged(path: Path) -> Iterator[None]:
-    """Say so where what was read from a file of a run folder does not make sense."""
+def undamaged(path: Path, advice: str = GO_ON_WITHOUT) -> Iterator[None]:
+    """Say so where what was read from a file of a run folder does not make sense, and what to do
+    then."""
     try:
         yield
     except OwnCodeProblem:
         raise
     except (*UNFIT, SafetensorError, OSError, RuntimeError) as error:
         why = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip(".")
-        raise FolderProblem(
-            f"{path} is damaged ({why}). Put it back from a backup, or remove it: what it held is "
-            "then lost, though paid for, and dptune resume goes on without it, if it can."
-        ) from None
+        raise FolderProblem(f"{path} is damaged ({why}). {advice}") from None

@@ -43,6 +43,8 @@ from dptune.ledger.store import Store, open_store
 from dptune.privacy import Event, Price, Receipt, event_to_dict, total
 from dptune.rounding import cost
 
+_LONGEST_PURPOSE = 200  # characters; older ledgers may hold longer ones
+
 
 class Ledger:
     """The budget of one private data set. Every method is one transaction: all or nothing. Threads
@@ -251,7 +253,7 @@ class Ledger:
         """
         validate.text(fingerprint=fingerprint)
         for purpose, _ in planned:
-            validate.text(purpose=purpose)
+            _must_be_short(purpose)
         if study is not None:
             validate.text(study=study)
         events = [event for _, event in planned]
@@ -341,7 +343,7 @@ class Ledger:
         Guarantees: both happen or neither, and nobody else can take what is freed in between.
         """
         if purpose is not None:
-            validate.text(purpose=purpose)
+            _must_be_short(purpose)
         price = _price_in_exchange(receipt, event)  # may take a second: not while others wait
         with self._writing() as (past, append):
             fits = past.balance().is_within_sums
@@ -496,6 +498,15 @@ _Append = Callable[..., dict[str, Any]]
 @lru_cache(maxsize=256)  # a study reserves many of a kind
 def _to_text(event: Event) -> str:
     return json.dumps(event_to_dict(event))
+
+
+def _must_be_short(purpose: str) -> None:
+    validate.text(purpose=purpose)
+    if len(purpose) > _LONGEST_PURPOSE:
+        raise InvalidInput(
+            f"purpose must have {_LONGEST_PURPOSE} characters at most; got {len(purpose):,}. "
+            "Nothing was spent; say it more briefly."
+        )
 
 
 def _purposes(purpose: str, study: str | None) -> dict[str, str]:

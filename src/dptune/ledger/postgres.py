@@ -58,8 +58,7 @@ class PostgresStore:
 
     @contextmanager
     def creation(self) -> Iterator[sa.Connection]:
-        with self._errors(), self._engine.begin() as connection:
-            self._prepare(connection)
+        with self._transaction() as connection:
             # Two that create at once would find half of each other's tables: one after the other.
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CREATING})")
             yield connection
@@ -75,11 +74,22 @@ class PostgresStore:
 
     @contextmanager
     def writing(self, table: sa.Table) -> Iterator[sa.Connection]:
-        with self._errors(), self._engine.begin() as connection:
-            self._prepare(connection)
+        with self._transaction() as connection:
             # A payment that was granted must survive a crash of the server, too.
             connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
             connection.exec_driver_sql(f"LOCK TABLE {table.name} IN EXCLUSIVE MODE")
+            yield connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        # Without a connection nothing can have been written.
+        with (
+            self._errors(),
+            self._engine.connect() as connection,
+            self._errors(writing=True),
+            connection.begin(),
+        ):
+            self._prepare(connection)
             yield connection
 
     def _prepare(self, connection: sa.Connection) -> None:
@@ -90,13 +100,13 @@ class PostgresStore:
         connection.exec_driver_sql("SET LOCAL extra_float_digits = 1")
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, *, writing: bool = False) -> Iterator[None]:
         try:
             yield
         except exc.DBAPIError as error:
-            raise self._explain(error.orig) from error
+            raise self._explain(error.orig, writing=writing) from error
 
-    def _explain(self, error: BaseException | None) -> DptuneError:
+    def _explain(self, error: BaseException | None, *, writing: bool) -> DptuneError:
         match getattr(error, "sqlstate", None):
             case "55P03" | "40P01":  # lock not available, deadlock detected
                 return LedgerLocked(store.locked(self.shown))
@@ -113,4 +123,4 @@ class PostgresStore:
                 )
             case "42P07":  # duplicate table
                 return LedgerExists(store.exists(self.shown))
-        return LedgerUnavailable(store.unavailable(self.shown, error))
+        return LedgerUnavailable(store.unavailable(self.shown, error, writing=writing))

@@ -31,6 +31,8 @@ from dptune.ledger.queue import turn
 from dptune.whole_files import sync_folder
 
 LOCK_TIMEOUT_SECONDS = 60
+# Of a ledger's first pages, which say what tables it has.
+_MARKS, _LOOKED_AT = (b"CREATE TABLE entries", b"CREATE TABLE head"), 1 << 16
 _NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)  # as file systems say it
 
 
@@ -91,8 +93,7 @@ class SqliteStore:
         if result != "ok":
             raise LedgerCorrupt(_damaged(self.shown, f"SQLite reports: {result}"))
         if empty:
-            found = "it is empty: if it was just being made, remove it and make it again"
-            raise LedgerCorrupt(_damaged(self.shown, found))
+            raise LedgerCorrupt(_no_ledger(self.shown, "it is empty"))
 
     @contextmanager
     def creation(self) -> Iterator[sa.Connection]:
@@ -124,7 +125,7 @@ class SqliteStore:
         try:
             sync_folder(self.path.absolute().parent)
         except OSError as error:  # it is kept: somebody may pay from it already
-            raise LedgerUnavailable(unavailable(self.shown, error)) from None
+            raise LedgerUnavailable(unavailable(self.shown, error, writing=True)) from None
         _remove_old_drafts(self.path.absolute().parent)
 
     @contextmanager
@@ -137,7 +138,13 @@ class SqliteStore:
     def writing(self, table: sa.Table) -> Iterator[sa.Connection]:
         self._must_exist()
         queued = turn(self.path, LOCK_TIMEOUT_SECONDS)
-        with queued, self._errors(), self._writer.begin() as connection:
+        with (
+            queued,
+            self._errors(),
+            self._writer.connect() as connection,
+            self._errors(writing=True),
+            connection.begin(),
+        ):
             yield connection
 
     def _is_there(self) -> bool:
@@ -150,7 +157,7 @@ class SqliteStore:
                 )
             return there
         except OSError as error:  # a name that is too long, a folder we may not enter
-            raise LedgerUnavailable(unavailable(self.shown, error)) from None
+            raise LedgerUnavailable(unavailable(self.shown, error, writing=False)) from None
 
     def _must_exist(self) -> None:
         if not self._is_there():
@@ -158,6 +165,13 @@ class SqliteStore:
                 f"there is no ledger at {self.shown}. Check the name, or open a new one with "
                 "`dptune ledger open`."
             )
+
+    def _was_a_ledger(self) -> bool:
+        """Whether the file holds anything that only ledgers hold."""
+        with suppress(OSError), self.path.open("rb") as file:
+            begins = file.read(_LOOKED_AT)
+            return any(mark in begins for mark in _MARKS)
+        return True  # who knows
 
     def _engine(self, begin: str) -> sa.Engine:
         def connect() -> sqlite3.Connection:
@@ -172,15 +186,15 @@ class SqliteStore:
         return _engine(connect, begin)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, *, writing: bool = False) -> Iterator[None]:
         try:
             yield
         except (exc.DBAPIError, sqlite3.Error) as error:
-            raise self._explain(getattr(error, "orig", error)) from error
+            raise self._explain(getattr(error, "orig", error), writing=writing) from error
         except UnicodeDecodeError as error:  # the driver meets text that is none
             raise LedgerCorrupt(_damaged(self.shown, str(error))) from error
 
-    def _explain(self, error: BaseException | None) -> DptuneError:
+    def _explain(self, error: BaseException | None, *, writing: bool) -> DptuneError:
         code = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_CORRUPT
         if code == sqlite3.SQLITE_IOERR_SHORT_READ:
             return LedgerCorrupt(_damaged(self.shown, "the file is cut off"))
@@ -194,7 +208,10 @@ class SqliteStore:
                 | sqlite3.SQLITE_CANTOPEN
                 | sqlite3.SQLITE_PERM
             ):
-                return LedgerUnavailable(unavailable(self.shown, error))
+                return LedgerUnavailable(unavailable(self.shown, error, writing=writing))
+        foreign = code & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+        if foreign and not self._was_a_ledger():
+            return LedgerCorrupt(_no_ledger(self.shown, f"SQLite reports: {error}"))
         return LedgerCorrupt(_damaged(self.shown, f"SQLite reports: {error}"))
 
 
@@ -281,6 +298,13 @@ def locked(shown: str) -> str:
     )
 
 
+def _no_ledger(shown: str, found: str) -> str:
+    return (
+        f"{shown} is no ledger ({found}). Give the name of a ledger, or open a new one under "
+        "another name with `dptune ledger open`."
+    )
+
+
 def _damaged(shown: str, found: str) -> str:
     return (
         f"{shown} is damaged or not a ledger ({found}). Nothing may be paid from it. Restore it "
@@ -288,9 +312,16 @@ def _damaged(shown: str, found: str) -> str:
     )
 
 
-def unavailable(shown: str, error: BaseException | None) -> str:
+def unavailable(shown: str, error: BaseException | None, *, writing: bool) -> str:
+    """What to say of a place that does not answer, and, where something was to be written, that it
+    may have been."""
+    lines = (line.strip().rstrip(".?") for line in str(error).splitlines())
+    said = "; ".join(filter(None, lines))
+    found = f"the ledger {shown} cannot be used: {said}."
+    if not writing:
+        return f"{found} Nothing was written."
     # A connection may die after its commit was sent: then nobody here knows.
     return (
-        f"the ledger {shown} cannot be used: {str(error).strip()}. Whether the last step was "
-        "written is not certain: look with `dptune budget` before you go on."
+        f"{found} Whether the last step was written is not certain: look with `dptune budget` "
+        "before you go on."
     )

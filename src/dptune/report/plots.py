@@ -24,7 +24,7 @@ from dptune.search.linear_scaling import law_range, r_at, r_of
 from dptune.search.picture import CurvePicture, LinePicture
 from dptune.search.trial import scored_trials
 from dptune.study.figures import figures_in_words
-from dptune.study.finished_run import PICTURES
+from dptune.study.run_folder import PICTURES
 
 FILE, SHIFTS_FILE = PICTURES
 # Okabe and Ito's colours, which the colour-blind can tell apart.
@@ -34,6 +34,7 @@ _SIZE, _DOTS_PER_INCH = (11.0, 4.8), 150
 _ROOM = 0.09  # of the axis, for one label
 _ABOVE_AXIS = 33.5  # points from the plot to a title above an axis with a label
 _EDGE = 0.2  # inches between what stands beside bars and the edge
+_BOX, _LINE = 0.12, 0.075  # of the axis, for a box of text and for each of its lines
 _R = "total step size r (learning rate × steps)"
 
 
@@ -111,7 +112,7 @@ def _draw_curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
             *zip(*picture.curve, strict=True),
             color=_BLUE,
             lw=2,
-            label="fitted curve, by the law\nwhere scores say little",
+            label="fitted curve (scores and law)",
         )
         axes.errorbar(
             [point.r for point in picture.points],
@@ -123,7 +124,7 @@ def _draw_curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
             color=_ORANGE,
             ecolor=_ORANGE,
             mec=_INK,
-            label="score of a trial (±1 sd: paid noise\nand how much equal trials differ)",
+            label="score of a trial (±1 sd: paid noise and chance)",
         )
         for point in picture.points:
             axes.annotate(
@@ -240,14 +241,16 @@ def _mark_choice(axes: Axes, record: Record) -> None:
 
 
 def _write_remark(axes: Axes, words: str, *, above: bool) -> None:
-    """A remark in the corner on the left, with room for it where it stands below."""
-    if not above and len(axes.get_yticks()):
+    """A remark in the corner on the left, with room for it beside what is drawn."""
+    lines = textwrap.wrap(words, 56)
+    if len(axes.get_yticks()):
         low, high = axes.get_ylim()
-        axes.set_ylim(low - 0.22 * (high - low), high)
+        room = (high - low) / (1 - _BOX - _LINE * len(lines)) - (high - low)
+        axes.set_ylim(low - room * (not above), high + room * above)
     axes.text(
         0.02,
         0.96 if above else 0.04,
-        textwrap.fill(words, 56),
+        "\n".join(lines),
         transform=axes.transAxes,
         va="top" if above else "bottom",
         fontsize=10,
@@ -312,19 +315,19 @@ def _draw_split(axes: Axes, record: Record) -> None:
     final = record.outline.schedule.final.name
     colors = [_GREEN if slot.purpose.startswith(final) else _ORANGE for slot in paid]
     places = range(len(paid))
-    axes.barh(places, shares, color=colors, height=0.55)
+    axes.barh(places, shares, color=colors, height=0.75)
     for place, share, slot in zip(places, shares, paid, strict=True):
         each = " each" if slot.count > 1 else ""
         text = f"{share:.1f} %, epsilon {cost(slot.epsilon)}{each}"
         inside = share > 55
         axes.text(
-            share - 2 if inside else share + 2,
+            share - 4 if inside else share + 2,
             place,
             text,
-            va="center",
+            va="center_baseline",
             ha="right" if inside else "left",
             color="white" if inside else _INK,
-            fontsize=10,
+            fontsize=9,
         )
     axes.set_yticks(list(places), names)
     around = max(len(paid), 5) / 2  # so that few bars are not fat

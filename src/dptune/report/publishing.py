@@ -7,8 +7,8 @@ import tomli_w
 
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.plain_data import read_toml
-from dptune.study.finished_run import PICTURES, FinishedRun, digests, finish, may_leave
-from dptune.study.run_folder import RunFolder
+from dptune.study.finished_run import FinishedRun, digests, finish, may_leave
+from dptune.study.run_folder import PICTURES, RunFolder
 from dptune.whole_files import draft_of, new_file, open_regular
 
 _CONFIG = "run.toml"
@@ -62,8 +62,7 @@ def _fill(draft: Path, run: FinishedRun) -> None:
         if found.get(name) != digest:
             raise FolderProblem(
                 f"{run.path / name} is not what the study left there, by its SHA-256 in "
-                f"result.json. Put it back from a backup, or write it again with: dptune resume "
-                f"{run.path}"
+                f"result.json. {run.advice(name)}"
             )
     copies.write(_CONFIG, _without_places(copies.read(_CONFIG) or ""))
     finish(copies, {**run.result, "out": None})

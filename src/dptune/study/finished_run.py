@@ -6,11 +6,10 @@ from typing import Any
 
 from dptune.accounting import Guarantee
 from dptune.engines.digests import digest_of_file
-from dptune.errors import FolderProblem
-from dptune.study.run_folder import EXPORTED, RESULT, RunFolder
+from dptune.errors import DptuneError, FolderProblem
+from dptune.study.run_folder import EXPORTED, RESULT, RunFolder, is_written_again
 from dptune.whole_files import open_regular
 
-PICTURES = ("search.png", "shifts.png")  # which are drawn once the study has ended
 _FILES = "files"  # in the result: a digest of every file that may leave
 # All that the guarantee covers, but pictures: never a ledger or a checkpoint.
 _MAY_LEAVE = (
@@ -73,15 +72,26 @@ class FinishedRun(RunFolder):
         if there and name not in self.files:
             raise ValueError("the study left no such file")
         if not there and name in self.files:
-            raise FolderProblem(
-                f"{self.path / name} is missing. Put it back from a backup, or let it be written "
-                f"again, if it can: dptune resume {self.path}"
-            )
+            raise FolderProblem(f"{self.path / name} is missing. {self.advice(name)}")
         if there:
             with open_regular(self.path / name) as file:
                 if digest_of_file(file) != self.files[name]:
                     raise ValueError("it does not fit its SHA-256 in result.json")
         return there
+
+
+def must_hold_what_was_paid(folder: RunFolder) -> None:
+    """Refuse a finished run that lacks what was paid for, or holds something else in its place:
+    it cannot be made again, and what would be stated without it is not true of the model."""
+    try:
+        files = FinishedRun.open(folder.path).files
+    except DptuneError:  # not finished, or its result.json is to be written again
+        return
+    now = digests(folder)
+    for name, digest in files.items():
+        if now.get(name) != digest and not is_written_again(name):
+            what = "is not what the study left there" if name in now else "is missing"
+            raise FolderProblem(f"{folder.path / name} {what}. {folder.advice(name)}")
 
 
 def finish(folder: RunFolder, result: Mapping[str, Any]) -> None:

@@ -13,8 +13,11 @@ from dptune.errors import FolderProblem
 from dptune.plan import TrainPlan
 from dptune.privacy import NoisyCount
 from dptune.search.base import Census, Stage
+from dptune.search.space import Setting
 from dptune.search.trial import Trial
 from dptune.study.outline import Outline
+
+UNSCORED = "no trial has a score, so the final run goes by what was known before them"
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Leg:
     number: int  # from 1, unless that was given for something else
     legs: int
     plan: TrainPlan
+    setting: Setting  # of all legs together
     history: tuple[Trial, ...]
     census: Census | None
 
@@ -89,8 +93,9 @@ Answer = Census | Sequence[Trial] | bool | Counted | None
 Loop = Generator[Request, Answer, Result]
 
 
-def search(outline: Outline) -> Loop:
-    """Of a method whose trials may all be seen."""
+def search(outline: Outline, begun: Setting | None = None) -> Loop:
+    """Of a method whose trials may all be seen. `begun`: what the final run was begun with, where
+    it was."""
     event, census = outline.schedule.census, None
     if event is not None:
         counted = yield Count(event)
@@ -114,15 +119,20 @@ def search(outline: Outline) -> Loop:
         compared = _trials((yield Compare(stage, ran, history, census))) if len(ran) > 1 else ()
         scored = {trial.number: trial for trial in compared}
         trials = tuple(scored.get(trial.number, trial) for trial in history)
-    return (yield from final_run(outline, trials, census))
+    return (yield from final_run(outline, trials, census, begun))
 
 
 def final_run(
-    outline: Outline, trials: tuple[Trial, ...], census: Census | None, *, models: bool = True
+    outline: Outline,
+    trials: tuple[Trial, ...],
+    census: Census | None,
+    begun: Setting | None = None,
+    *,
+    models: bool = True,
 ) -> Loop:
     """What is left of the budget, and then the check of what came of it. `models`: whether those of
     the trials are at hand."""
-    result = yield from _last_stage(outline, trials, census, models)
+    result = yield from _last_stage(outline, trials, census, begun, models)
     event = outline.schedule.check
     if event is None:
         return result
@@ -131,19 +141,27 @@ def final_run(
 
 
 def _last_stage(
-    outline: Outline, trials: tuple[Trial, ...], census: Census | None, models: bool
+    outline: Outline,
+    trials: tuple[Trial, ...],
+    census: Census | None,
+    begun: Setting | None,
+    models: bool,
 ) -> Loop:
     """One run, leg by leg, or the trials of the last stage, of which the best is taken."""
     stage = outline.final
     if stage.trials > 1:
         chosen = best_of([trial for trial in trials if trial.stage == stage.name])
         return Result(trials, census, chosen, is_trial=True)
-    (setting,) = outline.suggest(stage, trials, census)
+    setting = begun
+    if setting is None:
+        (setting,) = outline.suggest(stage, trials, census)
+        if trials and all(trial.score is None for trial in trials):
+            setting = replace(setting, notes=(*setting.notes, UNSCORED))
     plans = outline.leg_plans(setting, census)
     done = []
     first = 1 + outline.gave_a_leg
     for number, plan in enumerate(plans, start=first):
-        if (yield Leg(number, outline.legs, plan, trials, census)):
+        if (yield Leg(number, outline.legs, plan, setting, trials, census)):
             done.append(plan)
     notes = list(setting.notes)
     if lost := len(plans) - len(done):

@@ -14,6 +14,7 @@ from dptune.columns.spec import Columns
 from dptune.data import Data
 from dptune.data.made_by import is_of_words
 from dptune.data.rows import DataFacts, find_device, find_precision
+from dptune.engines.executors import SerialExecutor
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.ledger.address import are_one
@@ -41,6 +42,7 @@ from dptune.study.config import (
 from dptune.study.outline import Outline, is_final
 from dptune.study.payments import Payments
 from dptune.study.recipe import settled, shares
+from dptune.study.rehearsal import rehearse
 from dptune.study.run_folder import RunFolder
 from dptune.study.runner import read_census
 from dptune.study.statement import guarantee_for, noise_notes
@@ -73,6 +75,8 @@ def read_config(folder: RunFolder, *, own_code: bool = False) -> Config:
     as_it_was = False
     try:
         plain = _read(folder)
+        if "study" not in plain or not plain["budget"]:
+            raise InvalidInput("it lacks the study's name or budget, so it is damaged.")
         as_it_was = str(plain.get("study")).endswith(f"-{digest(plain)}")
         recipe, engine = without_engine_options(plain["recipe"], plain["engine"])
         config = Config(
@@ -240,10 +244,12 @@ def _must_be_a_table(data: Data, config: Config) -> None:
 
 
 def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
-    """What a study would pay for and promise. Spends nothing and writes nothing."""
+    """What a study would pay for and promise, after its engine was tried on made-up rows as the
+    study would try it. Spends nothing and writes nothing."""
     config = decided(config, data.facts)
     planned = outline(data, config)
     must_protect(config, data.count, stated_epsilon(planned, data))
+    rehearse(planned, SerialExecutor())
     events = [event for _, event in planned.payments]
     searched = None
     others = must_fit(planned, data) if config.ledger else 0
@@ -285,7 +291,8 @@ def before_paying(data: Data, config: Config) -> tuple[str, ...]:
     planned = outline(data, decided(config, data.facts))
     if config.ledger:
         must_fit(planned, data)
-    return (*data.remarks(), *noise_notes(planned))
+    slow = planned.engine.slowed_by(planned.data)
+    return (*data.remarks(), *noise_notes(planned), *filter(None, (slow,)))
 
 
 def must_protect(config: Config, rows: int, epsilon: float | None = None) -> None:

@@ -54,6 +54,9 @@ _PACKAGES = (
 
 EXPORTED = "hugging-face"
 RESULT = "result.json"
+PICTURES = ("search.png", "shifts.png")  # which are drawn once the study has ended
+# What a resume makes of the other files of a finished run.
+_WRITTEN_AGAIN = (RESULT, "model.safetensors", "guarantee.", f"{EXPORTED}/", *PICTURES)
 _LOCK = ".lock"
 # What an attempt that was killed before it began may leave.
 _EARLY = {"models", "ledger.db", "ledger.db-journal", "environment.json"}
@@ -184,8 +187,16 @@ class RunFolder:
     @contextmanager
     def undamaged(self, name: str) -> Iterator[None]:
         """Say so where what was read from a file does not make sense."""
-        with tensor_files.undamaged(self.path / name):
+        with tensor_files.undamaged(self.path / name, self.advice(name)):
             yield
+
+    def advice(self, name: str) -> str:
+        """What to do about a file that is missing or damaged."""
+        if is_written_again(name):
+            return f"Put it back from a backup, or write it again with: dptune resume {self.path}"
+        if self.is_finished() or name == "run.toml":
+            return "Put it back from a backup: dptune resume does not make it again."
+        return tensor_files.GO_ON_WITHOUT
 
     def write(self, name: str, content: str | bytes) -> None:
         """Replace a file as a whole."""
@@ -256,13 +267,19 @@ class RunFolder:
             return tensor_files.read_tensors(self.path / name)
 
     def write_trials(self, trials: Sequence[Trial]) -> None:
-        """A line each, with a digest of its own."""
+        """A line each, with a digest of its own; no file where there are none."""
+        if not trials:
+            return
         lines = [json.dumps(with_digest(trial.to_dict()), allow_nan=False) for trial in trials]
         self.write("trials.jsonl", "".join(f"{line}\n" for line in lines))
 
     def read_trials(self) -> list[Trial]:
-        text = self.read("trials.jsonl") or ""
+        text = self.read("trials.jsonl")
+        if text is None:
+            return []
         with self.undamaged("trials.jsonl"):
+            if not text:
+                raise ValueError("it is empty")
             lines = [without_digest(read_json(line, "a line")) for line in text.splitlines()]
             trials = [Trial.from_dict(line) for line in lines]
         return trials
@@ -295,6 +312,11 @@ class RunFolder:
                 "packages": {name: _version(name) for name in _PACKAGES},
             },
         )
+
+
+def is_written_again(name: str) -> bool:
+    """Whether `dptune resume` makes this file of a finished run again, from the others."""
+    return name.startswith(_WRITTEN_AGAIN)
 
 
 @cache  # a package's metadata are text that takes as long to read as a step of training

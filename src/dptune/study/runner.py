@@ -25,12 +25,14 @@ from dptune.engines.base import Engine, Model
 from dptune.engines.checkpoint import Checkpoint, steps_kept
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
+from dptune.engines.tensor_files import read_words
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.plain_data import read_json
 from dptune.plan import TrainPlan
 from dptune.privacy import Event, NoisyCount, Receipt
 from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.search.sealing import SealedSearch
+from dptune.search.space import Setting
 from dptune.search.trial import Trial
 from dptune.study import loop
 from dptune.study.kept_runs import KeptRuns
@@ -99,6 +101,7 @@ class Runner:
     payments: Payments
     executor: Executor
     watch: Watch
+    lost: frozenset[str] = frozenset()  # of what was to prepare rows
     # Of sweeps with held-out rows that this process has begun: one payment trains and scores.
     _begun: dict[str, Receipt] = field(default_factory=dict)
 
@@ -268,10 +271,12 @@ class Runner:
     ) -> loop.Result:
         """The whole search and the final run, or only that where an `earlier` study has searched;
         from wherever the study stands."""
-        steps = loop.search(self.outline)
+        self._must_be_prepared_alike()
+        begun = self._begun_with()
+        steps = loop.search(self.outline, begun)
         if earlier is not None:
             self.folder.write_trials(earlier[0])
-            steps = loop.final_run(self.outline, *earlier, models=False)
+            steps = loop.final_run(self.outline, *earlier, begun, models=False)
         (result,) = loop.drive([steps], lambda asked: [self._answer(asked[0], preprocessing)])
         released = () if result.is_trial else (result.final,)
         self._tell("done", (*result.trials, *released), result.census)
@@ -315,6 +320,8 @@ class Runner:
         """The trials as they are on disk, after those were trained that nobody has begun yet."""
         numbers = {trial.number for trial in asked.trials}
         stored = [trial for trial in self.folder.read_trials() if trial.number in numbers]
+        if len(stored) < len(numbers):
+            asked = replace(asked, trials=tuple(map(self._as_trained, asked.trials)))
         # Somebody may have removed a model that was damaged.
         trials = [replace(t, lost=t.lost or not self._has_model(t.number)) for t in stored]
         if len(trials) < len(numbers):
@@ -350,7 +357,9 @@ class Runner:
             )
             for trial, model in zip(begun, models, strict=True):
                 if model is not None:
-                    self.folder.write_tensors(_trial_file(trial.number), self.engine.pack(model))
+                    self._write_model(
+                        _trial_file(trial.number), model, trial=json.dumps(trial.to_dict())
+                    )
             for trial, model in zip(begun, models, strict=True):
                 if model is None and keeps:
                     raise self._runs.died(keeps[trial.number], trial.plan)
@@ -513,8 +522,8 @@ class Runner:
             if further is None:  # its process died
                 return False
             done = (*done, asked.number)
-            legs = json.dumps(done)
-            self.folder.write_tensors(_FINAL, self.engine.pack(further), legs=legs)
+            setting = json.dumps(asdict(asked.setting))
+            self._write_model(_FINAL, further, legs=json.dumps(done), setting=setting)
         if asked.number in done:
             self.payments.settle(label)
             self._runs.leg(asked.number, asked.plan, done).remove()
@@ -585,6 +594,69 @@ class Runner:
             legs = tuple(map(int, read_json(stored[1]["legs"], "its legs")))
             model = self.engine.unpack(stored[0])
         return model, legs
+
+    def _begun_with(self) -> Setting | None:
+        """What the legs on disk were trained with, whatever would be chosen now; None where there
+        are none, or where a version before 0.2 wrote them."""
+        stored = self.folder.read_tensors(_FINAL)
+        if stored is None:
+            return None
+        with self.folder.undamaged(_FINAL):
+            if "setting" not in stored[1]:
+                self._must_know_scores()
+                return None
+            plain = read_json(stored[1]["setting"], "its setting")
+            setting = Setting(**{**plain, "notes": tuple(plain["notes"])})
+        return setting
+
+    def _must_know_scores(self) -> None:
+        """Refuse a final run of which nothing says what it was begun with."""
+        scores = [scores_label(stage) for stage, _ in self.outline.sweeps() if stage.score]
+        if self.outline.holds_out or not self.payments.in_state("committed", scores):
+            return
+        if all(trial.score is None for trial in self.folder.read_trials()):
+            raise FolderProblem(
+                f"{self.folder.path / 'trials.jsonl'} is missing or lacks its scores. The final "
+                "run was begun with settings chosen by them, and they are not known without it. "
+                "Put it back from a backup."
+            )
+
+    def _as_trained(self, trial: Trial) -> Trial:
+        """The trial whose model is on disk, as it was trained; the same where there is no model."""
+        name = _trial_file(trial.number)
+        if not self._has_model(trial.number):
+            return trial
+        with self.folder.undamaged(name):
+            words = read_words(self.folder.path / name)
+            if "trial" in words:
+                trial = Trial.from_dict(read_json(words["trial"], "its trial"))
+        return trial
+
+    def _write_model(self, name: str, model: Model, **words: str) -> None:
+        lost = json.dumps(sorted(self.lost))
+        self.folder.write_tensors(name, self.engine.pack(model), lost=lost, **words)
+
+    def _must_be_prepared_alike(self) -> None:
+        """Refuse weights that met rows prepared by what has been removed since."""
+        if not self.lost:
+            return
+        numbers = (number for _, numbers in self.outline.sweeps() for number in numbers)
+        trained = [
+            path
+            for name in [*map(_trial_file, numbers), _FINAL]
+            if (path := self.folder.path / name).exists()
+        ]
+        for path in trained:
+            with self.folder.undamaged(path.relative_to(self.folder.path).as_posix()):
+                words = read_words(path)
+                # Versions before 0.2 did not say what was lost.
+                before = read_json(words["lost"], "what it lacks") if "lost" in words else self.lost
+            for label in sorted(self.lost - set(before)):
+                files = _PURCHASES | {label: file for label, (file, _) in _FIGURES.items()}
+                raise FolderProblem(
+                    f"{self.folder.path / files[label]} is missing, and {path} was trained on rows "
+                    "that it prepared, so it is of no use without it. Put it back from a backup."
+                )
 
     def _has_model(self, number: int) -> bool:
         return (self.folder.path / _trial_file(number)).exists()

@@ -44,8 +44,8 @@ from dptune.study.config import (
     usual_space,
 )
 from dptune.study.figures import ACCURACY, lines_of_figures, on_test_rows
-from dptune.study.finished_run import finish
-from dptune.study.loop import Counted
+from dptune.study.finished_run import finish, must_hold_what_was_paid
+from dptune.study.loop import UNSCORED, Counted
 from dptune.study.outline import Outline
 from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
@@ -211,6 +211,7 @@ def resume(
     folder = RunFolder.open(out)
     with folder.locked():
         config = read_config(folder, own_code=own_code)
+        must_hold_what_was_paid(folder)
         data = data or _load_again(config)
         if data.has_secret_classes and not config.preparation.class_share:
             data = data.with_public_classes()  # as an older version took them
@@ -314,14 +315,15 @@ def _run(
     # A finished study pays for nothing more, but its rows must be the same.
     wanted = () if folder.is_finished() else planned.payments
     payments.reserve(wanted, planned.slack, fixed=planned.fixed)
-    runner.announce()
+    if not folder.is_finished():
+        runner.announce()
     runner = runner.with_classes()
     data, planned = runner.data, runner.outline
     prepared = runner.prepare()
     preprocessing = prepared.preprocessing
     encoding = preprocessing.encoding
     planned = prepared.known_to(planned)
-    runner = replace(runner, outline=planned)
+    runner = replace(runner, outline=planned, lost=_not_prepared(planned, prepared))
     earlier = Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
     trials: tuple[Trial, ...] = ()
@@ -340,7 +342,7 @@ def _run(
     if earlier is not None:
         events, others = [*earlier.events, *events], others - len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
-    losses = [*_losses(planned, trials, census, prepared), *_left_out(data)]
+    losses = [*_losses(planned, trials, census, prepared, final), *_left_out(data)]
     checked = _about_check(planned, counted, check)
     notes = tuple(dict.fromkeys((*told, *losses, *checked, *noise_notes(planned))))
     model = TrainedModel(
@@ -471,6 +473,7 @@ def _losses(
     trials: Sequence[Trial],
     census: Census | None,
     prepared: Prepared,
+    final: Trial,
 ) -> list[str]:
     """What was paid for and cut off before its result was on disk."""
     notes, preprocessing = [], prepared.preprocessing
@@ -497,12 +500,24 @@ def _losses(
     lost = sum(trial.lost for trial in trials)
     if lost:
         notes.append(f"trials that were cut off: {lost} of {len(trials)}; paid for, never rerun")
-    if trials and all(trial.score is None for trial in trials):
-        instead = "the final run goes by what was known before them"
-        if planned.schedule.final.trials > 1:
-            instead = "the first of them was taken"
-        notes.append(f"no trial has a score, so {instead}")
-    return notes
+    return notes + _unscored(planned, trials, final)
+
+
+def _unscored(planned: Outline, trials: Sequence[Trial], final: Trial) -> list[str]:
+    """A note where no trial has a score, unless the final run has one."""
+    if not trials or UNSCORED in final.notes or any(trial.score is not None for trial in trials):
+        return []
+    if planned.schedule.final.trials > 1:
+        return ["no trial has a score, so the first of them was taken"]
+    return ["no trial has a score on record any more"]
+
+
+def _not_prepared(planned: Outline, prepared: Prepared) -> frozenset[str]:
+    """What is lost of the statistics that rows are prepared by: a finer mean replaces the first."""
+    lost = set(prepared.lost)
+    if planned.gave_a_leg and FINER_MEAN not in lost:
+        lost -= {MEAN}
+    return frozenset(lost)
 
 
 def _payments(config: Config, folder: RunFolder, data: Data) -> Payments:

@@ -64,8 +64,9 @@ def all_take_part(gradients: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
     idle = [name for name, gradient in gradients.items() if gradient is None]
     if idle:
         raise InvalidInput(
-            "every parameter that is trained takes part in the loss; these do not: "
-            f"{', '.join(map(repr, idle))}. Freeze them: noise would be all that they learn."
+            "these parameters are trained and take no part in the loss, so noise would be all "
+            f"that they learn: {', '.join(map(repr, idle))}. Freeze them with "
+            "requires_grad_(False), or use them in forward()."
         )
     return {name: gradient for name, gradient in gradients.items() if gradient is not None}
 

@@ -21,6 +21,7 @@ from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.losses import outputs_of
 from dptune.engines.modules.made_up import made_up, nothing_near_zero
 from dptune.engines.modules.problem import (
+    NOTHING_TRAINED,
     WHOLE,
     Names,
     Problem,
@@ -92,15 +93,21 @@ def examine(
         rows, others = (made_up(module, shape, _MADE_UP, ids=ids, seed=seed) for seed in (0, 1))
         compute = "bfloat16" if _is_coarse(module) else "float32"
         try:
-            known = {each.layer for each in found}
+            known = [each.layer for each in found]
             with nothing_near_zero(module, names):
                 on_rows = problems_on_rows(module, rows, others, compute=compute)
-            found += [p for p in on_rows if p.layer not in known]
+            found += [p for p in on_rows if not any(_is_within(p.layer, it) for it in known)]
             if not found:
                 routes = _routes(module, names, rows)
         except DptuneError as error:
-            found.append(Problem(WHOLE, "gradients", str(error).rstrip("."), "change that"))
+            found.append(Problem(WHOLE, "gradients", str(error).rstrip("."), ""))
         except Exception as error:  # code of the user's own may raise anything
+            tables = [name for name, part in module.named_modules() if _is_table(part)]
+            if tables and not ids and "embedding" in str(error):
+                raise InvalidInput(
+                    f"the module looks numbers of words up in a table (layer {tables[0]}), and its "
+                    "rows are taken for other numbers: give --ids (ids=True in Python)."
+                ) from error
             raise InvalidInput(
                 f"the module cannot be run on rows of shape {tuple(shape)}: "
                 f"{type(error).__name__}: {error}. Give the shape of one row, and say whether rows "
@@ -119,12 +126,7 @@ def _of_parameters(module: nn.Module, trained: Names) -> Iterator[Problem]:
             "call the module once in the factory, on a row of zeros",
         )
     if not trained:
-        yield Problem(
-            WHOLE,
-            "frozen",
-            "none of its parameters is trained",
-            "let some want a gradient (requires_grad_), or say which in `trained`",
-        )
+        yield NOTHING_TRAINED
     named = dict(module.named_parameters(remove_duplicate=False))
     for name in trained:
         kind = named[name].dtype
@@ -166,7 +168,7 @@ def _of_layer(name: str, layer: nn.Module) -> Iterator[Problem]:
             "instance norm keeps statistics of the rows",
             f"make it with track_running_stats=False ({_FIX})",
         )
-    elif isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
+    elif _is_table(layer) and layer.max_norm is not None:
         yield Problem(
             name,
             "max_norm",
@@ -200,6 +202,16 @@ def _keeps_spectra(layer: nn.Module) -> bool:
     return any(isinstance(part, _SpectralNorm) for part in kept.modules())
 
 
+def _is_table(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Embedding | nn.EmbeddingBag)
+
+
+def _is_within(layer: str, other: str) -> bool:
+    """Whether a layer is the other or a part of it, as parts that make its weight are."""
+    within = layer.removeprefix("" if other == WHOLE else f"{other}.")
+    return layer == other or within.startswith("parametrizations.")
+
+
 def _is_coarse(module: nn.Module) -> bool:
     """Whether some weights are kept in bfloat16, as those of a frozen base are."""
     return any(parameter.dtype == torch.bfloat16 for parameter in module.parameters())
@@ -216,7 +228,11 @@ def _routes(module: nn.Module, trained: Names, rows: Tensor) -> dict[str, str]:
     with as_it_was(module):
         module.train()
         gradients.trace(rows[:, None], torch.zeros(len(rows)))
-    return gradients.routes
+    return gradients.ways.by_parameter
+
+
+def _names_of(layer: str, part: nn.Module) -> list[str]:
+    return [f"{layer}.{own}".lstrip(".") for own, _ in part.named_parameters(recurse=False)]
 
 
 def _layers(module: nn.Module, trained: Names, routes: dict[str, str]) -> Iterator[Layer]:
@@ -228,6 +244,7 @@ def _layers(module: nn.Module, trained: Names, routes: dict[str, str]) -> Iterat
             continue
         new = [parameter for parameter in own if parameter not in seen]
         seen.update(own)
-        way = routes.get(name, "") if wanted.intersection(own) else "frozen"
+        ways = {routes[full] for full in _names_of(name, part) if full in routes}
+        way = ", ".join(sorted(ways)) if wanted.intersection(own) else "frozen"
         count = sum(0 if is_lazy(parameter) else parameter.numel() for parameter in new)
         yield Layer(name or WHOLE, type(part).__name__, count, way if new else "shared")

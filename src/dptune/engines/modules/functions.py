@@ -11,6 +11,7 @@ from torch.func import functional_call, vjp, vmap
 from torch.utils import _pytree as pytree
 
 from dptune.engines.modules.recording import Call
+from dptune.engines.modules.recurrent import step_by_step
 
 
 def row_gradients(
@@ -52,7 +53,8 @@ def row_gradients(
     with torch.enable_grad():
         if not looped:
             sides = [0 if has_rows else None for has_rows in by_row]
-            many: dict[str, Tensor] = vmap(of_one, (sides, 0))(given, flowing)
+            with step_by_step(layer):
+                many: dict[str, Tensor] = vmap(of_one, (sides, 0))(given, flowing)
             return many
         leaves = {name: parameter.requires_grad_() for name, parameter in parameters.items()}
         each = []

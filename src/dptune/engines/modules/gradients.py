@@ -22,15 +22,19 @@ from dptune.engines.modules.recording import Call, Recording, recorded, replaced
 from dptune.engines.randomness import seed_torch
 from dptune.errors import InvalidInput
 
+ROW_BY_ROW = "row by row: slow"  # which torch.func cannot take many rows of
+
 
 @dataclass(frozen=True)
 class Ways:
     """What made-up rows showed: whether large parameters may be given a copy a row, for which
-    parameters layers further up have to be run again, and how each layer is clipped."""
+    parameters layers further up have to be run again, and how each layer and each parameter is
+    clipped."""
 
     expand: bool = True
     lifted: dict[str, int] = field(default_factory=dict)
     routes: dict[str, str] = field(default_factory=dict)
+    by_parameter: dict[str, str] = field(default_factory=dict)
 
 
 class RowGradients:
@@ -228,7 +232,8 @@ class RowGradients:
                 found = self._repeated_sum(features, targets, None)
                 wrong = checks.disagreeing(found, wanted, self._places, self._compute)
                 if not wrong:
-                    return replace(ways, routes=self._routes(features, targets))
+                    routes, by_parameter = self._routes(features, targets)
+                    return replace(ways, routes=routes, by_parameter=by_parameter)
             except (
                 RuntimeError,
                 TypeError,
@@ -265,14 +270,20 @@ class RowGradients:
                     layer.module, list(layer.own), call, by_row, len(features)
                 )
 
-    def _routes(self, features: Tensor, targets: Tensor) -> dict[str, str]:
+    def _routes(self, features: Tensor, targets: Tensor) -> tuple[dict[str, str], dict[str, str]]:
+        """By layer that is recorded, and by parameter."""
         pieces = self._pieces(features, targets)
-        routes = {}
+        expanded = dict.fromkeys(self._layout.expanded, "expanded")
+        routes, by_parameter = dict[str, str](), dict(expanded)
         for key, layer in self._layout.layers.items():
             name = key.strip()
             ghosts = any(isinstance(pieces[full], Outer | Lookup) for full in layer.own.values())
-            routes[name] = "torch.func" if layer.rule is None else "ghost" if ghosts else "per row"
-        return routes | dict.fromkeys(self._layout.expanded, "expanded")
+            way = "ghost" if ghosts else "per row"
+            if layer.rule is None:
+                way = ROW_BY_ROW if layer.looped else "torch.func"
+            routes[name] = way
+            by_parameter |= dict.fromkeys(layer.own.values(), way)
+        return routes | expanded, by_parameter
 
     def _by_autograd(self, features: Tensor, targets: Tensor) -> dict[str, Tensor]:
         seed_torch(0)

@@ -1,5 +1,6 @@
 """Rows that are nobody's, on which a module is tried before private ones pass."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from dptune.engines.language.reader import Reader
 from dptune.engines.modules.problem import Names
+from dptune.errors import InvalidInput
 
 _SOMETHING, _NEAR_ZERO = 0.02, 1e-3
 
@@ -20,11 +22,17 @@ def made_up(
     generator = torch.Generator().manual_seed(seed)
     if isinstance(module, Reader):
         return module.made_up(shape, rows, generator)
-    if not ids:
-        return torch.rand((rows, *shape), generator=generator)
     tables = (nn.Embedding, nn.EmbeddingBag)
     words = [m.num_embeddings for m in module.modules() if isinstance(m, tables)]
-    return torch.randint(min(words, default=1), (rows, *shape), generator=generator)
+    try:
+        if ids:
+            return torch.randint(min(words, default=1), (rows, *shape), generator=generator)
+        return torch.rand((rows, *shape), generator=generator)
+    except (RuntimeError, MemoryError):
+        raise InvalidInput(
+            f"{rows} made-up rows of shape {tuple(shape)} do not fit into memory: one has "
+            f"{math.prod(shape):,} numbers. Give the shape of one row."
+        ) from None
 
 
 @contextmanager

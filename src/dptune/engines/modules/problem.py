@@ -20,11 +20,19 @@ class Problem:
     layer: str
     kind: str
     what: str
-    advice: str
+    advice: str  # empty where `what` says it
 
     def __str__(self) -> str:
         word = "" if self.layer == WHOLE else "parameter " if self.kind in _OF_ONE else "layer "
-        return f"{word}{self.layer}: {self.what}; {self.advice}"
+        return f"{word}{self.layer}: " + "; ".join(filter(None, (self.what, self.advice)))
+
+
+NOTHING_TRAINED = Problem(
+    WHOLE,
+    "frozen",
+    "none of its parameters is trained",
+    "let some want a gradient (requires_grad_), or say which in `trained`",
+)
 
 
 def together(found: Iterable[Problem]) -> list[Problem]:

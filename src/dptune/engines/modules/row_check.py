@@ -29,7 +29,7 @@ from dptune.engines.modules.part_calls import (
     watched,
 )
 from dptune.engines.modules.precision import computing
-from dptune.engines.modules.problem import WHOLE, Problem
+from dptune.engines.modules.problem import WHOLE, Problem, listed
 from dptune.engines.randomness import seed_torch
 from dptune.errors import InvalidInput
 
@@ -50,6 +50,9 @@ CHANGES: Mapping[str, Change] = {
 }
 _KEEPS, _MIXES = "keeps rows", "mixes rows"
 _KEEP_NOTHING = "let it keep nothing from one pass to the next"
+_ROWS_FIRST = (
+    "make it with batch_first=True, else it takes the rows of a batch for the places of a sequence"
+)
 _ONE_BY_ONE = "let it compute every row by itself"
 
 
@@ -127,7 +130,8 @@ class _Check:
 
     def problems(self) -> list[Problem]:
         """Of the first kind that there is: each of them hides those after it."""
-        for find in (self._writes, self._memory, self._picking, self._mixing, self._count):
+        found_by = (self._writes, self._noise, self._memory, self._picking, self._mixing)
+        for find in (*found_by, self._count):
             if found := [*find()]:
                 return found
         return []
@@ -148,6 +152,20 @@ class _Check:
                 _KEEPS,
                 f"its {kind} {word} changes when rows pass, so it would keep something of them",
                 "let forward() write into nothing that the module keeps",
+            )
+
+    def _noise(self) -> Iterator[Problem]:
+        """Whether random numbers move what it gives when it predicts."""
+        if self.module.training or not self._draws():
+            return
+        batch = _Batch(self.rows)
+        before = self._given(batch)
+        if apart(before, self._given(batch, seed=1)) > apart(before, self._given(batch)):
+            yield Problem(
+                WHOLE,
+                "random",
+                "in eval() it gives other numbers for the same rows each time",
+                "draw random numbers only if self.training",
             )
 
     def _memory(self) -> Iterator[Problem]:
@@ -209,9 +227,8 @@ class _Check:
                 if self._differ(before, after, batch, keep, noise):
                     what = "what it gives for a row depends on the other rows of the batch"
                     layer = self._where(other, keep, noise)
-                    yield Problem(
-                        layer, _MIXES, f"{what}: it changes when they {words}", _ONE_BY_ONE
-                    )
+                    changes = f"{what}: it changes when they {words}"
+                    yield Problem(layer, _MIXES, changes, self._advice(layer))
                     return
 
     def _count(self) -> Iterator[Problem]:
@@ -239,8 +256,12 @@ class _Check:
         for layer, difference in found.items():
             if not difference <= self.rounding:
                 what = "what it gives for a row depends on how many rows there are"
-                yield Problem(layer, _MIXES, what, _ONE_BY_ONE)
+                yield Problem(layer, _MIXES, what, self._advice(layer))
                 return
+
+    def _advice(self, layer: str) -> str:
+        part = dict(self.module.named_modules()).get(layer)
+        return _ROWS_FIRST if part is not None and _takes_rows_second(part) else _ONE_BY_ONE
 
     def _draws(self) -> bool:
         """Whether a pass takes random numbers."""
@@ -264,7 +285,7 @@ class _Check:
             "are all alike": _Batch(alike, keep),
         } | {words: _Batch(self.rows, keep, change) for words, change in CHANGES.items()}
 
-    def _given(self, batch: _Batch) -> Tensor:
+    def _given(self, batch: _Batch, seed: int = 0) -> Tensor:
         """What the module gives for a batch of its own, which it may write into."""
         count = len(batch.rows)
         mine = torch.arange(count, device=batch.rows.device) == batch.keep
@@ -278,7 +299,7 @@ class _Check:
         rows = batch.rows.clone()
         if batch.keep >= 0:
             rows = kept(self.rows, rows)
-        seed_torch(0)
+        seed_torch(seed)
         if rows.is_floating_point():
             found = outputs_of(self.module(change(rows)))
         else:
@@ -287,9 +308,13 @@ class _Check:
         if found.shape[:1] != (count,):
             raise InvalidInput(
                 f"the module must give one line of numbers a row; for {count} rows it gives the "
-                f"shape {tuple(found.shape)}."
+                f"shape {tuple(found.shape)}.{self._if_rows_come_second()}"
             )
         return found
+
+    def _if_rows_come_second(self) -> str:
+        named = [n for n, part in self.module.named_modules() if n and _takes_rows_second(part)]
+        return f" Perhaps it takes rows second ({listed(named)}): {_ROWS_FIRST}." if named else ""
 
     def _row(self, batch: _Batch, row: int) -> Tensor:
         return self._given(batch)[row].float()
@@ -333,6 +358,10 @@ class _Check:
             ),
             WHOLE,
         )
+
+
+def _takes_rows_second(part: nn.Module) -> bool:
+    return getattr(part, "batch_first", True) is False
 
 
 def _fails(words: str, error: Exception) -> Problem:

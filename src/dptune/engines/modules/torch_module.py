@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Self
@@ -22,12 +22,12 @@ from dptune.engines.language.reader import Reader
 from dptune.engines.modules import descent, doctor, memory, own_functions
 from dptune.engines.modules.by_length import widths
 from dptune.engines.modules.flat_weights import FlatWeights
-from dptune.engines.modules.gradients import RowGradients, Ways
+from dptune.engines.modules.gradients import ROW_BY_ROW, RowGradients, Ways
 from dptune.engines.modules.losses import NAMES, outputs_of, row_loss
 from dptune.engines.modules.made_up import made_up, nothing_near_zero
 from dptune.engines.modules.patterns import fits, patterns_in
 from dptune.engines.modules.precision import COMPUTE, all_in_float32, computing
-from dptune.engines.modules.problem import Names, must_be_none
+from dptune.engines.modules.problem import WHOLE, Names, must_be_none
 from dptune.engines.modules.row_check import problems_on_rows
 from dptune.engines.modules.trained import trained_names
 from dptune.engines.randomness import Randomness
@@ -210,13 +210,31 @@ class TorchModule(Engine[ModuleModel]):
 
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
+        _LOOKED_AT.clear()
+        flat, _ = self.looked_at(facts, device)
+        self._traced_shorter(flat, facts)
+
+    def looked_at(self, facts: DataFacts, device: torch.device) -> tuple[FlatWeights, RowGradients]:
+        """A module ready to be trained, after all that is looked at before anything is paid."""
         module = self.made()
         self.must_be_repeated(module)
         doctor.must_be_sound(module, self.names(module))
         self.rows_must_be_apart(module.to(device), facts, modes=(True, False))
-        _LOOKED_AT.clear()
-        flat, _ = self.traced(module, facts, device)
-        self._traced_shorter(flat, facts)
+        return self.traced(module, facts, device)
+
+    def slowed_by(self, facts: DataFacts) -> str:
+        ways = dict[str, str]()
+        with suppress(Exception):  # what is wrong with a module, the rehearsal says
+            ways = {} if self.is_pretrained else dict(_routes(self, facts))
+        slow = dict.fromkeys(
+            name.rpartition(".")[0] for name, way in ways.items() if way == ROW_BY_ROW
+        )
+        if not slow:
+            return ""
+        return (
+            f"gradients of {_listed([*slow])} are computed row by row, which is slow: a step "
+            "takes about as long as its rows one after another"
+        )
 
     def must_be_repeated(self, module: nn.Module) -> None:
         """Refuse a factory that makes another module each time, since it is called again to resume;
@@ -285,8 +303,9 @@ class TorchModule(Engine[ModuleModel]):
     def in_words(self, facts: DataFacts) -> tuple[str, ...]:
         """How lengths of gradients are found, for clipping."""
         ways: dict[str, list[str]] = {}
-        for layer, way in _routes(self, facts).items():
-            ways.setdefault(way, []).append(layer)
+        by_layer = {name.rpartition(".")[0]: way for name, way in _routes(self, facts).items()}
+        for layer, way in by_layer.items():
+            ways.setdefault(way, []).append(layer or WHOLE)
         listed = "; ".join(f"{way} ({_listed(layers)})" for way, layers in ways.items())
         return (f"a row's gradient is clipped as one; its length is found, by layer: {listed}",)
 
@@ -544,10 +563,8 @@ def samples_of(facts: DataFacts, batch: float) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _routes(engine: TorchModule, facts: DataFacts) -> Mapping[str, str]:
-    module, device = engine.made(), torch.device("cpu")
-    doctor.must_be_sound(module, engine.names(module))
-    _, gradients = engine.traced(module, facts, device)
-    return gradients.routes
+    _, gradients = engine.looked_at(facts, torch.device("cpu"))
+    return gradients.ways.by_parameter
 
 
 @contextmanager

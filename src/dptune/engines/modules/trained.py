@@ -3,7 +3,7 @@
 from torch import nn
 
 from dptune.engines.modules.patterns import fits, patterns_in
-from dptune.engines.modules.problem import wanting_gradients
+from dptune.engines.modules.problem import NOTHING_TRAINED, listed, must_be_none, wanting_gradients
 from dptune.errors import InvalidInput
 
 WORDS = ("all", "body", "biases", "last block", "first and last block")
@@ -23,10 +23,12 @@ def trained_names(module: nn.Module, asked: str) -> list[str]:
         found = _of_blocks(module, names, first=asked.startswith("first"))
     else:
         found = [name for name in names if fits(name, patterns_in(asked))]
+    if not found and asked == "all":
+        must_be_none([NOTHING_TRAINED])
     if not found:
         raise InvalidInput(
-            f"nothing would be trained: {asked!r} fits none of the module's {len(names)} "
-            f"parameters ({', '.join(names[:6])}, ...). Use {', '.join(WORDS)}, or patterns of "
+            f"nothing would be trained: {asked!r} fits none of the module's parameters "
+            f"({listed(names)}). Use {', '.join(WORDS)}, or patterns of "
             'names such as "head.*", separated by commas.'
         )
     return found
