@@ -1,17 +1,17 @@
 """Verbs that price and split, and touch neither data nor ledger."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dptune import accounting
-from dptune.accounting import Budget
-from dptune.accounting.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
 from dptune.cli import screen
 from dptune.cli.parameters import AsJson, Delta, Epsilon, SamplingRate, Steps
 from dptune.errors import InvalidInput
-from dptune.privacy import FullBatchRun, Price, SampledRun
+
+if TYPE_CHECKING:
+    from dptune.accounting import Sweep
+    from dptune.privacy import FullBatchRun, SampledRun
 
 
 class Score(StrEnum):
@@ -36,6 +36,9 @@ def account(
 
     Example: dptune account --epsilon 1 --delta 1e-5 --steps 100
     """
+    from dptune import accounting
+    from dptune.privacy import Price
+
     if (epsilon is None) == (noise_multiplier is None):
         raise InvalidInput(
             "give either --epsilon, to learn the noise, or --noise-multiplier, to learn the "
@@ -45,7 +48,7 @@ def account(
     if epsilon is None:
         run = training_run(steps, noise_multiplier or 0.0, sampling_rate)
     elif sampling_rate is None:
-        run = accounting.calibrate_full_batch(mu=Budget(epsilon, delta).mu, steps=steps)
+        run = accounting.calibrate_full_batch(mu=accounting.Budget(epsilon, delta).mu, steps=steps)
     else:
         run = accounting.calibrate_direct(
             epsilon=epsilon, delta=delta, steps=steps, sampling_rate=sampling_rate
@@ -97,8 +100,7 @@ def plan(
     score_share: Annotated[
         float | None,
         typer.Option(
-            help=f"Share of the budget (of mu squared) for noisy scores, {DEFAULT_SCORE_SHARE} if "
-            "not given."
+            help="Share of the budget (of mu squared) for noisy scores, 0.005 if not given."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -109,6 +111,9 @@ def plan(
 
     Example: dptune plan --epsilon 1 --delta 1e-5 --sweep 3@0.1 --sweep 3@0.2
     """
+    from dptune.accounting import Budget
+    from dptune.accounting.split import DEFAULT_SCORE_SHARE, split_budget
+
     sweeps = [_sweep(text) for text in sweep or []]
     if score is Score.public and score_share is not None:
         raise InvalidInput(
@@ -121,14 +126,18 @@ def plan(
 
 def training_run(
     steps: int, noise_multiplier: float, sampling_rate: float | None
-) -> FullBatchRun | SampledRun:
+) -> "FullBatchRun | SampledRun":
     """One run as an event: full batch where there is no sampling rate."""
+    from dptune.privacy import FullBatchRun, SampledRun
+
     if sampling_rate is None:
         return FullBatchRun(steps=steps, noise_multiplier=noise_multiplier)
     return SampledRun(steps=steps, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate)
 
 
-def _sweep(text: str) -> Sweep:
+def _sweep(text: str) -> "Sweep":
+    from dptune.accounting import Sweep
+
     trials, _, epsilon = text.partition("@")
     try:
         return Sweep(int(trials), float(epsilon))
