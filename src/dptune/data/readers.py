@@ -314,7 +314,7 @@ def _table_part(
         for each in _each_name(name, table.column(name).type, block.shape[1])
     ]
     labels, gaps = None, False
-    if label in names:
+    if label in names and not new:
         column = table.column(label)
         labels, gaps = column.to_numpy(), column.null_count > 0
     # Whose ranges nobody declared; a list is one thing, and its numbers are of one size.
