@@ -15,7 +15,7 @@ from dptune import accounting
 from dptune.accounting import Budget
 from dptune.accounting.split import Slot
 from dptune.cli import app as cli
-from dptune.cli import screen
+from dptune.cli import ledger_screen, screen
 from dptune.data.sources import fingerprint_source
 from dptune.ledger import Ledger
 from dptune.privacy import (
@@ -181,7 +181,7 @@ def test_the_longest_names_of_slots_fit_into_a_narrow_terminal(
 
 
 def test_one_count_is_no_counts() -> None:
-    one, two = (screen._event(NoisyCount(counts=n, noise=2.0)) for n in (1, 2))
+    one, two = (ledger_screen._event(NoisyCount(counts=n, noise=2.0)) for n in (1, 2))
     assert (one, two) == ("1 noisy count, noise 2", "2 noisy counts, noise 2")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 
+from dptune.accounting.split import DEFAULT_SCORE_SHARE
 from dptune.cli import app as cli
 from dptune.cli.parameters import Device, Method, StudyScore
 from dptune.cli.price_verbs import Score
@@ -70,3 +71,8 @@ def test_the_shell_completes_verbs_options_and_choices() -> None:
 def test_completion_is_offered_by_the_command_itself() -> None:
     flags = {flag for option in COMMANDS[()].params for flag in option.opts}
     assert {"--install-completion", "--show-completion"} <= flags
+
+
+def test_help_names_the_share_that_scores_have_by_default() -> None:
+    (share,) = (option for option in COMMANDS["plan",].params if option.name == "score_share")
+    assert f"{DEFAULT_SCORE_SHARE} if not given" in share.help

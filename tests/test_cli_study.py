@@ -21,6 +21,7 @@ import dptune
 from dptune.cli import app as cli
 from dptune.data.sources import load_data
 from dptune.study import config
+from support.loaded import loaded_by_command
 
 Run = Callable[..., tuple[int, str, str]]
 TUNE = ("tune", "--data", "ill.csv", "--label", "state", "--classes", '"ill, very",well')
@@ -192,6 +193,12 @@ def test_predictions_are_those_of_the_loaded_model(there: Run) -> None:
     features = np.genfromtxt("new.csv", delimiter=",", skip_header=1, usecols=range(5))
     assert head == ["prediction"]
     assert [row[0] for row in rows] == dptune.load("r").predict(features).tolist()
+
+
+def test_predicting_numbers_loads_neither_a_database_nor_pandas(there: Run) -> None:
+    loaded = loaded_by_command("predict", "r", "--data", "new.csv", "-o", "p.csv")
+    assert "dptune.study.trained_model" in loaded
+    assert loaded.isdisjoint(("sqlalchemy", "pandas", "sklearn", "scipy.optimize", "scipy.stats"))
 
 
 def test_predictions_never_replace_the_data(there: Run) -> None:

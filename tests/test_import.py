@@ -1,8 +1,6 @@
 """`import dptune` stays light, and the public names are there."""
 
 import ast
-import subprocess
-import sys
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -10,10 +8,20 @@ from pathlib import Path
 import pytest
 
 import dptune
+from support.loaded import loaded_by, loaded_by_command
 
-HEAVY = ("torch", "transformers", "ray", "matplotlib", "sqlalchemy", "dp_accounting", "rich")
 SHOWN = "rich"  # the command line prints with it
-LAZY = ("dptune", "dptune.data", "dptune.export", "dptune.report")
+TRAINS = ("torch", "transformers", "ray", "matplotlib", "sqlalchemy", "dp_accounting")
+HEAVY = (*TRAINS, SHOWN)
+HEAVIER = (*TRAINS, "pyarrow", "pandas", "sklearn")  # of the command line
+LAZY = (
+    "dptune",
+    "dptune.data",
+    "dptune.export",
+    "dptune.ledger",
+    "dptune.report",
+    "dptune.study",
+)
 # Everything that 0.1 promised.
 OLD_NAMES = [
     "Budget",
@@ -75,20 +83,40 @@ OLD_NAMES = [
 ]
 
 
-def heavy_after(importing: str) -> list[str]:
-    """The heavy packages that a fresh process has loaded after this."""
-    code = f"import sys; {importing}; print(*(m for m in {HEAVY!r} if m in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.split()
-
-
 def test_importing_dptune_loads_nothing_heavy() -> None:
-    assert heavy_after("import dptune") == []
+    assert loaded_by("import dptune").isdisjoint(HEAVY)
 
 
-@pytest.mark.parametrize("importing", ["import dptune.cli.app", "from dptune import Budget, data"])
-def test_what_trains_and_draws_is_loaded_by_what_needs_it(importing: str) -> None:
-    assert set(heavy_after(importing)) <= {SHOWN}
+def test_names_of_accounting_and_data_load_nothing_that_trains_or_draws() -> None:
+    assert loaded_by("from dptune import Budget, data").isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("asked", ["--help", "tune --help", "ledger reserve --help"], ids=str.split)
+def test_help_loads_neither_numbers_nor_prices(asked: str) -> None:
+    loaded = loaded_by_command(*asked.split())
+    assert SHOWN in loaded
+    assert loaded.isdisjoint((*HEAVIER, "numpy", "scipy", "dptune.accounting", "dptune.privacy"))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "account --epsilon 1 --delta 1e-5 --steps 100",
+        "plan --epsilon 1 --delta 1e-5 --sweep 3@0.1",
+    ],
+    ids=lambda asked: asked.split()[0],
+)
+def test_pricing_loads_nothing_that_trains_or_stores(asked: str) -> None:
+    loaded = loaded_by_command(*asked.split())
+    assert "dptune.accounting" in loaded
+    assert loaded.isdisjoint((*HEAVIER, "scipy.optimize", "scipy.stats"))
+
+
+def test_importing_an_estimator_loads_nothing_that_reads_trains_or_pays() -> None:
+    # scikit-learn loads pandas where it is installed, and pandas loads pyarrow.
+    loaded = loaded_by("sys.modules['pandas'] = None\nfrom dptune import DPLinearClassifier")
+    assert "sklearn" in loaded
+    assert loaded.isdisjoint((*HEAVY, "pyarrow", "dptune.study"))
 
 
 def test_every_public_name_can_be_imported() -> None:

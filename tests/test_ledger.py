@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dptune import Budget, Ledger, accounting, gdp
-from dptune.cli import screen
+from dptune.cli import ledger_screen
 from dptune.errors import (
     BudgetExceeded,
     InvalidInput,
@@ -349,7 +349,7 @@ def test_the_screen_shows_every_state(ledger: Ledger, capsys: pytest.CaptureFixt
     ledger.commit(committed)
     ledger.void(voided, reason="typo")
     ledger.exchange(exchanged, SAME_PRICE)
-    screen.budget(ledger.address, ledger.state())
+    ledger_screen.budget(ledger.address, ledger.state())
     shown = capsys.readouterr().out
     for state in ("reserved", "started", "committed", "voided", "exchanged"):
         assert state in shown
@@ -368,7 +368,7 @@ def test_what_a_study_went_on_without_is_cut_off(
     assert not ledger.state().cut_off, "the study goes on"
     ledger.commit(last)
     assert ledger.state().cut_off == {lost.payment}
-    screen.budget(ledger.address, ledger.state())
+    ledger_screen.budget(ledger.address, ledger.state())
     shown = capsys.readouterr().out
     assert shown.count("cut off") == 1 and shown.count(" started") == 1
 

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from dptune import Budget, accounting, gdp
 from dptune.accounting.composition import slack_of_threshold
-from dptune.cli.screen import _event as in_words
+from dptune.cli.ledger_screen import _event as in_words
 from dptune.errors import BudgetExceeded, InvalidInput, UnpricedEvent
 from dptune.ledger import Ledger
 from dptune.privacy import (

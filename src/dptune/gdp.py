@@ -21,10 +21,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from dptune import rounding, validate
+from dptune.roots import root
 
 # Added to log(delta) on the private side. The evaluation error of `log_delta` is below 1e-12 in
 # the range we accept (tests/test_gdp.py measures it against 50-digit arithmetic).
@@ -87,7 +87,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
         return 0.0
     # delta(epsilon) < Phi(-t), so the epsilon at which Phi(-t) meets the target is too large.
     high = mu * (mu / 2.0 - float(ndtri(math.exp(target)))) * (1.0 + 1e-9)
-    epsilon: float = brentq(lambda e: log_delta(mu, e) - target, 0.0, high, xtol=1e-300, rtol=1e-15)
+    epsilon = root(lambda e: log_delta(mu, e) - target, 0.0, high, relative=1e-15)
     while log_delta(mu, epsilon) > target:
         epsilon = rounding.above(epsilon)
     return epsilon
@@ -100,13 +100,13 @@ def mu_from_epsilon(epsilon: float, delta: float) -> float:
     target = math.log(delta) - LOG_MARGIN
     # delta < Phi(mu/2 - epsilon/mu) and delta < mu/sqrt(2 pi) bound mu from below.
     quantile = float(ndtri(math.exp(target)))
-    root = math.hypot(quantile, math.sqrt(2.0 * epsilon))
-    low = quantile + root if quantile > 0 else 2.0 * epsilon / (root - quantile)
+    length = math.hypot(quantile, math.sqrt(2.0 * epsilon))
+    low = quantile + length if quantile > 0 else 2.0 * epsilon / (length - quantile)
     low = max(low, delta) * (1.0 - 1e-9)
     high = 2.0 * low
     while log_delta(high, epsilon) <= target:
         low, high = high, 2.0 * high
-    mu: float = brentq(lambda m: log_delta(m, epsilon) - target, low, high, xtol=1e-300, rtol=1e-15)
+    mu = root(lambda m: log_delta(m, epsilon) - target, low, high, relative=1e-15)
     while log_delta(mu, epsilon) > target:
         mu = rounding.below(mu)
     return mu

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from dptune import gdp, rounding, validate
@@ -15,6 +14,7 @@ from dptune.accounting.composition import direct_epsilon, slack_of_threshold
 from dptune.accounting.pricing import price
 from dptune.errors import InvalidInput
 from dptune.privacy import Event, FullBatchRun, SampledRun, ThresholdedCount
+from dptune.roots import root
 
 # A price found by search is below its target by at most this much, relative.
 _CALIBRATION_TOLERANCE = 1e-4
@@ -155,7 +155,7 @@ def _least_noise(
         if high >= ceiling:
             return math.inf
         high, step = min(high + step, ceiling), 2 * step
-    root: float = brentq(excess, low, high, xtol=_CALIBRATION_TOLERANCE / 20)
-    while excess(root) > 0:
-        root += _CALIBRATION_TOLERANCE / 10
-    return math.exp(root)
+    log_noise = root(excess, low, high, absolute=_CALIBRATION_TOLERANCE / 20)
+    while excess(log_noise) > 0:
+        log_noise += _CALIBRATION_TOLERANCE / 10
+    return math.exp(log_noise)

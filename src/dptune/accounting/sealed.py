@@ -29,13 +29,13 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize_scalar
 
 from dptune import gdp, validate
 from dptune.accounting import sampled
 from dptune.accounting.renyi import RenyiCurve
 from dptune.accounting.trial_count import TrialCount
 from dptune.errors import InvalidInput
+from dptune.roots import root
 
 Array = NDArray[np.float64]
 
@@ -102,7 +102,7 @@ def _least_exponent(trials: TrialCount, trial: Mechanism) -> float:
     high = math.log1p(1.0 / odds)  # here the right side is 1; the ratio is no larger for any trial
     if excess(high) >= 0:
         return high
-    exponent: float = brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)
+    exponent = root(excess, 0.0, high, relative=1e-14)
     while excess(exponent) > 0:
         exponent *= 1 + 1e-14
     return exponent
@@ -122,6 +122,8 @@ def profile_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float
     the ratio bound."""
     if trials.is_poisson:
         return ratio_epsilon(trials, trial, delta)
+    from scipy.optimize import minimize_scalar  # slow to import
+
     odds = trials.odds * (1 - _MARGIN)
 
     def cost(exponent: float) -> float:

@@ -40,11 +40,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp, ndtr
 
 from dptune import gdp, validate
 from dptune.accounting.sampled import TradeOff
+from dptune.roots import root
 
 Array = NDArray[np.float64]
 
@@ -175,7 +175,7 @@ class DominatingPair:
             low, high = high, 2 * high
             if high > _LARGEST_LOSS:
                 return math.inf
-        epsilon: float = brentq(excess, low, high, xtol=1e-300, rtol=1e-12)
+        epsilon = root(excess, low, high, relative=1e-12)
         while excess(epsilon) > 0:
             epsilon *= 1 + 1e-12
         return epsilon

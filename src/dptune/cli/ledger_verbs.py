@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dptune.accounting import Budget
 from dptune.cli import screen
 from dptune.cli.parameters import (
     HELP_FLAGS,
@@ -24,12 +23,11 @@ from dptune.cli.parameters import (
     Steps,
 )
 from dptune.cli.price_verbs import training_run
-from dptune.data.fingerprint import fingerprint_file
 from dptune.errors import LedgerCorrupt
-from dptune.privacy import Receipt
 
 if TYPE_CHECKING:
     from dptune.ledger import Ledger, State
+    from dptune.privacy import Receipt
 
 app = typer.Typer(
     help="Keep the ledger of a data set's budget: open it, pay from it, change it.",
@@ -53,6 +51,8 @@ def budget(
 
     All payments are listed with --json.
     """
+    from dptune.cli import ledger_screen
+
     inside = os.path.join(where, "ledger.db")  # of a run folder with a ledger of its own
     ledger = _open(inside if os.path.exists(inside) else where)
     state = ledger.state()
@@ -61,7 +61,7 @@ def budget(
             f"{ledger.address} does not contain entry {contains}: it is another ledger, or an "
             "older copy was put in its place. Count what was spent since as spent."
         )
-    _show_state(ledger, state, as_json, lambda: screen.budget(ledger.address, state))
+    _show_state(ledger, state, as_json, lambda: ledger_screen.budget(ledger.address, state))
 
 
 @app.command("open")
@@ -87,6 +87,7 @@ def open_ledger(
     Example: dptune ledger open patients.db --dataset patients --data patients.csv
     --epsilon 1 --delta 1e-5
     """
+    from dptune.accounting import Budget
     from dptune.ledger import Ledger
 
     ledger = Ledger.create(
@@ -115,6 +116,8 @@ def change_budget(
     where: LedgerAddress, epsilon: Epsilon, delta: Delta, reason: Reason, as_json: AsJson = False
 ) -> None:
     """Replace the budget. The old one and the reason stay in the ledger."""
+    from dptune.accounting import Budget
+
     ledger = _open(where)
     old, new = ledger.state().budget, Budget(epsilon, delta)
     ledger.change_budget(new, reason=reason)
@@ -171,6 +174,8 @@ def _open(where: str) -> "Ledger":
 
 def _fingerprint(source: str) -> str:
     """As a study of these data has it. A file needs none of the packages that read rows."""
+    from dptune.data.fingerprint import fingerprint_file
+
     if source == "demo" or source.startswith("hub:") or Path(source).is_dir():
         from dptune.data.sources import fingerprint_source
 
@@ -179,8 +184,10 @@ def _fingerprint(source: str) -> str:
 
 
 def _show_ledger(ledger: "Ledger", as_json: bool, done: str) -> None:
+    from dptune.cli import ledger_screen
+
     state = ledger.state()
-    _show_state(ledger, state, as_json, lambda: screen.note(done, state))
+    _show_state(ledger, state, as_json, lambda: ledger_screen.note(done, state))
 
 
 def _show_state(ledger: "Ledger", state: "State", as_json: bool, draw: Callable[[], None]) -> None:
@@ -189,7 +196,9 @@ def _show_state(ledger: "Ledger", state: "State", as_json: bool, draw: Callable[
     screen.show(as_json, plain, draw)
 
 
-def _show_payment(ledger: "Ledger", receipt: Receipt, state: str, as_json: bool) -> None:
+def _show_payment(ledger: "Ledger", receipt: "Receipt", state: str, as_json: bool) -> None:
+    from dptune.cli import ledger_screen
+
     now = ledger.state()
     plain = {
         "ledger": ledger.address,
@@ -204,4 +213,4 @@ def _show_payment(ledger: "Ledger", receipt: Receipt, state: str, as_json: bool)
     done = f"payment {receipt.payment} is {state}"
     command = f"dptune ledger commit {shlex.quote(ledger.address)} {receipt.payment}"
     then = f"When the run has ended: {command}" if state == "reserved" else ""
-    screen.show(as_json, plain, lambda: screen.note(done, now, then))
+    screen.show(as_json, plain, lambda: ledger_screen.note(done, now, then))

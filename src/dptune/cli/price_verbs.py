@@ -2,20 +2,18 @@
 
 import math
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dptune import accounting
-from dptune.accounting import Budget
-from dptune.accounting.guarantees import LARGEST_MEANINGFUL_EPSILON
-from dptune.accounting.split import DEFAULT_SCORE_SHARE, Sweep, split_budget
 from dptune.cli import screen
 from dptune.cli.parameters import AsJson, Delta, Epsilon, SamplingRate, Steps
 from dptune.errors import InvalidInput
-from dptune.gdp import LARGEST_MU
-from dptune.privacy import FullBatchRun, Price, SampledRun
 from dptune.rounding import cost
+
+if TYPE_CHECKING:
+    from dptune.accounting import Sweep
+    from dptune.privacy import FullBatchRun, SampledRun
 
 
 class Score(StrEnum):
@@ -40,16 +38,19 @@ def account(
 
     Example: dptune account --epsilon 1 --delta 1e-5 --steps 100
     """
+    from dptune import accounting
+    from dptune.privacy import Price
+
     if (epsilon is None) == (noise_multiplier is None):
         raise InvalidInput(
             "give either --epsilon, to learn the noise, or --noise-multiplier, to learn the "
             f"epsilon; got {'neither' if epsilon is None else 'both'}."
         )
-    run: FullBatchRun | SampledRun
+    run: "FullBatchRun | SampledRun"
     if epsilon is None:
         run = training_run(steps, noise_multiplier or 0.0, sampling_rate)
     elif sampling_rate is None:
-        run = accounting.calibrate_full_batch(mu=Budget(epsilon, delta).mu, steps=steps)
+        run = accounting.calibrate_full_batch(mu=accounting.Budget(epsilon, delta).mu, steps=steps)
     else:
         run = accounting.calibrate_direct(
             epsilon=epsilon, delta=delta, steps=steps, sampling_rate=sampling_rate
@@ -103,8 +104,7 @@ def plan(
     score_share: Annotated[
         float | None,
         typer.Option(
-            help=f"Share of the budget (of mu squared) for noisy scores, {DEFAULT_SCORE_SHARE} if "
-            "not given."
+            help="Share of the budget (of mu squared) for noisy scores, 0.005 if not given."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -115,6 +115,9 @@ def plan(
 
     Example: dptune plan --epsilon 1 --delta 1e-5 --sweep 3@0.1 --sweep 3@0.2
     """
+    from dptune.accounting import Budget
+    from dptune.accounting.split import DEFAULT_SCORE_SHARE, split_budget
+
     sweeps = [_sweep(text) for text in sweep or []]
     if score is Score.public and score_share is not None:
         raise InvalidInput(
@@ -126,7 +129,10 @@ def plan(
     _say_what_tune_refuses(epsilon)
 
 
-def _must_protect_something(run: FullBatchRun | SampledRun) -> None:
+def _must_protect_something(run: "FullBatchRun | SampledRun") -> None:
+    from dptune.gdp import LARGEST_MU
+    from dptune.privacy import FullBatchRun
+
     if isinstance(run, FullBatchRun) and math.sqrt(run.steps) > LARGEST_MU * run.noise_multiplier:
         raise InvalidInput(
             f"a noise multiplier of {run.noise_multiplier:g} over {run.steps:,} steps protects "
@@ -136,6 +142,8 @@ def _must_protect_something(run: FullBatchRun | SampledRun) -> None:
 
 
 def _say_what_tune_refuses(epsilon: float) -> None:
+    from dptune.accounting.guarantees import LARGEST_MEANINGFUL_EPSILON
+
     if epsilon > LARGEST_MEANINGFUL_EPSILON:
         screen.warn(
             f"dptune tune refuses an epsilon above {LARGEST_MEANINGFUL_EPSILON:g} unless it is "
@@ -145,14 +153,18 @@ def _say_what_tune_refuses(epsilon: float) -> None:
 
 def training_run(
     steps: int, noise_multiplier: float, sampling_rate: float | None
-) -> FullBatchRun | SampledRun:
+) -> "FullBatchRun | SampledRun":
     """One run as an event: full batch where there is no sampling rate."""
+    from dptune.privacy import FullBatchRun, SampledRun
+
     if sampling_rate is None:
         return FullBatchRun(steps=steps, noise_multiplier=noise_multiplier)
     return SampledRun(steps=steps, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate)
 
 
-def _sweep(text: str) -> Sweep:
+def _sweep(text: str) -> "Sweep":
+    from dptune.accounting import Sweep
+
     trials, _, epsilon = text.partition("@")
     try:
         return Sweep(int(trials), float(epsilon))

@@ -439,8 +439,8 @@ def predict(
 
     Example: dptune predict runs/patients-1 --data new.csv -o predictions.csv
     """
-    from dptune.study import planning
     from dptune.study.finished_run import FinishedRun
+    from dptune.study.run_settings import read_source
     from dptune.study.trained_model import load_from
     from dptune.texts.metrics import perplexity
 
@@ -463,16 +463,16 @@ def predict(
             images, model.made_by, folder, device.value
         )
     elif text is not None:
-        from dptune.cli.text_rows import read_new_texts
+        from dptune.cli.new_texts import read_new_texts
 
         features = read_new_texts(text, model, folder, device.value)
     else:
         assert data is not None
-        from dptune.cli.text_rows import must_take_rows
+        from dptune.cli.new_texts import must_take_rows
         from dptune.data.sources import read_features, read_new_rows
 
         must_take_rows(model, folder)
-        label = planning.read_source(run).get("label")
+        label = read_source(run).get("label")
         if model.encoding is not None:
             features = read_new_rows(data, model.encoding)
         else:
@@ -578,14 +578,14 @@ def _free_folder(name: str, source: str) -> str:
 
 
 def _is_unfinished(path: Path, source: str) -> bool:
-    from dptune.study import planning
     from dptune.study.run_folder import RunFolder
+    from dptune.study.run_settings import read_source
 
     folder = RunFolder(path)
     if not folder.holds_a_run() or folder.is_finished():
         return False
     try:
-        return bool(planning.read_source(folder).get("source") == source)
+        return bool(read_source(folder).get("source") == source)
     except DptuneError:  # whatever it is, nothing goes on there
         return False
 

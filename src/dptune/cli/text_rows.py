@@ -5,18 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dptune.cli import screen
 from dptune.cli.options import parsed
-from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.errors import InvalidInput
 from dptune.hub import ModelPlace
 from dptune.own_code import PRETRAINED, pretrained_name
-from dptune.study.new_texts import new_texts
-from dptune.study.trained_model import TrainedModel
-from dptune.texts import Encoder, Texts
 
 Section = dict[str, Any]
 NO_COLUMN = "say which column of --text holds the texts: --column NAME."
@@ -104,30 +97,6 @@ class TextOptions:
             "rank": self.lora,
             "compute": in_file.get("compute", "float32" if precise else "bfloat16"),
         }
-
-
-def read_new_texts(
-    source: str, model: TrainedModel, folder: str, device: str
-) -> Texts | NDArray[np.float32]:
-    """Texts that a model of texts is to predict; features of them where it was trained on such."""
-    if not is_of_texts(model.made_by):
-        raise InvalidInput(
-            f"the model in {folder} was not trained on texts; give new rows with --data, or "
-            "pictures with --images."
-        )
-    texts = new_texts(Encoder.of(model.made_by), source)
-    if is_of_words(model.made_by):
-        return texts
-    from dptune.cli.text_features import features_of_new_texts
-
-    return features_of_new_texts(texts, model.made_by, device)
-
-
-def must_take_rows(model: TrainedModel, folder: str) -> None:
-    if is_of_words(model.made_by):
-        raise InvalidInput(
-            f"the model in {folder} was trained on texts; give new ones with --text."
-        )
 
 
 def named_model(model: str) -> ModelPlace:

@@ -3,6 +3,7 @@
 What cannot be read is refused in words that show no value.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from dptune.columns.dates import SECONDS_AN_HOUR
 from dptune.columns.problems import Unfit
 
 # How files say that nothing is known, whatever the case.
-GAPS = pa.array(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"], pa.large_string())
+GAPS = ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null")
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
-TRUTHS = pa.array([*_FALSE, *_TRUE], pa.large_string())
+TRUTHS = (*_FALSE, *_TRUE)
 _FRACTION = r"(:[0-9]{2})[.,][0-9]+"  # of a second
 _HAS_ZONE = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _WITHOUT_ZONE, _IN_UTC = pa.timestamp("s"), pa.timestamp("s", "UTC")
@@ -68,7 +69,7 @@ def booleans(column: Any) -> Codes:
         raise refused(kind, "a boolean")
     distinct, which = distinct_values(column)
     lowered = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
-    found = _floats(pc.index_in(lowered, value_set=TRUTHS).cast(pa.float64()))
+    found = _floats(pc.index_in(lowered, value_set=_texts(TRUTHS)).cast(pa.float64()))
     if bool((np.isnan(found) & ~is_gap(distinct)).any()):
         raise wrong
     return chosen(np.where(np.isnan(found), np.nan, found >= len(_FALSE)), which)
@@ -124,9 +125,14 @@ def distinct_values(column: Any) -> tuple[Any, NDArray[np.int64]]:
 def is_gap(texts: Any) -> NDArray[np.bool_]:
     """Which of them say that nothing is known."""
     lowered = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    said = pc.is_in(lowered, value_set=GAPS)
+    said = pc.is_in(lowered, value_set=_texts(GAPS))
     gaps: NDArray[np.bool_] = pc.or_(said, pc.is_null(texts)).to_numpy(zero_copy_only=False)
     return gaps
+
+
+def _texts(words: Sequence[str]) -> Any:
+    """As Arrow has them. Making this loads pandas where it is installed, so only texts need it."""
+    return pa.array(words, pa.large_string())
 
 
 def chosen(codes: NDArray[Any], which: NDArray[np.int64]) -> Codes:
@@ -151,7 +157,7 @@ def _numbers_of_texts(column: Any) -> Codes:
 def _without_gaps(texts: Any) -> Any:
     """Trimmed, and nothing where they say that nothing is known."""
     trimmed = pc.utf8_trim_whitespace(texts)
-    gaps = pc.is_in(pc.utf8_lower(trimmed), value_set=GAPS)
+    gaps = pc.is_in(pc.utf8_lower(trimmed), value_set=_texts(GAPS))
     return pc.if_else(gaps, pa.scalar(None, pa.large_string()), trimmed)
 
 

@@ -314,7 +314,7 @@ def _table_part(
         for each in _each_name(name, table.column(name).type, block.shape[1])
     ]
     labels, gaps = None, False
-    if label in names:
+    if label in names and not new:
         column = table.column(label)
         labels, gaps = column.to_numpy(), column.null_count > 0
     # Whose ranges nobody declared; a list is one thing, and its numbers are of one size.
@@ -371,7 +371,15 @@ def _numbers(column: Any) -> NDArray[Any]:
     if not number:
         first = _first_text(column) if width == 1 else ""
         raise InvalidInput(f"must be numbers, or lists of numbers; found {kind}{first}.")
-    return np.asarray(column.to_numpy()).reshape(rows, width)
+    return _as_array(column).reshape(rows, width)
+
+
+def _as_array(column: Any) -> NDArray[Any]:
+    """Numbers or truths, none of them missing. Arrow's own `to_numpy` loads pandas where that is
+    installed."""
+    if pa.types.is_boolean(column.type):
+        return _as_array(column.cast(pa.uint8())).view(np.bool_)
+    return np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks])
 
 
 def _first_text(column: Any) -> str:

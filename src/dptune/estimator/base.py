@@ -4,7 +4,7 @@ study, search and training, and says what it promises."""
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,28 +14,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dptune import own_code, validate
 from dptune.accounting import Budget, Guarantee
-from dptune.columns import Columns, Number
-from dptune.columns.kinds import PAID
-from dptune.data import Data
-from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import InvalidInput
 from dptune.estimator import earlier_fits
 from dptune.estimator.own_scale import own_scale
-from dptune.estimator.rows import (
-    Rows,
-    dense,
-    labels_of_one_kind,
-    must_be_finite,
-    must_be_numbers,
-    must_have_rows,
-    named_table,
-)
 from dptune.privacy import Price
 from dptune.search.space import Space
-from dptune.search.trial import Trial
-from dptune.study.config import Preparation, default_delta
-from dptune.study.result import StudyResult
-from dptune.study.study import tune
+
+if TYPE_CHECKING:  # what reads and trains takes seconds to load, so only fit and predict do
+    from dptune.columns import Columns
+    from dptune.data import Data
+    from dptune.estimator.rows import Rows
+    from dptune.search.trial import Trial
+    from dptune.study.config import Preparation
+    from dptune.study.result import StudyResult
 
 _USUAL_DELTA = 1e-5
 FRESH = "it compares the predictions of two fits, and noise is fresh in every fit"
@@ -47,7 +38,7 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     epsilon: float
     delta: float | None
-    columns: Mapping[str, Any] | Columns | None
+    columns: "Mapping[str, Any] | Columns | None"
     ranges: Sequence[tuple[float, float]] | str | None
     range_share: float | str
     curves: int | str
@@ -62,8 +53,8 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
     public_scaling: bool
 
     guarantee_: Guarantee
-    trials_: tuple[Trial, ...]
-    result_: StudyResult
+    trials_: "tuple[Trial, ...]"
+    result_: "StudyResult"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -73,6 +64,10 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Search and train on private rows, for (epsilon, delta) in all."""
+        from dptune.engines.linear import LinearEngine
+        from dptune.study.config import default_delta
+        from dptune.study.study import tune
+
         own_code.must_not_be_importing("fit")
         fitted = copy.copy(self)  # an error leaves the earlier fit whole: it was paid for
         rows, labels = fitted._read(X, y)
@@ -110,21 +105,23 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
         """What scikit-learn is to check of labels, beside the rest."""
         return {}
 
-    def _data(self, rows: Rows, labels: NDArray[Any]) -> Data:
+    def _data(self, rows: "Rows", labels: NDArray[Any]) -> "Data":
         raise NotImplementedError
 
-    def _asked(self, data: Data) -> dict[str, Any]:
+    def _asked(self, data: "Data") -> dict[str, Any]:
         """Of `tune`, what is asked in the subclass's own way, too."""
         if not isinstance(self.recipe, Mapping | None):
             raise InvalidInput(f"recipe must be fields of plans by name; got {self.recipe!r}.")
         return {"recipe": dict(self.recipe or {})}
 
-    def _take(self, result: StudyResult) -> None:
+    def _take(self, result: "StudyResult") -> None:
         """Keep what the subclass shows of a result."""
         raise NotImplementedError
 
-    def _read(self, X: Any, y: Any) -> tuple[Rows, NDArray[Any]]:
+    def _read(self, X: Any, y: Any) -> "tuple[Rows, NDArray[Any]]":
         """Rows to learn from, and their labels; notes the names of columns."""
+        from dptune.estimator.rows import labels_of_one_kind, must_be_numbers, must_have_rows
+
         must_have_rows(X)
         y = labels_of_one_kind(y)
         if self.columns is None:
@@ -148,6 +145,8 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: Any) -> Any:
         """Rows to predict, as the model takes them."""
+        from dptune.estimator.rows import must_be_numbers
+
         check_is_fitted(self)
         if self.columns is not None:
             return self._table(X).features
@@ -155,33 +154,28 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
         found = validate_data(self, X, accept_sparse="csr", ensure_all_finite=False, reset=False)
         return self._numbers(found).features
 
-    def _table(self, X: Any) -> Rows:
+    def _table(self, X: Any) -> "Rows":
+        from dptune.estimator.rows import rows_of_columns
+
         if self.ranges is not None:
             raise InvalidInput("the ranges of declared columns stand in columns; leave ranges out.")
         assert self.columns is not None
-        columns = Columns.of(self.columns)
-        return Rows(named_table(X, columns.names), columns)
+        return rows_of_columns(X, self.columns)
 
-    def _numbers(self, found: Any) -> Rows:
-        rows = dense(found)
+    def _numbers(self, found: Any) -> "Rows":
+        from dptune.estimator.rows import rows_of_numbers
+
         names = tuple(getattr(self, "feature_names_in_", ()))
-        must_be_finite(rows, names)
-        if not isinstance(self.ranges, str):
-            return Rows(rows, None, names)
-        if self.ranges != PAID:
-            raise InvalidInput(
-                f'ranges must be pairs (low, high), one a column, or "{PAID}"; got {self.ranges!r}.'
-            )
-        names = names or tuple(f"x{place}" for place in range(rows.shape[1]))
-        columns = Columns({name: Number(range=PAID) for name in names})
-        return Rows(named_table(rows, names), columns)
+        return rows_of_numbers(found, names, self.ranges)
 
     def _space(self) -> Space | None:
         if not isinstance(self.space, Space | None):
             raise InvalidInput(f"space must be a dptune.Space; got {self.space!r}.")
         return self.space
 
-    def _preparation(self) -> Preparation:
+    def _preparation(self) -> "Preparation":
+        from dptune.study.config import Preparation
+
         asked = Preparation(range_share=self.range_share, curves=self.curves)
         if self.ranges is None or isinstance(self.ranges, str):
             return asked
@@ -217,9 +211,13 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
         return earlier_fits.beside(promise, earlier_fits.OF_THIS_PROCESS.add(compared, price))
 
 
-def weights_and_intercept(result: StudyResult) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def weights_and_intercept(
+    result: "StudyResult",
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Of prepared rows, one row an output, before a constant is put beside them; and what that, or
     the bias, adds."""
+    from dptune.engines.linear import LinearModel
+
     model, preprocessing = result.model.model, result.model.preprocessing
     assert isinstance(model, LinearModel)
     weights, constant = model.weights.numpy(), preprocessing.constant_beside

@@ -1,7 +1,7 @@
 """A private linear classifier by scikit-learn's conventions: search and training in one `fit`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +9,16 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from dptune.columns import Columns
-from dptune.data import Data
-from dptune.data.classes import why_no_classes
 from dptune.errors import InvalidInput
 from dptune.estimator.base import FRESH, DPLinearEstimator, weights_and_intercept
 from dptune.estimator.class_weights import declared_weights, settled_balance
-from dptune.estimator.rows import Rows
 from dptune.search.space import Space
-from dptune.study.result import StudyResult
+
+if TYPE_CHECKING:
+    from dptune.columns import Columns
+    from dptune.data import Data
+    from dptune.estimator.rows import Rows
+    from dptune.study.result import StudyResult
 
 EXPECTED_FAILED_CHECKS = {
     "check_classifier_data_not_an_array": FRESH,
@@ -94,7 +95,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         delta: float | None = None,
         *,
         classes: Sequence[Any] | str | None = None,
-        columns: Mapping[str, Any] | Columns | None = None,
+        columns: "Mapping[str, Any] | Columns | None" = None,
         ranges: Sequence[tuple[float, float]] | str | None = None,
         range_share: float | str = "auto",
         curves: int | str = "auto",
@@ -134,7 +135,9 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
         tags.classifier_tags.poor_score = True  # on the few rows that scikit-learn checks with
         return tags
 
-    def _data(self, rows: Rows, labels: NDArray[Any]) -> Data:
+    def _data(self, rows: "Rows", labels: NDArray[Any]) -> "Data":
+        from dptune.data.classes import why_no_classes
+
         check_classification_targets(labels)
         if self.classes is None and (found := why_no_classes(labels)):
             raise InvalidInput(
@@ -146,7 +149,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
             declared = np.unique(column_or_1d(declared)).tolist()
         return rows.data(labels, classes=declared)
 
-    def _asked(self, data: Data) -> dict[str, Any]:
+    def _asked(self, data: "Data") -> dict[str, Any]:
         asked = super()._asked(data) | {"balance": settled_balance(self.class_weight, self.balance)}
         weights = declared_weights(self.class_weight, data.classes)
         if weights is not None:
@@ -157,7 +160,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearEstimator):  # type: ignore[mi
             asked["recipe"]["class_weights"] = weights
         return asked
 
-    def _take(self, result: StudyResult) -> None:
+    def _take(self, result: "StudyResult") -> None:
         self.classes_ = np.asarray(result.model.classes)
         weights, intercept = weights_and_intercept(result)
         self.coef_, self.intercept_ = _of_two(weights.T).T, _of_two(intercept)

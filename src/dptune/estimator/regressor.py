@@ -1,20 +1,22 @@
 """A private linear regression by scikit-learn's conventions: search and training in one `fit`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from dptune.columns import Columns
-from dptune.data import Data
 from dptune.errors import InvalidInput
 from dptune.estimator.base import FRESH, DPLinearEstimator, weights_and_intercept
-from dptune.estimator.rows import Rows
 from dptune.search.space import Space
-from dptune.study.result import StudyResult
+
+if TYPE_CHECKING:
+    from dptune.columns import Columns
+    from dptune.data import Data
+    from dptune.estimator.rows import Rows
+    from dptune.study.result import StudyResult
 
 EXPECTED_FAILED_CHECKS_OF_VALUES = {
     "check_fit_idempotent": FRESH,
@@ -79,7 +81,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
-        columns: Mapping[str, Any] | Columns | None = None,
+        columns: "Mapping[str, Any] | Columns | None" = None,
         ranges: Sequence[tuple[float, float]] | str | None = None,
         range_share: float | str = "auto",
         curves: int | str = "auto",
@@ -119,7 +121,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
     def _checks(self) -> dict[str, Any]:
         return {"y_numeric": True}
 
-    def _data(self, rows: Rows, labels: NDArray[Any]) -> Data:
+    def _data(self, rows: "Rows", labels: NDArray[Any]) -> "Data":
         if self.target_range is None:
             raise InvalidInput(
                 "target_range is missing: the ends of the target in these rows are two people's "
@@ -128,7 +130,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearEstimator):  # type: ignore[misc
             )
         return rows.data(labels, task="values", target_range=self.target_range)
 
-    def _take(self, result: StudyResult) -> None:
+    def _take(self, result: "StudyResult") -> None:
         weights, intercept = weights_and_intercept(result)
         low, high = result.model.target_range or (-1.0, 1.0)
         half, middle = np.float32((high - low) / 2), np.float32((high + low) / 2)

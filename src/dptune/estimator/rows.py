@@ -5,7 +5,7 @@ What is wrong with it is said in our words, which name the column and show no va
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,28 @@ class Rows:
     def _by_type(self) -> Columns:
         """A declaration that takes every table."""
         return Columns({field.name: _of_type(field.type) for field in self.features.schema})
+
+
+def rows_of_columns(X: Any, declared: Mapping[str, Any] | Columns) -> Rows:
+    """Of a table whose columns are declared."""
+    columns = Columns.of(declared)
+    return Rows(named_table(X, columns.names), columns)
+
+
+def rows_of_numbers(
+    found: Any, names: tuple[str, ...], ranges: Sequence[tuple[float, float]] | str | None
+) -> Rows:
+    """Of a table of numbers, which may be sparse."""
+    rows = dense(found)
+    must_be_finite(rows, names)
+    if not isinstance(ranges, str):
+        return Rows(rows, None, names)
+    if ranges != PAID:
+        raise InvalidInput(
+            f'ranges must be pairs (low, high), one a column, or "{PAID}"; got {ranges!r}.'
+        )
+    names = names or tuple(f"x{place}" for place in range(rows.shape[1]))
+    return rows_of_columns(rows, {name: Number(range=PAID) for name in names})
 
 
 def _of_type(kind: Any) -> Column:

@@ -77,9 +77,8 @@ def names_of(encoding: Encoding, name: str, *, empty: tuple[str, ...] = ()) -> N
 def truths_of(encoding: Encoding, name: str, *, empty: str) -> Names:
     """The texts that a boolean knows, in small letters, and those that say there is a gap, unless
     the column must have none; `empty` is one of these."""
-    truths = TRUTHS.to_pylist()
-    gaps = [] if features_of_gap(encoding, name) is None else [*GAPS.to_pylist(), empty]
-    return Names((*truths, *gaps), _features(encoding, name, [*truths, *(None for _ in gaps)]))
+    gaps = [] if features_of_gap(encoding, name) is None else [*GAPS, empty]
+    return Names((*TRUTHS, *gaps), _features(encoding, name, [*TRUTHS, *(None for _ in gaps)]))
 
 
 def _features(encoding: Encoding, name: str, texts: Sequence[str | None]) -> Any:

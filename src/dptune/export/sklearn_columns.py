@@ -156,7 +156,7 @@ def _number(
 def _moments() -> Any:
     """Dates, and texts of dates, as numpy has them; of words for a gap it knows NaT alone."""
     upper = [FunctionTransformer(np.char.upper), _as("object")]
-    gaps = [_filled("NaT", word.upper()) for word in (*GAPS.to_pylist(), _NONE)]
+    gaps = [_filled("NaT", word.upper()) for word in (*GAPS, _NONE)]
     return make_pipeline(*_trimmed(), *upper, *gaps, _as("datetime64[s]"))
 
 

@@ -1,12 +1,13 @@
 """The address of a ledger: a file name or a URL, and what of it may be shown."""
 
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
-import sqlalchemy as sa
-from sqlalchemy import exc
-
 from dptune.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 _FORM = "postgresql://user:password@host:port/database"
 # Of PostgreSQL's connection options, those that may be shown and written down; and the rest.
@@ -53,8 +54,11 @@ def are_one(address: str, other: str) -> bool:
     return open_part(url_of(address)) == open_part(url_of(other))
 
 
-def url_of(address: str) -> sa.URL:
+def url_of(address: str) -> "sa.URL":
     """Taken apart as SQLAlchemy does it."""
+    import sqlalchemy as sa
+    from sqlalchemy import exc
+
     try:
         url = sa.make_url(address)
     except (exc.ArgumentError, ValueError):
@@ -78,8 +82,10 @@ def url_of(address: str) -> sa.URL:
     return url
 
 
-def open_part(url: sa.URL) -> sa.URL:
+def open_part(url: "sa.URL") -> "sa.URL":
     """Without anything that is or may be a secret."""
+    import sqlalchemy as sa
+
     query = {
         name: tuple(map(_open_settings, values)) if name == "options" else values
         for name, values in url.normalized_query.items()

@@ -33,7 +33,6 @@ from dptune.study.config import (
     default_delta,
     digest,
     engine_from,
-    parse,
     preparation_from,
     score_from,
     search_from,
@@ -44,28 +43,12 @@ from dptune.study.payments import Payments
 from dptune.study.recipe import settled, shares
 from dptune.study.rehearsal import rehearse
 from dptune.study.run_folder import RunFolder
+from dptune.study.run_settings import AS_IT_WAS, read_settings
 from dptune.study.runner import read_census
 from dptune.study.statement import guarantee_for, noise_notes
 
 # Shares of mu^2 that are dear or of no use at another budget.
 _BY_BUDGET = ("range_share", "logarithm_share")
-_AS_IT_WAS = (
-    "What was paid for is what it said at first: put it back as it was, or begin a new study."
-)
-
-
-def read_source(folder: RunFolder) -> dict[str, Any]:
-    """Where the rows of the run in `folder` lie."""
-    source: dict[str, Any] = _read(folder)["data"]
-    return source
-
-
-def _read(folder: RunFolder) -> dict[str, Any]:
-    name = folder.path / "run.toml"
-    try:
-        return parse(folder.read("run.toml") or "", str(name))
-    except InvalidInput as error:
-        raise FolderProblem(f"{name} cannot be read: {error} {_AS_IT_WAS}") from None
 
 
 def read_config(folder: RunFolder, *, own_code: bool = False) -> Config:
@@ -74,7 +57,7 @@ def read_config(folder: RunFolder, *, own_code: bool = False) -> Config:
     name = folder.path / "run.toml"
     as_it_was = False
     try:
-        plain = _read(folder)
+        plain = read_settings(folder)
         if "study" not in plain or not plain["budget"]:
             raise InvalidInput("it lacks the study's name or budget, so it is damaged.")
         as_it_was = str(plain.get("study")).endswith(f"-{digest(plain)}")
@@ -96,9 +79,9 @@ def read_config(folder: RunFolder, *, own_code: bool = False) -> Config:
     except (InvalidInput, TypeError) as error:
         if as_it_was and isinstance(error, InvalidInput):
             raise  # the file is as it was: this program lacks its engine or its method
-        raise FolderProblem(f"{name} cannot be read: {error} {_AS_IT_WAS}") from None
+        raise FolderProblem(f"{name} cannot be read: {error} {AS_IT_WAS}") from None
     if not as_it_was:
-        raise FolderProblem(f"{name} was changed after the study began. {_AS_IT_WAS}")
+        raise FolderProblem(f"{name} was changed after the study began. {AS_IT_WAS}")
     must_be_given(config.engine.own_functions.values(), str(name), asked=own_code)
     return config
 
