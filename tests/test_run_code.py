@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
+from module_engine import SmallNetwork
 
 import dptune
 from dptune import own_code
-from dptune.engines import TorchModule
+from dptune.engines import TorchModule, registry
 from dptune.errors import InvalidInput, OwnCodeProblem
 from dptune.features.network import found_again
 from dptune.report import model_card, publish, search_picture
@@ -66,7 +67,6 @@ def another_process(honest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 READERS: dict[str, Callable[..., Any]] = {
     "load": lambda place, **ask: dptune.load(place / "run", **ask),
-    "card": lambda place, **ask: model_card(place / "run", **ask),
     "picture": lambda place, **ask: search_picture(place / "run", **ask),
     "resume": lambda place, **ask: dptune.resume(place / "begun", make_data(), **ask),
     "read again": lambda place, **ask: dptune.resume(place / "run", make_data(), **ask),
@@ -88,7 +88,7 @@ def test_code_that_this_process_was_not_given_is_run_only_where_asked(
     read(tmp_path)  # which this process was asked for by now
 
 
-@pytest.mark.parametrize("verb", ["predict", "card", "resume", "export"])
+@pytest.mark.parametrize("verb", ["predict", "resume", "export"])
 def test_verbs_run_code_only_with_the_flag(
     verb: str, honest: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +108,38 @@ def test_verbs_run_code_only_with_the_flag(
         assert code == 2 and "--run-code" not in said
     else:
         assert code == 0, said
+
+
+def test_a_card_runs_no_code_and_needs_none(honest: Path, tmp_path: Path, command: Command) -> None:
+    expected = model_card(honest / "run")
+    assert ": a differentially private PyTorch module" in expected
+    assert not (honest / "ran").exists()
+    shutil.move(honest / "nets.py", tmp_path / "elsewhere.py")
+    try:
+        assert command("card", str(honest / "run")) == (0, expected, "")
+    finally:
+        shutil.move(tmp_path / "elsewhere.py", honest / "nets.py")
+
+
+def test_a_card_needs_no_engine_that_is_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study(tmp_path / "run", engine=SmallNetwork())
+    expected = model_card(tmp_path / "run")
+    monkeypatch.delitem(registry._ENGINES, SmallNetwork.name)
+    assert model_card(tmp_path / "run") == expected
+    with pytest.raises(InvalidInput, match="no engine is called 'small-network'"):
+        dptune.load(tmp_path / "run")
+
+
+def test_a_card_knows_how_the_budget_was_split_from_old_folders_too(
+    linear: Path, tmp_path: Path
+) -> None:
+    expected, old = model_card(linear), tmp_path / "run"
+    shutil.copytree(linear, old)
+    result = FinishedRun.open(old).result
+    finish(RunFolder(old), {key: result[key] for key in result if key != "paid_for"})
+    assert model_card(old) == expected.replace(str(linear), str(old))
 
 
 NAMES = {
@@ -153,17 +185,17 @@ def test_no_name_in_a_model_or_a_configuration_is_imported(
     honest = (run / "model.safetensors").read_bytes()
     folder.write_tensors("model.safetensors", stored[0], facts=facts)
     finish(folder, result)
-    for read in (dptune.load, model_card):
-        with pytest.raises(OwnCodeProblem, match=r"model.safetensors names code of its own, "):
-            read(run)
+    with pytest.raises(OwnCodeProblem, match=r"model.safetensors names code of its own, "):
+        dptune.load(run)
+    assert "differentially private" in model_card(run)
     plain = parse((run / "run.toml").read_text(), "run.toml") | {"engine": engine}
     plain["study"] = f"{plain['study'].split('-')[0]}-{digest(plain)}"
     folder.write("model.safetensors", honest)
     folder.write("run.toml", tomli_w.dumps(plain))
     finish(folder, result)
     reused = a_config(reuse=str(run))
+    assert "differentially private" in model_card(run)
     for read in (
-        model_card,
         lambda run: dptune.resume(run, make_data()),
         lambda run: foresee(make_data(), reused),
         lambda run: study(tmp_path / "mine", reuse=run, ledger=str(run / "ledger.db")),

@@ -36,7 +36,6 @@ from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
 from dptune.printable import printable
 from dptune.report.record import Record
-from dptune.report.split import foreseen, slots
 from dptune.report.words import readable, verdict
 from dptune.rounding import cost, probability
 from dptune.search.base import SearchMethod
@@ -48,6 +47,7 @@ from dptune.study.outline import Outline
 from dptune.study.recipe import in_words
 from dptune.study.run_folder import EXPORTED
 from dptune.study.runner import Progress
+from dptune.study.split import foreseen, slots
 
 _WIDTH = 79  # of a remark in the live view
 _SECONDS_BETWEEN_LINES = 60.0  # of those that only tell how far a run is
@@ -275,7 +275,7 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
         out.print(f"{words}{better}")
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
-    out.print(Text(_sentence(record.objective)))
+    out.print(Text(_sentence(record.summary.objective)))
     _about_trials(record.outline)
     if delta_chosen:
         out.print(_about_delta(record.outline))
@@ -310,7 +310,7 @@ def _shifts(shifts: Sequence[dict[str, Any]], accuracy: float | None, rows: int)
 
 def _files(record: Record, picture: Path) -> None:
     folder = shlex.quote(str(record.folder.path))
-    ledger = record.ledger
+    ledger = record.summary.ledger
     own = (
         "" if record.outline.config.ledger else " (its own; studies that share rows share --ledger)"
     )
@@ -332,7 +332,7 @@ def _files(record: Record, picture: Path) -> None:
         ),
         ("ledger", f"{ledger}{own}"),
         ("predict", f"dptune predict {folder} {_new(record)} -o predictions.csv{flag}"),
-        ("model card", f"dptune card {folder}{flag}"),
+        ("model card", f"dptune card {folder}"),
         ("publish", f"dptune publish {folder} FOLDER"),
         ("from Python", f"dptune.load({str(path)!r}{argument})"),
         *([("Hugging Face", f"{exported} (README.md there says how)")] * exported.exists()),

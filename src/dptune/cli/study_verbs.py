@@ -493,14 +493,14 @@ def predict(
     )
 
 
-def card(folder: Folder, run_code: RunCode = False, as_json: AsJson = False) -> None:
+def card(folder: Folder, as_json: AsJson = False) -> None:
     """Print the model card of a finished run, as Markdown.
 
     Example: dptune card runs/patients-1 > CARD.md
     """
     from dptune.report.card import model_card
 
-    text = model_card(folder, own_code=run_code)
+    text = model_card(folder)
     screen.show(as_json, {"markdown": text}, lambda: print(text, end=""))
 
 
