@@ -247,7 +247,7 @@ def show_plan(
     out.print(Text("Nothing was spent and nothing was written."))
 
 
-def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
+def show_result(record: Record, picture: Path | None, delta_chosen: bool) -> None:
     """What came of a study, what it cost, what to do next."""
     result, plan = record.result, record.final.plan
     table = facts_table(f"{printable(result['data']['name'])}: {record.outline.config.search.name}")
@@ -308,7 +308,7 @@ def _shifts(shifts: Sequence[dict[str, Any]], accuracy: float | None, rows: int)
     return table
 
 
-def _files(record: Record, picture: Path) -> None:
+def _files(record: Record, picture: Path | None) -> None:
     folder = shlex.quote(str(record.folder.path))
     ledger = record.summary.ledger
     own = (
@@ -324,10 +324,10 @@ def _files(record: Record, picture: Path) -> None:
     flag, argument = " --run-code" * runs_code, ", own_code=True" * runs_code
     for name, text in (
         ("model and records", folder),
-        ("picture", str(picture)),
+        *([("picture", str(picture))] if picture else []),
         *(
             [("shifts", str(picture.with_name("shifts.png")))]
-            if record.result.get("shifts")
+            if picture and record.result.get("shifts")
             else []
         ),
         ("ledger", f"{ledger}{own}"),
