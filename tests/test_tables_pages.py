@@ -31,8 +31,6 @@ def test_the_page_s_first_example_runs_on_the_table_of_the_readme(
     readme = (TABLES.parents[1] / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     made = next(block for block in blocks if '("stays.csv"' in block)
-        r"```python\n(import csv\n(?:(?!```).)*stays.csv.*?)```", readme, re.DOTALL
-    )
     exec(made.replace("20_000", "1_000").replace("2_000", "100"), {})
     shutil.copy("stays-test.csv", "new.csv")
     monkeypatch.setattr(dptune, "tune", lambda data, budget: None)  # the verb has tuned
