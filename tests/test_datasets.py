@@ -343,6 +343,17 @@ def test_booleans_decimals_and_lists_of_numbers_are_features(tmp_path: Path) -> 
     assert features_of(load_data(path)) == [[1, 1, 1.5, 2.5, 7, 8], [0, 2, 3.5, 4.5, 9, 10]]
 
 
+def test_unlike_problems_of_hundreds_of_columns_are_summed_up(tmp_path: Path) -> None:
+    pixels = {f"p{n}": ["0"] * n + ["x"] + ["1"] * (784 - n) for n in range(784)}
+    path = save_parquet(tmp_path / "a.parquet", **pixels, label=[0, 1] * 392 + [0])
+    with pytest.raises(InvalidInput) as refused:
+        load_data(path)
+    lines = str(refused.value).splitlines()
+    assert len(lines) < 25
+    assert "p0: must be numbers, or lists of numbers; found string (the first in row 1)" in lines[1]
+    assert "(764 in all): each has another problem." in lines[-1]
+
+
 def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "label": [0, 1, 0]}, index=[9, 4, 7])
     frame.to_parquet(tmp_path / "a.parquet")

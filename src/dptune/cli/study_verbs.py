@@ -37,6 +37,7 @@ from dptune.printable import printable
 
 if TYPE_CHECKING:
     from dptune.cli.feature_rows import FeatureRows
+    from dptune.cli.options import TuneOptions
     from dptune.cli.text_rows import TextOptions
     from dptune.report.record import Record
     from dptune.study.result import StudyResult
@@ -327,16 +328,7 @@ def tune(
     if dry_run:
         if made is not None and asked.config.ledger:
             asked.data.fingerprint = made.fingerprint()
-        planned, guarantee = planning.foresee(asked.data, asked.config)
-        plain = study_screen.plan_as_dict(planned, guarantee)
-        plain["delta_chosen"] = asked.delta_chosen
-        screen.show(
-            as_json,
-            plain,
-            lambda: study_screen.show_plan(
-                planned, guarantee, asked.delta_chosen, asked.data.column_names
-            ),
-        )
+        _show_plan(asked, as_json)
         return
     folder = out
     if folder is None:
@@ -525,6 +517,25 @@ def publish(
         as_json,
         {"out": out, "files": files},
         lambda: print(f"Copied {len(files)} files to {out}. It loads, predicts and has a card."),
+    )
+
+
+def _show_plan(asked: "TuneOptions", as_json: bool) -> None:
+    """What a study would pay for and promise."""
+    from dptune.cli import study_screen
+    from dptune.study import planning
+
+    planned, guarantee = planning.foresee(asked.data, asked.config)
+    for note in planning.export_notes(asked.config):
+        screen.warn(note)
+    plain = study_screen.plan_as_dict(planned, guarantee)
+    plain["delta_chosen"] = asked.delta_chosen
+    screen.show(
+        as_json,
+        plain,
+        lambda: study_screen.show_plan(
+            planned, guarantee, asked.delta_chosen, asked.data.column_names
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from dptune import accounting
 from dptune.accounting import Budget, Guarantee
 from dptune.accounting.guarantees import LARGEST_MEANINGFUL_EPSILON
+from dptune.columns.kinds import Category
 from dptune.columns.spec import Columns
 from dptune.data import Data
 from dptune.data.made_by import is_of_words
@@ -45,6 +46,7 @@ from dptune.study.recipe import settled, shares
 from dptune.study.run_folder import RunFolder
 from dptune.study.runner import read_census
 from dptune.study.statement import guarantee_for, noise_notes
+from dptune.table_files import listed
 
 # Shares of mu^2 that are dear or of no use at another budget.
 _BY_BUDGET = ("range_share", "logarithm_share")
@@ -298,7 +300,23 @@ def before_paying(data: Data, config: Config) -> tuple[str, ...]:
     planned = outline(data, decided(config, data.facts))
     if config.ledger:
         must_fit(planned, data)
-    return (*data.remarks(), *noise_notes(planned))
+    return (*data.remarks(), *noise_notes(planned), *export_notes(config))
+
+
+def export_notes(config: Config) -> tuple[str, ...]:
+    """A note where the columns of a linear model cannot be exported."""
+    declared = {} if config.columns is None else config.columns.declared
+    hashed = [
+        name
+        for name, column in declared.items()
+        if isinstance(column, Category) and column.buckets is not None
+    ]
+    if not hashed or not config.engine.linear_in_rows:
+        return ()
+    return (
+        "dptune export cannot write this model, because neither ONNX nor scikit-learn has the hash "
+        f"that sorts {listed(hashed)} into buckets; declare values if you want to export it",
+    )
 
 
 def must_protect(config: Config, rows: int, epsilon: float | None = None) -> None:
