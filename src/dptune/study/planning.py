@@ -129,6 +129,10 @@ def decided(config: Config, facts: DataFacts) -> Config:
             )
         names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]
         as_then = {name: getattr(then, name) for name in names}
+        if "curves" in names:  # of which these are a part, though None where nobody asks
+            for name in ("curves_up_to", "curves_room"):
+                if getattr(asked, name) is None:
+                    as_then[name] = getattr(then, name)
         if as_then.get("range_share"):  # how dear ranges of use are hangs on the budget
             as_then["range_share"] = AUTO
         if "range_share" not in names:  # with other ranges, rows may need no logarithm
