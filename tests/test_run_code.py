@@ -264,3 +264,29 @@ def test_a_published_run_of_a_module_needs_its_code_and_the_flag(
     with pytest.raises(OwnCodeProblem, match=r"nets.py:make"):
         dptune.load(tmp_path / "out")
     assert dptune.load(tmp_path / "out", own_code=True).predict(ROWS).shape == (20,)
+
+
+def test_a_study_does_not_go_on_with_a_module_that_computes_something_else(
+    tmp_path: Path,
+) -> None:
+    """With weights of the same shapes, before any model is stored."""
+    data, file, out = make_data(), tmp_path / "nets.py", tmp_path / "run"
+    file.write_text(NETS)
+    named = f"{file}:make"
+    stop_after(out, data, "final run", engine=TorchModule(named), **QUICK)
+    before = (out / "ledger.db").read_bytes()
+    file.write_text(NETS.replace("Tanh", "ReLU"))
+    with pytest.raises(OwnCodeProblem, match="computes something else than it did when this study"):
+        dptune.resume(out, data, own_code=True)
+    assert (out / "ledger.db").read_bytes() == before
+    file.write_text(NETS)
+    assert dptune.resume(out, data, own_code=True).guarantee.epsilon == pytest.approx(2.0)
+
+
+def test_roundings_of_another_machine_are_no_other_code() -> None:
+    engine = TorchModule(own_network, outputs=2)
+    before = engine.outputs_at_first((4,))
+    assert before is not None and before.abs().min() > 1e-3
+    engine.must_give_as_before((4,), before * (1 + 1e-4))
+    with pytest.raises(OwnCodeProblem, match="computes something else"):
+        engine.must_give_as_before((4,), before * 1.1)

@@ -1,5 +1,6 @@
 """A ledger in a schema of a PostgreSQL database."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -51,6 +52,8 @@ class PostgresStore:
             isolation_level="READ COMMITTED",
         )
         options = " ".join(url.normalized_query.get("options", ()))
+        path = re.search(r"search_path=([^\s,]+)", options)
+        self._schema = path and path[1].strip('"')
         self._limits_idling = _IDLE_LIMIT not in options.lower().replace("-", "_")
 
     def check(self) -> None:
@@ -110,6 +113,19 @@ class PostgresStore:
                 return LedgerNotFound(
                     f"there is no ledger in {self.shown}, or none that you may see. Check the URL "
                     "and your rights, or open a new one with `dptune ledger open`."
+                )
+            case "3F000":  # invalid schema name: none of the search path is there
+                schema = self._schema or "NAME"
+                return LedgerNotFound(
+                    f"the schema that the ledger {self.shown} is to lie in does not exist; nothing "
+                    f'was written. Create the schema first: CREATE SCHEMA "{schema}" (in psql, '
+                    "by a user who may)."
+                )
+            case "42501":  # insufficient privilege
+                return LedgerUnavailable(
+                    f"the ledger {self.shown} cannot be used, because its user lacks a right "
+                    f"({str(error).splitlines()[0]}); nothing was written. Let the owner grant it: "
+                    f'GRANT USAGE, CREATE ON SCHEMA "{self._schema or "public"}" TO ...'
                 )
             case "42P07":  # duplicate table
                 return LedgerExists(store.exists(self.shown))
