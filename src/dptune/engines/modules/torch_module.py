@@ -223,6 +223,13 @@ class TorchModule(Engine[ModuleModel]):
         and one that hands out the same, which would carry one run's weights into the next."""
         if self.is_pretrained:
             return  # files, and seeded numbers
+        empty = [name for name, one in module.state_dict().items() if one.is_meta]
+        if empty:
+            raise InvalidInput(
+                f"{self.factory} makes a module whose weights are not loaded yet ({empty[0]} is on "
+                "the device meta), so they would be replaced later. Load them inside the function, "
+                "without device_map and the like, and before get_peft_model."
+            )
         other = self.made()
         again = other.state_dict()
         trained = {name: one.data_ptr() for name, one in other.named_parameters()}
