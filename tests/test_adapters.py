@@ -19,7 +19,7 @@ from dptune.engines.modules.lora import LoRA
 from dptune.engines.modules.losses import outputs_of
 from dptune.engines.modules.precision import all_in_float32, computing
 from dptune.engines.modules.problem import wanting_gradients
-from dptune.engines.modules.torch_module import SEEN_LOGITS, SEEN_SHAPE
+from dptune.engines.modules.torch_module import SEEN_LOGITS, SEEN_SHAPE, TorchModule
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
@@ -231,6 +231,56 @@ def _words() -> MemoryRows:
 
 def _base(tensors: dict[str, Tensor], names: list[str]) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in tensors.items() if name not in names}
+
+
+def peft_model() -> nn.Module:
+    """As users write it: wrapped before anything is on the device that trains."""
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=2, target_modules=["query", "value"], lora_dropout=0.0)
+    return peft.get_peft_model(bert(), config)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    "engine",
+    [
+        TorchModule(peft_model, trained="*.lora_A.*,*.lora_B.*", ids=True),
+        LoRA(bert, ids=True, rank=2, compute="float32"),
+    ],
+    ids=["get_peft_model", "LoRA"],
+)
+def test_adapters_of_peft_learn_on_the_device_that_trains(engine: TorchModule, device: str) -> None:
+    """Hooks on parameters that are replaced when the module moves would leave adapters as they
+    began, while training looks healthy."""
+    pytest.importorskip("peft")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU")
+    facts = DataFacts(40, (6,), 1, 3, "softmax")
+    engine = engine.for_data(facts)
+    before = engine.made().state_dict()
+    features = torch.randint(20, (40, 6), generator=torch.Generator().manual_seed(0))
+    rows = MemoryRows(features, torch.arange(40) % 3, precision="int64", device=device)
+    engine.rehearse(facts, rows.device)
+    (model,) = engine.fit_many([PLAN], rows, [Randomness(seed=3, noise_seed=0)])
+    after = model.module.state_dict()
+    assert {tensor.device.type for tensor in after.values()} == {device}
+    moved = {name for name in after if not torch.equal(after[name].cpu(), before[name])}
+    assert {name for name in after if "lora_" in name} <= moved
+    packed = engine.pack(model)
+    assert all(torch.equal(packed[name], after[name].cpu()) for name in moved)
+    again = engine.unpack(packed).logits(features)
+    torch.testing.assert_close(again, model.logits(rows.features[:, 0]).cpu(), rtol=1e-3, atol=1e-4)
+
+
+def without_weights() -> nn.Module:
+    with torch.device("meta"):
+        return plain()
+
+
+def test_a_module_whose_weights_are_loaded_later_is_refused() -> None:
+    engine = TorchModule(without_weights).for_data(FACTS)
+    with pytest.raises(InvalidInput, match=r"not loaded yet \(0.weight is on the device meta\)"):
+        engine.rehearse(FACTS, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("compute", ["bfloat16", "float32"])

@@ -132,6 +132,26 @@ def test_one_flipped_bit_of_a_checkpoint_is_noticed(keep: Checkpoint) -> None:
             asked()
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_overwritten_bytes_of_any_tensor_of_a_checkpoint_are_noticed(
+    kind: torch.dtype, keep: Checkpoint
+) -> None:
+    tensors = {"a": torch.ones(3, 2).to(kind), "b": torch.zeros(5).to(kind), "c": torch.tensor(1)}
+    keep.save(tensors, 9)
+    whole = keep.path.read_bytes()
+    begins = 8 + int.from_bytes(whole[:8], "little")
+    size = tensors["a"].element_size()
+    assert len(whole) - begins == 11 * size + 8
+    for place in range(begins, len(whole), size):
+        changed = bytearray(whole)
+        changed[place : place + size] = bytes(byte ^ 1 for byte in whole[place : place + size])
+        keep.path.write_bytes(changed)
+        with pytest.raises(FolderProblem, match=r"its tensors do not fit their SHA-256"):
+            keep.load()
+    keep.path.write_bytes(whole)
+    assert keep.load() is not None
+
+
 def test_a_checkpoint_of_a_version_without_digests_is_refused(keep: Checkpoint) -> None:
     save_file({"weights": torch.ones(2)}, keep.path, {"tag": "a run", "steps": "3"})
     for asked in (keep.load, keep.steps, lambda: steps_kept(keep.path)):

@@ -89,6 +89,7 @@ def test_columns_stand_in_a_config_too_and_options_win(run: Run) -> None:
     code, out, err = run(*TUNE, "--config", "a.toml", "--columns", "b.toml", "--dry-run", "--json")
     assert code == 0, err
     assert "11 features before curves), as declared" in out
+    assert "Note: dptune export cannot write this model" in err
 
 
 @pytest.mark.parametrize(

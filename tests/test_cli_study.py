@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -526,6 +527,49 @@ def test_an_interrupted_study_says_how_to_go_on(run: Run, monkeypatch: pytest.Mo
         code, _, err = run(*QUICK, "--out", "r")
     assert code == 130 and "dptune resume r" in err
     assert as_json(run("resume", "r", "--json"))["final"]["stage"] == "final run"
+
+
+def test_a_terminated_study_ends_as_an_interrupted_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dptune.study.runner import Runner
+
+    def terminated(self: Runner, *_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(1000):  # Python hears of signals between two instructions
+            pass
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Runner, "_leg", terminated)
+            code, _, err = run(*QUICK, "--out", "r")
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert code == 130 and "interrupted; go on with: dptune resume r" in err
+    assert as_json(run("resume", "r", "--json"))["final"]["stage"] == "final run"
+
+
+@pytest.mark.parametrize(
+    "problem", [RuntimeError("no font"), OSError(errno.ENOSPC, "No space left on device")]
+)
+def test_a_picture_that_cannot_be_written_is_a_remark(
+    problem: Exception, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.figure import Figure
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise problem
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Figure, "savefig", fail)
+        code, out, err = run(*QUICK, "--out", "r", "--json")
+        assert code == 0 and json.loads(out)["picture"] is None
+        assert f"its picture could not be written ({type(problem).__name__}: " in one_line(err)
+        code, out, _ = run("resume", "r")
+        assert code == 0 and "model card" in out and "search.png" not in out
+    assert run("card", "r")[0] == 0
 
 
 @pytest.mark.parametrize("verb", ["tune", "resume", "predict", "card"])

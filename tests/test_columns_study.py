@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from module_engine import SmallNetwork
 from numpy.typing import NDArray
 
 import dptune
@@ -20,7 +21,7 @@ from dptune.report.card import model_card
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
 from dptune.study.config import Preparation, digest, parse
-from dptune.study.planning import before_paying, foresee, read_config
+from dptune.study.planning import before_paying, export_notes, foresee, read_config
 from dptune.study.result import StudyResult
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import resume, tune
@@ -171,6 +172,15 @@ def test_columns_bring_their_own_ranges(asked: dict[str, Any]) -> None:
         tune(data, budget=BUDGET, preparation=Preparation(**asked))
 
 
+def test_buckets_are_said_to_stop_an_export_before_anything_is_paid() -> None:
+    columns = {"age": "number", "town": {"kind": "category", "buckets": 4}, "zip": "drop"}
+    config = a_config(columns=Columns.of(columns))
+    (note,) = export_notes(config)
+    assert note.startswith("dptune export cannot write this model") and "sorts town into" in note
+    assert not export_notes(a_config(columns=Columns.of({"age": "number"})))
+    assert not export_notes(a_config(columns=Columns.of(columns), engine=SmallNetwork()))
+
+
 def test_what_can_be_said_before_paying_is_said() -> None:
     rows = people(30, 0).drop(columns=["ill", "name"])
     columns = {"age": "number", "smoker": "boolean", "town": {"kind": "category", "buckets": 4}}
@@ -178,7 +188,8 @@ def test_what_can_be_said_before_paying_is_said() -> None:
     config = a_config(
         budget=Budget(0.1, 1e-5), search=UnitNoise(), space=Space(), columns=data.declared
     )
-    one, noise = before_paying(data, config)
+    one, noise, hashed = before_paying(data, config)
+    assert "into buckets" in hashed
     assert "of one class" in one and "nothing can be learned" in noise
     _, promise = foresee(data, config)  # which is stored, and so says nothing of the rows
     assert "of one class" not in json.dumps(promise.to_dict())

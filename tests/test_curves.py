@@ -637,6 +637,22 @@ def test_a_search_is_reused_at_another_budget_with_the_curves_it_had(tmp_path: P
     assert set(reused.model.preprocessing.encoding.degrees.values()) == {3}
 
 
+@pytest.mark.parametrize(("first", "second"), [(1.0, 3.0), (3.0, 1.0)])
+def test_the_search_over_an_array_is_reused_at_another_budget(
+    first: float, second: float, tmp_path: Path
+) -> None:
+    data, address = Data(*mostly_two(4000, 0)), str(tmp_path / "ledger.db")
+    Ledger.create(address, Budget(8.0, 1e-5), dataset="d", fingerprint=data.fingerprint)
+    options: dict[str, Any] = {"ledger": address, "space": SPACE}
+    tune(data, budget=Budget(first, 1e-5), out=tmp_path / "first", **options)
+    then = read_config(RunFolder.open(tmp_path / "first")).preparation
+    assert then.curves_room is not None and then.curves_up_to is not None
+    options |= {"reuse": tmp_path / "first", "out": tmp_path / "second"}
+    assert tune(data, budget=Budget(second, 1e-5), **options).trials
+    again = read_config(RunFolder.open(tmp_path / "second")).preparation
+    assert replace(again, range_share=0) == replace(then, range_share=0)
+
+
 def test_benchmarks_draw_the_curves_that_studies_draw(tmp_path: Path) -> None:
     made, labels = waves(4000, 0)
     new, right = waves(500, 1)

@@ -4,6 +4,8 @@ import errno
 import sys
 import zipfile
 import zlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from dptune.data import Data
+from dptune.data.columns_section import columns_section
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_file
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import MemoryRows
 from dptune.data.sources import fingerprint_folder, load_data, read_features
 from dptune.errors import InvalidInput, MissingExtra
 from dptune.table_files import reading
+from dptune.texts.reading import read as read_texts
 from support.ledgers import PAID, table_of
 
 AS_GIVEN = Preprocessing(unit_rows=False)
@@ -337,6 +341,17 @@ def test_booleans_decimals_and_lists_of_numbers_are_features(tmp_path: Path) -> 
         label=[0, 1],
     )
     assert features_of(load_data(path)) == [[1, 1, 1.5, 2.5, 7, 8], [0, 2, 3.5, 4.5, 9, 10]]
+
+
+def test_unlike_problems_of_hundreds_of_columns_are_summed_up(tmp_path: Path) -> None:
+    pixels = {f"p{n}": ["0"] * n + ["x"] + ["1"] * (784 - n) for n in range(784)}
+    path = save_parquet(tmp_path / "a.parquet", **pixels, label=[0, 1] * 392 + [0])
+    with pytest.raises(InvalidInput) as refused:
+        load_data(path)
+    lines = str(refused.value).splitlines()
+    assert len(lines) < 25
+    assert "p0: must be numbers, or lists of numbers; found string (the first in row 1)" in lines[1]
+    assert "(764 in all): each has another problem." in lines[-1]
 
 
 def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path: Path) -> None:
@@ -714,11 +729,20 @@ def test_a_member_of_an_npz_that_is_no_array_is_refused(tmp_path: Path) -> None:
         load_data(path)
 
 
-@pytest.mark.parametrize("name", ["a.xlsx", "a", "a.npz.gz"])
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.npz.gz"])
 def test_other_endings_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x")
     with pytest.raises(InvalidInput, match=r"\.npz, \.npy, \.csv, \.csv\.gz, \.parquet"):
         load_data(tmp_path / name)
+
+
+@pytest.mark.parametrize("read", [load_data, columns_section, partial(read_texts, columns="body")])
+def test_a_spreadsheet_is_refused_with_how_to_save_it(
+    tmp_path: Path, read: Callable[[str], object]
+) -> None:
+    (tmp_path / "Rows.XLSX").write_bytes(b"PK")
+    with pytest.raises(InvalidInput, match=r'is a spreadsheet, .* Save the sheet as "CSV UTF-8"'):
+        read(str(tmp_path / "Rows.XLSX"))
 
 
 def test_a_source_must_be_a_path_or_a_name() -> None:

@@ -24,7 +24,6 @@ from dptune.errors import FolderProblem, InvalidInput
 from dptune.noise import grid_step
 from dptune.privacy import FullBatchRun, PrivateMean
 from dptune.report.record import Record
-from dptune.report.split import foreseen, slots
 from dptune.search.random_search import RandomSearch
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
@@ -34,6 +33,7 @@ from dptune.study.outline import Outline
 from dptune.study.planning import foresee, read_config
 from dptune.study.recipe import FINER_MEAN, MEAN, in_words, settled
 from dptune.study.run_folder import RunFolder
+from dptune.study.split import foreseen, slots
 from dptune.study.study import tune
 from support.studies import a_config, contents, stop_after
 from support.tables import FINITE, TABLES

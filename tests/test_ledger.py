@@ -612,3 +612,21 @@ def test_what_is_left_is_enough_for_a_run_of_that_epsilon(ledger: Ledger) -> Non
     mu = gdp.mu_from_epsilon(left * (1 - 1e-9), 1e-5)
     pay(ledger, accounting.calibrate_full_batch(mu=mu, steps=100))
     assert ledger.state().remaining_epsilon < 1e-3
+
+
+def test_a_schema_that_is_missing_is_said_with_how_to_create_it(postgres_server: str) -> None:
+    address = f"{postgres_server}&options=-csearch_path%3Dnowhere"
+    with pytest.raises(LedgerNotFound, match=r'Create the schema first: CREATE SCHEMA "nowhere"'):
+        Ledger.create(address, Budget(1.0, 1e-5), dataset="d")
+
+
+def test_a_missing_right_on_a_schema_is_said_with_how_to_grant_it(postgres_address: str) -> None:
+    owner = postgres_address.replace("postgresql:", "postgresql+psycopg:")
+    schema = postgres_address.partition("search_path%3D")[2]
+    engine = sa.create_engine(owner, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE r{schema} LOGIN")
+        connection.exec_driver_sql(f"GRANT USAGE ON SCHEMA {schema} TO r{schema}")
+    address = postgres_address.replace("dptune@", f"r{schema}@")
+    with pytest.raises(LedgerUnavailable, match=f'GRANT USAGE, CREATE ON SCHEMA "{schema}" TO'):
+        Ledger.create(address, Budget(1.0, 1e-5), dataset="d")

@@ -22,7 +22,6 @@ from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.privacy import NoisyRanks, ThresholdedCount
 from dptune.report.card import model_card
-from dptune.report.split import slots
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.private_selection import PrivateSelection
 from dptune.search.random_search import RandomSearch
@@ -34,6 +33,7 @@ from dptune.study.payments import Payments
 from dptune.study.planning import foresee, read_config
 from dptune.study.recipe import in_words, settled
 from dptune.study.run_folder import RunFolder
+from dptune.study.split import slots
 from dptune.study.study import resume
 from dptune.study.trained_model import load
 from support.studies import SPACE, contents, stop_after, study

@@ -16,11 +16,12 @@ from rich.console import Console
 from rich.text import Text
 
 import dptune
-from dptune.cli.picture_screen import live_view
+from dptune.cli.picture_screen import live_view, show_not_predicted
 from dptune.cli.screen import paragraph
 from dptune.data.extracted import Extracted
 from dptune.data.sources import fingerprint_source, load_data
 from dptune.features.extraction import Progress
+from dptune.pictures.pictures import Remark
 from dptune.report.card import model_card
 
 Run = Callable[..., tuple[int, str, str]]
@@ -427,3 +428,10 @@ def test_bad_input_is_named_and_nothing_is_made(
     code, _, err = run(*arguments)
     assert code == 2 and told in err and "Traceback" not in err
     assert not Path("runs").exists() and not Path("p.csv").exists()
+
+
+def test_hundreds_of_grey_pictures_are_summed_up_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_not_predicted([Remark(f"{n}.png", "grey", left_out=False) for n in range(781)])
+    assert capsys.readouterr().err.splitlines()[1:] == ["  781  grey: 0.png, 1.png, 2.png, ..."]

@@ -32,13 +32,13 @@ from dptune.errors import FolderProblem, InvalidInput
 from dptune.report import model_card, search_picture
 from dptune.report.plots import draw
 from dptune.report.record import Record
-from dptune.report.split import slots
 from dptune.report.words import readable, verdict
 from dptune.search.base import Schedule, Situation, Stage
 from dptune.search.linear_scaling import r_at, told_about
 from dptune.search.picture import CurvePicture, LinePicture, Point
 from dptune.search.trial import scored_trials
 from dptune.study.runner import Progress
+from dptune.study.split import slots
 from support.noise import repeated_noise
 from support.rows import make_data
 
@@ -278,7 +278,7 @@ def test_shares_add_up_and_are_what_the_ledger_says(folders: dict[str, Path]) ->
         budget = record.outline.config.budget
         shares = [slot.share_of(budget) for slot in slots(record.outline)]
         assert sum(shares) == pytest.approx(1.0)
-        spent = dptune.Ledger.open(record.ledger).spent()
+        spent = dptune.Ledger.open(record.summary.ledger).spent()
         assert sum(shares) * budget.mu_squared() == pytest.approx(spent.mu_squared, rel=1e-6)
 
 
@@ -335,8 +335,8 @@ def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_pa
 def test_a_card_never_tells_the_ledger_s_password(folders: dict[str, Path], tmp_path: Path) -> None:
     record = Record.read(folders["unit-noise"])
     named = "postgresql://me:secret@host/db"
-    object.__setattr__(record.outline.config, "ledger", named)
-    assert record.ledger == "postgresql://me:***@host/db"
+    record.summary.asked["run"]["ledger"] = named
+    assert record.summary.ledger == "postgresql://me:***@host/db"
 
 
 def test_a_run_that_is_not_finished_has_no_picture(folders: dict[str, Path]) -> None:

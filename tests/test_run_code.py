@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
+from module_engine import SmallNetwork
 
 import dptune
 from dptune import own_code
-from dptune.engines import TorchModule
+from dptune.engines import TorchModule, registry
 from dptune.errors import InvalidInput, OwnCodeProblem
 from dptune.features.network import found_again
 from dptune.report import model_card, publish, search_picture
@@ -66,7 +67,6 @@ def another_process(honest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 READERS: dict[str, Callable[..., Any]] = {
     "load": lambda place, **ask: dptune.load(place / "run", **ask),
-    "card": lambda place, **ask: model_card(place / "run", **ask),
     "picture": lambda place, **ask: search_picture(place / "run", **ask),
     "resume": lambda place, **ask: dptune.resume(place / "begun", make_data(), **ask),
     "read again": lambda place, **ask: dptune.resume(place / "run", make_data(), **ask),
@@ -88,7 +88,7 @@ def test_code_that_this_process_was_not_given_is_run_only_where_asked(
     read(tmp_path)  # which this process was asked for by now
 
 
-@pytest.mark.parametrize("verb", ["predict", "card", "resume", "export"])
+@pytest.mark.parametrize("verb", ["predict", "resume", "export"])
 def test_verbs_run_code_only_with_the_flag(
     verb: str, honest: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +108,38 @@ def test_verbs_run_code_only_with_the_flag(
         assert code == 2 and "--run-code" not in said
     else:
         assert code == 0, said
+
+
+def test_a_card_runs_no_code_and_needs_none(honest: Path, tmp_path: Path, command: Command) -> None:
+    expected = model_card(honest / "run")
+    assert ": a differentially private PyTorch module" in expected
+    assert not (honest / "ran").exists()
+    shutil.move(honest / "nets.py", tmp_path / "elsewhere.py")
+    try:
+        assert command("card", str(honest / "run")) == (0, expected, "")
+    finally:
+        shutil.move(tmp_path / "elsewhere.py", honest / "nets.py")
+
+
+def test_a_card_needs_no_engine_that_is_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study(tmp_path / "run", engine=SmallNetwork())
+    expected = model_card(tmp_path / "run")
+    monkeypatch.delitem(registry._ENGINES, SmallNetwork.name)
+    assert model_card(tmp_path / "run") == expected
+    with pytest.raises(InvalidInput, match="no engine is called 'small-network'"):
+        dptune.load(tmp_path / "run")
+
+
+def test_a_card_knows_how_the_budget_was_split_from_old_folders_too(
+    linear: Path, tmp_path: Path
+) -> None:
+    expected, old = model_card(linear), tmp_path / "run"
+    shutil.copytree(linear, old)
+    result = FinishedRun.open(old).result
+    finish(RunFolder(old), {key: result[key] for key in result if key != "paid_for"})
+    assert model_card(old) == expected.replace(str(linear), str(old))
 
 
 NAMES = {
@@ -153,17 +185,17 @@ def test_no_name_in_a_model_or_a_configuration_is_imported(
     honest = (run / "model.safetensors").read_bytes()
     folder.write_tensors("model.safetensors", stored[0], facts=facts)
     finish(folder, result)
-    for read in (dptune.load, model_card):
-        with pytest.raises(OwnCodeProblem, match=r"model.safetensors names code of its own, "):
-            read(run)
+    with pytest.raises(OwnCodeProblem, match=r"model.safetensors names code of its own, "):
+        dptune.load(run)
+    assert "differentially private" in model_card(run)
     plain = parse((run / "run.toml").read_text(), "run.toml") | {"engine": engine}
     plain["study"] = f"{plain['study'].split('-')[0]}-{digest(plain)}"
     folder.write("model.safetensors", honest)
     folder.write("run.toml", tomli_w.dumps(plain))
     finish(folder, result)
     reused = a_config(reuse=str(run))
+    assert "differentially private" in model_card(run)
     for read in (
-        model_card,
         lambda run: dptune.resume(run, make_data()),
         lambda run: foresee(make_data(), reused),
         lambda run: study(tmp_path / "mine", reuse=run, ledger=str(run / "ledger.db")),
@@ -232,3 +264,29 @@ def test_a_published_run_of_a_module_needs_its_code_and_the_flag(
     with pytest.raises(OwnCodeProblem, match=r"nets.py:make"):
         dptune.load(tmp_path / "out")
     assert dptune.load(tmp_path / "out", own_code=True).predict(ROWS).shape == (20,)
+
+
+def test_a_study_does_not_go_on_with_a_module_that_computes_something_else(
+    tmp_path: Path,
+) -> None:
+    """With weights of the same shapes, before any model is stored."""
+    data, file, out = make_data(), tmp_path / "nets.py", tmp_path / "run"
+    file.write_text(NETS)
+    named = f"{file}:make"
+    stop_after(out, data, "final run", engine=TorchModule(named), **QUICK)
+    before = (out / "ledger.db").read_bytes()
+    file.write_text(NETS.replace("Tanh", "ReLU"))
+    with pytest.raises(OwnCodeProblem, match="computes something else than it did when this study"):
+        dptune.resume(out, data, own_code=True)
+    assert (out / "ledger.db").read_bytes() == before
+    file.write_text(NETS)
+    assert dptune.resume(out, data, own_code=True).guarantee.epsilon == pytest.approx(2.0)
+
+
+def test_roundings_of_another_machine_are_no_other_code() -> None:
+    engine = TorchModule(own_network, outputs=2)
+    before = engine.outputs_at_first((4,))
+    assert before is not None and before.abs().min() > 1e-3
+    engine.must_give_as_before((4,), before * (1 + 1e-4))
+    with pytest.raises(OwnCodeProblem, match="computes something else"):
+        engine.must_give_as_before((4,), before * 1.1)

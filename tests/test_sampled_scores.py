@@ -25,10 +25,10 @@ from dptune.engines.linear import LinearModel
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
 from dptune.privacy import NoisyCount
-from dptune.report.split import slots
 from dptune.study.measure import compare
 from dptune.study.planning import foresee, read_config
 from dptune.study.run_folder import RunFolder
+from dptune.study.split import slots
 from support.rows import make_data, make_rows
 from support.studies import BUDGET, stop_after, study
 

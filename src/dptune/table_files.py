@@ -38,6 +38,7 @@ LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
 _LONGEST_HEADER = 1 << 20  # bytes
 _PANDAS_INDEX = "__index_level_"
 _GZIP = b"\x1f\x8b"  # how such a file begins
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": 'signs "|"'}
 # Bytes of a csv, of which Arrow has some in hand, and rows of a Parquet file.
 _AT_ONCE, _ROWS_AT_ONCE = 1 << 22, 1 << 16
@@ -319,8 +320,13 @@ def _must_be_separated_by_commas(path: Path) -> None:
         )
 
 
-def must_not_be_of_tabs(path: Path) -> None:
-    """Refuse what its name says is no csv, though it is almost one."""
+def must_not_be_nearly_csv(path: Path) -> None:
+    """Refuse a table that its own program can save as a csv, by the end of its name."""
+    if path.name.lower().endswith(_SPREADSHEETS):
+        raise InvalidInput(
+            f"{str(path)!r} is a spreadsheet, which is not read: it may have several sheets, and "
+            'formulas instead of values. Save the sheet as "CSV UTF-8" and give that file.'
+        )
     if path.name.lower().endswith((".tsv", ".tsv.gz", ".tab")):
         raise InvalidInput(
             f"the columns of {str(path)!r} are separated by tabs, as its name says; save it with "

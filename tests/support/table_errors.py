@@ -401,11 +401,19 @@ TABLE_ERRORS = (
     TableError(
         "a file whose name says no kind",
         (
-            "'patients.xlsx' does not end in one of .npz, .npy, .csv, .csv.gz, .parquet; "
+            "'patients.txt' does not end in one of .npz, .npy, .csv, .csv.gz, .parquet; "
             "convert it to one of these, or rename it if it is one."
         ),
-        file="patients.xlsx",
+        file="patients.txt",
         columns=None,
+    ),
+    TableError(
+        "a spreadsheet",
+        (
+            "'patients.xlsx' is a spreadsheet, which is not read: it may have several sheets, and "
+            'formulas instead of values. Save the sheet as "CSV UTF-8" and give that file.'
+        ),
+        file="patients.xlsx",
     ),
     TableError(
         "columns declared of a file that names none",

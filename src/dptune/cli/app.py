@@ -8,7 +8,11 @@ one paragraph, never a traceback.
 import io
 import json
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -70,8 +74,9 @@ def run_verbs(verbs: typer.Typer, name: str) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no box characters
     try:
-        exit_code = verbs(prog_name=name, standalone_mode=False)
-        sys.stdout.flush()
+        with _terminated_as_interrupted():
+            exit_code = verbs(prog_name=name, standalone_mode=False)
+            sys.stdout.flush()
     except DptuneError as error:
         exit_code = _fail(type(error).__name__, str(error), error.exit_code)
     except _UsageError as error:
@@ -84,6 +89,21 @@ def run_verbs(verbs: typer.Typer, name: str) -> None:
     except (typer.Abort, KeyboardInterrupt):
         exit_code = 130
     sys.exit(exit_code or 0)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM, which schedulers and `kill` send, ends a verb as Ctrl-C does."""
+    # Only the main thread may say so, and whoever started us may want it ignored.
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _fail(kind: str, message: str, exit_code: int) -> int:

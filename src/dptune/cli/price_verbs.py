@@ -46,7 +46,7 @@ def account(
             "give either --epsilon, to learn the noise, or --noise-multiplier, to learn the "
             f"epsilon; got {'neither' if epsilon is None else 'both'}."
         )
-    run: "FullBatchRun | SampledRun"
+    run: FullBatchRun | SampledRun
     if epsilon is None:
         run = training_run(steps, noise_multiplier or 0.0, sampling_rate)
     elif sampling_rate is None:

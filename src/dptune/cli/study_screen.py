@@ -36,7 +36,6 @@ from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
 from dptune.printable import printable
 from dptune.report.record import Record
-from dptune.report.split import foreseen, slots
 from dptune.report.words import readable, verdict
 from dptune.rounding import cost, probability
 from dptune.search.base import SearchMethod
@@ -48,6 +47,7 @@ from dptune.study.outline import Outline
 from dptune.study.recipe import in_words
 from dptune.study.run_folder import EXPORTED
 from dptune.study.runner import Progress
+from dptune.study.split import foreseen, slots
 
 _WIDTH = 79  # of a remark in the live view
 _SECONDS_BETWEEN_LINES = 60.0  # of those that only tell how far a run is
@@ -247,7 +247,7 @@ def show_plan(
     out.print(Text("Nothing was spent and nothing was written."))
 
 
-def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
+def show_result(record: Record, picture: Path | None, delta_chosen: bool) -> None:
     """What came of a study, what it cost, what to do next."""
     result, plan = record.result, record.final.plan
     table = facts_table(f"{printable(result['data']['name'])}: {record.outline.config.search.name}")
@@ -275,7 +275,7 @@ def show_result(record: Record, picture: Path, delta_chosen: bool) -> None:
         out.print(f"{words}{better}")
     out.print()
     out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
-    out.print(Text(_sentence(record.objective)))
+    out.print(Text(_sentence(record.summary.objective)))
     _about_trials(record.outline)
     if delta_chosen:
         out.print(_about_delta(record.outline))
@@ -308,9 +308,9 @@ def _shifts(shifts: Sequence[dict[str, Any]], accuracy: float | None, rows: int)
     return table
 
 
-def _files(record: Record, picture: Path) -> None:
+def _files(record: Record, picture: Path | None) -> None:
     folder = shlex.quote(str(record.folder.path))
-    ledger = record.ledger
+    ledger = record.summary.ledger
     own = (
         "" if record.outline.config.ledger else " (its own; studies that share rows share --ledger)"
     )
@@ -324,15 +324,15 @@ def _files(record: Record, picture: Path) -> None:
     flag, argument = " --run-code" * runs_code, ", own_code=True" * runs_code
     for name, text in (
         ("model and records", folder),
-        ("picture", str(picture)),
+        *([("picture", str(picture))] if picture else []),
         *(
             [("shifts", str(picture.with_name("shifts.png")))]
-            if record.result.get("shifts")
+            if picture and record.result.get("shifts")
             else []
         ),
         ("ledger", f"{ledger}{own}"),
         ("predict", f"dptune predict {folder} {_new(record)} -o predictions.csv{flag}"),
-        ("model card", f"dptune card {folder}{flag}"),
+        ("model card", f"dptune card {folder}"),
         ("publish", f"dptune publish {folder} FOLDER"),
         ("from Python", f"dptune.load({str(path)!r}{argument})"),
         *([("Hugging Face", f"{exported} (README.md there says how)")] * exported.exists()),

@@ -33,10 +33,13 @@ from dptune.cli.parameters import (
     in_words,
 )
 from dptune.errors import DptuneError, InvalidInput
+from dptune.printable import printable
 
 if TYPE_CHECKING:
     from dptune.cli.feature_rows import FeatureRows
+    from dptune.cli.options import TuneOptions
     from dptune.cli.text_rows import TextOptions
+    from dptune.report.record import Record
     from dptune.study.result import StudyResult
 
 
@@ -326,16 +329,7 @@ def tune(
     if dry_run:
         if made is not None and asked.config.ledger:
             asked.data.fingerprint = made.fingerprint()
-        planned, guarantee = planning.foresee(asked.data, asked.config)
-        plain = study_screen.plan_as_dict(planned, guarantee)
-        plain["delta_chosen"] = asked.delta_chosen
-        screen.show(
-            as_json,
-            plain,
-            lambda: study_screen.show_plan(
-                planned, guarantee, asked.delta_chosen, asked.data.column_names
-            ),
-        )
+        _show_plan(asked, as_json)
         return
     folder = out
     if folder is None:
@@ -493,14 +487,14 @@ def predict(
     )
 
 
-def card(folder: Folder, run_code: RunCode = False, as_json: AsJson = False) -> None:
+def card(folder: Folder, as_json: AsJson = False) -> None:
     """Print the model card of a finished run, as Markdown.
 
     Example: dptune card runs/patients-1 > CARD.md
     """
     from dptune.report.card import model_card
 
-    text = model_card(folder, own_code=run_code)
+    text = model_card(folder)
     screen.show(as_json, {"markdown": text}, lambda: print(text, end=""))
 
 
@@ -526,19 +520,53 @@ def publish(
     )
 
 
+def _show_plan(asked: "TuneOptions", as_json: bool) -> None:
+    """What a study would pay for and promise."""
+    from dptune.cli import study_screen
+    from dptune.study import planning
+
+    planned, guarantee = planning.foresee(asked.data, asked.config)
+    for note in planning.export_notes(asked.config):
+        screen.warn(note)
+    plain = study_screen.plan_as_dict(planned, guarantee)
+    plain["delta_chosen"] = asked.delta_chosen
+    screen.show(
+        as_json,
+        plain,
+        lambda: study_screen.show_plan(
+            planned, guarantee, asked.delta_chosen, asked.data.column_names
+        ),
+    )
+
+
 def _show_study(result: "StudyResult", as_json: bool, delta_chosen: bool) -> None:
     from dptune.cli import study_screen
-    from dptune.report import plots
     from dptune.report.record import Record
     from dptune.study.run_folder import EXPORTED
 
     assert result.folder is not None
     record = Record.read(result.folder)
-    picture = plots.save(record)
-    plain = {**result.to_dict(), "picture": str(picture), "delta_chosen": delta_chosen}
+    picture = _draw(record)
+    plain = {**result.to_dict(), "picture": picture and str(picture), "delta_chosen": delta_chosen}
     exported = result.folder / EXPORTED
     plain["hugging_face"] = str(exported) if exported.exists() else None
     screen.show(as_json, plain, lambda: study_screen.show_result(record, picture, delta_chosen))
+
+
+def _draw(record: "Record") -> Path | None:
+    """The picture of a study, which is finished without it: None where it cannot be written."""
+    try:
+        from dptune.report import plots
+
+        return plots.save(record)
+    except Exception as problem:  # from a full disk, fonts, or a configuration of matplotlib
+        reason = printable(f"{type(problem).__name__}: {problem}").rstrip(".")
+        folder = str(record.folder.path)
+        screen.warn(
+            f"the study is finished, but its picture could not be written ({reason}). To try again "
+            f"in Python: dptune.report.search_picture({folder!r})"
+        )
+        return None
 
 
 def _say_what_takes_time(images: str | None, text: str | None) -> None:

@@ -3,6 +3,7 @@
 from dptune.errors import InvalidInput
 from dptune.table_files import listed
 
+_MOST_LINES = 20  # a flattened picture has hundreds of columns
 _OF_ONE = ("is ", "has ", "holds ")  # how a problem begins that speaks of one column
 
 
@@ -31,6 +32,9 @@ class Problems:
         if not self._columns:
             return
         lines = [_line(names, problem) for problem, names in self._columns.items()]
+        if len(lines) > _MOST_LINES:
+            left = [name for names in [*self._columns.values()][_MOST_LINES:] for name in names]
+            lines[_MOST_LINES:] = [_line(left, "has another problem.")]
         raise InvalidInput("\n".join([f"{about}:", *lines]))
 
 

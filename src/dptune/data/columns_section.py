@@ -17,7 +17,7 @@ from dptune.table_files import (
     listed,
     must_be_told_apart,
     must_hold_something,
-    must_not_be_of_tabs,
+    must_not_be_nearly_csv,
     parquet_files,
     perhaps_meant,
     table_kind,
@@ -101,7 +101,7 @@ def _file_of(path: Path) -> Path:
     """Itself, or the first Parquet file of a folder."""
     if not path.exists():
         raise InvalidInput(f"there is no file or folder {str(path)!r}; look at the path.")
-    must_not_be_of_tabs(path)
+    must_not_be_nearly_csv(path)
     files = parquet_files(path) if path.is_dir() else [path]
     if not files or table_kind(files[0]) is None:
         raise InvalidInput(

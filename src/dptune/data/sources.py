@@ -53,7 +53,7 @@ from dptune.errors import InvalidInput
 from dptune.table_files import (
     listed,
     must_hold_something,
-    must_not_be_of_tabs,
+    must_not_be_nearly_csv,
     parquet_files,
     perhaps_meant,
     table_kind,
@@ -378,7 +378,7 @@ def _open(source: str | Path, label: str | None, declared: Declared | None = Non
         return _open_declared(source, path, declared)
     if path.is_dir():
         return _open_folder(path, label)
-    must_not_be_of_tabs(path)
+    must_not_be_nearly_csv(path)
     ending = next((each for each in READERS if path.name.lower().endswith(each)), None)
     if ending is None:
         raise InvalidInput(
@@ -421,7 +421,7 @@ def _open_declared(source: str | Path, path: Path, declared: Declared) -> Source
 
 def _named_files(source: str | Path) -> list[Path]:
     """Those whose columns have names, as declared ones must."""
-    must_not_be_of_tabs(_path(source))
+    must_not_be_nearly_csv(_path(source))
     files = _table_files(_path(source))
     if not files:
         raise InvalidInput(

@@ -155,6 +155,14 @@ class Engine(ABC, Generic[M]):
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
         """Refuse, by looking at made-up rows, what training on three of them does not show."""
 
+    def outputs_at_first(self, shape: tuple[int, ...]) -> Tensor | None:
+        """What the model that runs begin with gives for made-up rows of such a shape, where code of
+        a user's own makes it; None where no such code does."""
+        return None
+
+    def must_give_as_before(self, shape: tuple[int, ...], before: Tensor) -> None:
+        """Refuse code that gives for these rows something else than `before`, but for roundings."""
+
     def in_words(self, facts: DataFacts) -> tuple[str, ...]:
         """What a plan should say of how it trains."""
         return ()

@@ -1,7 +1,9 @@
 """A ledger in a schema of a PostgreSQL database."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -51,6 +53,8 @@ class PostgresStore:
             isolation_level="READ COMMITTED",
         )
         options = " ".join(url.normalized_query.get("options", ()))
+        path = re.search(r"search_path=([^\s,]+)", options)
+        self._schema = path and path[1].strip('"')
         self._limits_idling = _IDLE_LIMIT not in options.lower().replace("-", "_")
 
     def check(self) -> None:
@@ -121,6 +125,21 @@ class PostgresStore:
                     f"there is no ledger in {self.shown}, or none that you may see. Check the URL "
                     "and your rights, or open a new one with `dptune ledger open`."
                 )
+            case "3F000" | "42501":  # invalid schema name, insufficient privilege
+                return self._about_schema(error)
             case "42P07":  # duplicate table
                 return LedgerExists(store.exists(self.shown))
         return LedgerUnavailable(store.unavailable(self.shown, error, writing=writing))
+
+    def _about_schema(self, error: Any) -> DptuneError:
+        """What to say where the schema is missing, or a right on it."""
+        if error.sqlstate == "3F000":
+            return LedgerNotFound(
+                f"the schema that the ledger {self.shown} is to lie in does not exist; nothing was "
+                f'written. Create the schema first: CREATE SCHEMA "{self._schema or "NAME"}"'
+            )
+        return LedgerUnavailable(
+            f"the ledger {self.shown} cannot be used, because its user lacks a right "
+            f"({str(error).splitlines()[0]}); nothing was written. Let the owner grant it: "
+            f'GRANT USAGE, CREATE ON SCHEMA "{self._schema or "public"}" TO ...'
+        )

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from dptune import gdp
+from dptune.accounting.split import Slot
 from dptune.data.declared import known_of
 from dptune.data.made_by import is_of_texts, size_in_words, trained_on
 from dptune.features.network import short_name
 from dptune.printable import markdown, printable
 from dptune.report.record import Record
-from dptune.report.split import slots
+from dptune.report.summary import Summary
 from dptune.rounding import cost
 from dptune.search.trial import Trial
 from dptune.study.figures import lines_of_figures
+from dptune.study.model_facts import ModelFacts
 from dptune.study.purchases import of_one_size
-from dptune.study.trained_model import TrainedModel
+from dptune.study.split import slots
 
 _SHOWN = 12  # ranges; run.toml has all of them
 _COLUMNS = 50  # in the table of columns; run.toml has all of them
@@ -25,39 +27,39 @@ _DIGEST = 12  # letters of it
 _KINDS = {"squared": "a value", "words": "the next word", "spans": "answers in a text"}
 
 
-def model_card(folder: str | Path, *, own_code: bool = False) -> str:
-    """What the model is, what was promised, everything that was tried, and how to check it; for
-    `own_code` see `dptune.load`.
+def model_card(folder: str | Path) -> str:
+    """What the model is, what was promised, everything that was tried, and how to check it. No code
+    of an engine is needed or run.
 
     Names and sentences from the run's files are shown as they are: none of them becomes Markdown.
     """
-    record = Record.read(folder, own_code=own_code)
-    with record.folder.undamaged("result.json"):
+    run = Summary.read(folder)
+    with run.folder.undamaged("result.json"):
+        paid_for = run.slots or slots(Record.read(folder).outline)
         sections = (
-            _model(record),
-            _data(record),
-            _guarantee(record),
-            _budget(record),
-            _trials(record),
-            _final(record),
-            _verify(record),
+            _model(run),
+            _data(run),
+            _guarantee(run),
+            _budget(run, paid_for),
+            _trials(run, sealed=any(slot.alone for slot in paid_for)),
+            _final(run),
+            _verify(run),
         )
     return "\n\n".join("\n".join(lines) for lines in sections) + "\n"
 
 
-def _model(record: Record) -> list[str]:
-    model, data = record.model, record.result["data"]
+def _model(run: Summary) -> list[str]:
+    model, data = run.model, run.result["data"]
     kind = f"{len(model.classes)} classes" if model.classes else _KINDS[model.loss]
-    search, trains = record.outline.config.search.name, model.engine.trains
+    search = markdown(run.asked["search"]["method"])
     where = "inside the same privacy budget"
-    if record.outline.reused:
+    if run.asked["run"].get("reuse"):
         where = "by an earlier study, which the guarantee includes"
-    if model.is_pretrained:
-        trains = trains.replace("PyTorch module", "language model")
-    environment = record.folder.read_json("environment.json") or {}
+    trains = markdown(run.trains)
+    environment = run.folder.read_json("environment.json") or {}
     version = environment.get("packages", {}).get("dptune", "of unknown version")
-    figures = lines_of_figures(record.result, model.target_range)
-    check = record.result.get("check")  # older versions had none
+    figures = lines_of_figures(run.result, model.target_range)
+    check = run.result.get("check")  # older versions had none
     return [
         f"# {markdown(data['name'])}: a differentially private {trains}",
         "",
@@ -65,18 +67,18 @@ def _model(record: Record) -> list[str]:
         f"descent. Its hyperparameters were searched ({search}) {where}, by dptune "
         f"{markdown(version)}.",
         "",
-        *_classes(record),
+        *_classes(run),
         *figures,
         *(
             ["", markdown(f"By {check.get('by', 'a noisy count')} (paid for), {check['words']}.")]
             if check
             else []
         ),
-        *_shifts(record),
+        *_shifts(run),
     ]
 
 
-def _what(model: TrainedModel) -> str:
+def _what(model: ModelFacts) -> str:
     """What it takes."""
     if is_of_texts(model.made_by):
         return f"texts of up to {model.made_by['length']:,} tokens"
@@ -86,22 +88,22 @@ def _what(model: TrainedModel) -> str:
     return f"{len(encoding.columns.kept):,} columns, in {encoding.width:,} features"
 
 
-def _classes(record: Record) -> list[str]:
-    names = [markdown(str(name)) for name in record.model.classes]
+def _classes(run: Summary) -> list[str]:
+    names = [markdown(str(name)) for name in run.model.classes]
     if not names:
         return []
     more = f", ... ({len(names):,} in all)" if len(names) > _CLASSES else ""
     return [f"Classes: {', '.join(names[:_CLASSES])}{more}.", ""]
 
 
-def _shifts(record: Record) -> list[str]:
+def _shifts(run: Summary) -> list[str]:
     """How it does on rows of other origins, group by group."""
-    shifts = record.result.get("shifts")  # older versions had none
+    shifts = run.result.get("shifts")  # older versions had none
     if not shifts:
         return []
     lines = []
-    if record.result["test_accuracy"] is not None:
-        lines.append(("test", record.result["test_accuracy"], record.result["test_rows"]))
+    if run.result["test_accuracy"] is not None:
+        lines.append(("test", run.result["test_accuracy"], run.result["test_rows"]))
     for shift in shifts:
         name = shift["name"]
         lines.append((name, shift["accuracy"], shift["rows"]))
@@ -125,13 +127,13 @@ def _severities(shift: Mapping[str, Any]) -> str:
     return f"\n{name}, {shift['rows']:,} rows: the same {count:,} pictures {at}."
 
 
-def _data(record: Record) -> list[str]:
-    facts = [f"- {markdown(fact)}" for fact in record.model.guarantee.public_facts]
+def _data(run: Summary) -> list[str]:
+    facts = [f"- {markdown(fact)}" for fact in run.model.guarantee.public_facts]
     said = "Taken as public, and so released as it is:"
-    return ["## Data", "", said, "", *facts, *_columns(record.model), *_backbones(record)]
+    return ["## Data", "", said, "", *facts, *_columns(run.model), *_backbones(run)]
 
 
-def _columns(model: TrainedModel) -> list[str]:
+def _columns(model: ModelFacts) -> list[str]:
     """What was declared of the columns, or bought."""
     encoding = model.preprocessing.encoding
     if encoding is None or (model.encoding is None and not encoding.ranges):  # or they are lost
@@ -155,7 +157,7 @@ def _columns(model: TrainedModel) -> list[str]:
     return ["", "Columns:", "", *_table(("column", "kind", "known", "features"), rows), *left]
 
 
-def _backbones(record: Record) -> list[str]:
+def _backbones(run: Summary) -> list[str]:
     """What made the features, as far as it is on record."""
     rows = [
         (
@@ -165,52 +167,51 @@ def _backbones(record: Record) -> list[str]:
             trained_on(backbone),
             backbone["digest"][:_DIGEST],
         )
-        for backbone in (record.model.made_by or {}).get("backbones", ())
+        for backbone in (run.model.made_by or {}).get("backbones", ())
     ]
     head = ("backbone", "features", "of", "trained on", "digest begins")
     return ["", "Features were made by:", "", *_table(head, rows)] if rows else []
 
 
-def _guarantee(record: Record) -> list[str]:
-    sections = record.model.guarantee.sections()
+def _guarantee(run: Summary) -> list[str]:
+    sections = run.model.guarantee.sections()
     return [
         "## Privacy",
         "",
         *(f"- **{heading}**: {markdown(sentence)}." for heading, sentence in sections),
         "",
         "Noise is drawn from the operating system's randomness and is not seeded; "
-        f"`seed = {record.outline.config.seed}` in run.toml is for public choices.",
+        f"`seed = {run.asked['run']['seed']}` in run.toml is for public choices.",
     ]
 
 
-def _budget(record: Record) -> list[str]:
-    budget = record.outline.config.budget
+def _budget(run: Summary, paid_for: Sequence[Slot]) -> list[str]:
     rows = [
         (
             slot.purpose,
             str(slot.count),
             cost(slot.epsilon),
-            f"{100 * slot.share_of(budget):.1f} %",
+            f"{100 * slot.share_of(run.budget):.1f} %",
         )
-        for slot in slots(record.outline)
+        for slot in paid_for
     ]
     head = ("paid for", "runs", "epsilon each", "share of mu squared")
     return ["## How the budget was split", "", *_table(head, rows)]
 
 
-def _trials(record: Record) -> list[str]:
-    if not record.model.trials:
+def _trials(run: Summary, *, sealed: bool) -> list[str]:
+    if not run.model.trials:
         why = "None: the method chooses without looking at the data."
-        if record.outline.schedule.sealed:
+        if sealed:
             why = "Sealed: how many there were, and all but the winner, stay secret."
         return ["## Trials", "", why]
     head = ("trial", "stage", "learning rate", "steps", "r", "weight noise c", "epsilon", "score")
-    rows = [_trial(trial, record) for trial in record.model.trials]
+    rows = [_trial(trial, run) for trial in run.model.trials]
     note = "Scores are in points, with the noise that was paid for in brackets."
     return ["## Trials", "", *_table(head, rows), "", note]
 
 
-def _trial(trial: Trial, record: Record) -> Sequence[str]:
+def _trial(trial: Trial, run: Summary) -> Sequence[str]:
     score = "lost" if trial.lost else "none"
     if trial.score is not None:
         score = f"{100 * trial.score:+.2f} ({100 * (trial.score_noise or 0.0):.2f})"
@@ -221,13 +222,13 @@ def _trial(trial: Trial, record: Record) -> Sequence[str]:
         str(trial.plan.steps),
         f"{trial.plan.total_step_size:.4g}",
         f"{trial.noise:.3g}",
-        cost(gdp.epsilon_from_mu(trial.mu, record.situation.delta)),
+        cost(gdp.epsilon_from_mu(trial.mu, run.budget.delta)),
         score,
     )
 
 
-def _final(record: Record) -> list[str]:
-    plan, preparation = record.final.plan, record.model.preprocessing
+def _final(run: Summary) -> list[str]:
+    plan, preparation = run.final.plan, run.model.preprocessing
     rate = "every row in every step" if plan.sampling_rate is None else f"{plan.sampling_rate:g}"
     sgd = plan.optimizer == "sgd"  # what other optimizers leave on weights is not that simple
     rows = [
@@ -240,15 +241,15 @@ def _final(record: Record) -> list[str]:
         ("sampling rate", rate),
         ("optimizer", f"sgd, momentum {plan.momentum:g}" if sgd else plan.optimizer),
         ("features", preparation.in_words()),
-        ("objective", record.objective),
+        ("objective", run.objective),
     ]
-    if ranges := record.outline.config.preparation.ranges:
+    if ranges := run.asked["preparation"].get("ranges"):
         shown = ", ".join(f"{low:g} to {high:g}" for low, high in ranges[:_SHOWN])
         more = ", ..." if len(ranges) > _SHOWN else ""
         rows.append(("ranges of the columns, as declared", shown + more))
-    if sentences := record.result.get("preparation"):  # older runs have none
+    if sentences := run.result.get("preparation"):  # older runs have none
         rows.append(("rows are", "; ".join(sentences)))
-    notes = [f"- {markdown(note)}" for note in record.result["notes"]]
+    notes = [f"- {markdown(note)}" for note in run.result["notes"]]
     return [
         "## Final run",
         "",
@@ -258,15 +259,15 @@ def _final(record: Record) -> list[str]:
     ]
 
 
-def _verify(record: Record) -> list[str]:
-    unchecked = record.folder.unchecked
+def _verify(run: Summary) -> list[str]:
+    unchecked = run.folder.unchecked
     return [
         "## Check it",
         "",
         "The ledger lists every payment in a chain of hashes. Whoever keeps it can show it with",
         "",
         "```",
-        f"dptune budget {shlex.quote(printable(record.ledger))}",
+        f"dptune budget {shlex.quote(printable(run.ledger))}",
         "```",
         *(["", f"Not checked: {markdown(unchecked)}."] if unchecked else []),
     ]

@@ -17,7 +17,6 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from dptune import gdp
 from dptune.printable import printable
 from dptune.report.record import Record
-from dptune.report.split import slots
 from dptune.report.words import readable, verdict
 from dptune.rounding import cost, probability
 from dptune.search.linear_scaling import law_range, r_at, r_of
@@ -25,6 +24,7 @@ from dptune.search.picture import CurvePicture, LinePicture
 from dptune.search.trial import scored_trials
 from dptune.study.figures import figures_in_words
 from dptune.study.run_folder import PICTURES
+from dptune.study.split import slots
 
 FILE, SHIFTS_FILE = PICTURES
 # Okabe and Ito's colours, which the colour-blind can tell apart.

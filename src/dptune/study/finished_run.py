@@ -10,6 +10,7 @@ from dptune.errors import DptuneError, FolderProblem
 from dptune.study.run_folder import EXPORTED, RESULT, RunFolder, is_written_again
 from dptune.whole_files import open_regular
 
+TENSORS = ".safetensors"
 _FILES = "files"  # in the result: a digest of every file that may leave
 # All that the guarantee covers, but pictures: never a ledger or a checkpoint.
 _MAY_LEAVE = (
@@ -64,6 +65,14 @@ class FinishedRun(RunFolder):
             if Guarantee.from_dict(self.result["guarantee"]) != guarantee:
                 raise ValueError("it promises something else than result.json")
         return guarantee
+
+    def must_be_as_left(self) -> None:
+        """Refuse the folder where one of its files is not as the study left it. Tensors are checked
+        when they are read."""
+        for name in sorted({*self.files, *may_leave(self)} if self.has_digests else ()):
+            if not name.endswith(TENSORS):
+                with self.undamaged(name):
+                    self._is_there(name)
 
     def _is_there(self, name: str) -> bool:
         there = super()._is_there(name)

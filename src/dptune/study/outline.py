@@ -161,11 +161,8 @@ class Outline:
     @property
     def objective(self) -> str:
         """What is optimised, in words."""
-        if self.weighs_rows:
-            return "every class counts alike: rows are weighted by noisy class counts"
-        if self.recipe.class_weights is not None:
-            return "rows are weighted by their classes, as declared"
-        return "every row counts alike"
+        weighted = self.weighs_rows or self.recipe.class_weights is not None
+        return objective(weighs=self.weighs_rows, weighted=weighted)
 
     def weighing(self, census: Census | None) -> Census | None:
         """The counts by which rows are weighted; None where all rows count alike, because nobody
@@ -634,6 +631,18 @@ class Outline:
     ) -> list[Setting]:
         """The next settings, one a trial."""
         return self.config.search.suggest(stage, self.situation(stage, history, census))
+
+
+def objective(*, weighs: bool, weighted: bool) -> str:
+    """What is optimised, in words: `weighs` asks that classes count alike, and `weighted` are the
+    rows of the final run."""
+    if weighs and weighted:
+        return "every class counts alike: rows are weighted by noisy class counts"
+    if weighs:
+        return "every row counts alike, for want of counts that tell the classes apart"
+    return (
+        "rows are weighted by their classes, as declared" if weighted else "every row counts alike"
+    )
 
 
 def trial_label(number: int) -> str:

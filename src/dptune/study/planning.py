@@ -4,12 +4,14 @@ Nothing here spends anything or reads a private row.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from dptune import accounting
 from dptune.accounting import Budget, Guarantee
 from dptune.accounting.guarantees import LARGEST_MEANINGFUL_EPSILON
+from dptune.columns.kinds import Category
 from dptune.columns.spec import Columns
 from dptune.data import Data
 from dptune.data.made_by import is_of_words
@@ -46,9 +48,22 @@ from dptune.study.run_folder import RunFolder
 from dptune.study.run_settings import AS_IT_WAS, read_settings
 from dptune.study.runner import read_census
 from dptune.study.statement import guarantee_for, noise_notes
+from dptune.table_files import listed
 
 # Shares of mu^2 that are dear or of no use at another budget.
 _BY_BUDGET = ("range_share", "logarithm_share")
+
+
+def read_asked(folder: RunFolder) -> dict[str, Any]:
+    """What run.toml says, section by section, which must be as the study wrote it. No code that it
+    names is needed."""
+    plain = read_settings(folder)
+    with suppress(TypeError):  # from dates, of which no digest is taken
+        if str(plain.get("study")).endswith(f"-{digest(plain)}"):
+            return plain
+    raise FolderProblem(
+        f"{folder.path / 'run.toml'} was changed after the study began. {AS_IT_WAS}"
+    )
 
 
 def read_config(folder: RunFolder, *, own_code: bool = False) -> Config:
@@ -101,6 +116,10 @@ def decided(config: Config, facts: DataFacts) -> Config:
             )
         names = [each.name for each in fields(asked) if getattr(asked, each.name) == AUTO]
         as_then = {name: getattr(then, name) for name in names}
+        if "curves" in names:  # of which these are a part, though None where nobody asks
+            for name in ("curves_up_to", "curves_room"):
+                if getattr(asked, name) is None:
+                    as_then[name] = getattr(then, name)
         if as_then.get("range_share"):  # how dear ranges of use are hangs on the budget
             as_then["range_share"] = AUTO
         if "range_share" not in names:  # with other ranges, rows may need no logarithm
@@ -275,7 +294,24 @@ def before_paying(data: Data, config: Config) -> tuple[str, ...]:
     if config.ledger:
         must_fit(planned, data)
     slow = planned.engine.slowed_by(planned.data)
-    return (*data.remarks(), *noise_notes(planned), *filter(None, (slow,)))
+    notes = (*data.remarks(), *noise_notes(planned), *export_notes(config))
+    return (*notes, *filter(None, (slow,)))
+
+
+def export_notes(config: Config) -> tuple[str, ...]:
+    """A note where the columns of a linear model cannot be exported."""
+    declared = {} if config.columns is None else config.columns.declared
+    hashed = [
+        name
+        for name, column in declared.items()
+        if isinstance(column, Category) and column.buckets is not None
+    ]
+    if not hashed or not config.engine.linear_in_rows:
+        return ()
+    return (
+        "dptune export cannot write this model, because neither ONNX nor scikit-learn has the hash "
+        f"that sorts {listed(hashed)} into buckets; declare values if you want to export it",
+    )
 
 
 def must_protect(config: Config, rows: int, epsilon: float | None = None) -> None:

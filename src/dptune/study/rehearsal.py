@@ -19,8 +19,8 @@ from dptune.engines.scatter import is_own, must_scatter
 from dptune.engines.tensor_files import tensors_as_bytes
 from dptune.errors import DptuneError, InvalidInput
 from dptune.scratch import scratch_folder
+from dptune.study.model_facts import PREPARE
 from dptune.study.outline import Outline
-from dptune.study.trained_model import PREPARE
 
 
 def rehearse(planned: Outline, executor: Executor) -> None:

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dptune.accounting import Guarantee
+from dptune.accounting.split import Slot
 from dptune.rounding import cost, probability
 from dptune.search.base import Census
 from dptune.search.trial import Trial
@@ -34,6 +35,7 @@ class StudyResult:
     set_aside: float = 0.0  # how much of delta its ledger keeps for failures
     test_figures: Mapping[str, float] = field(default_factory=dict)  # of texts and values
     shifts: tuple[ShiftResult, ...] = ()  # how it does on rows of other origins
+    slots: tuple[Slot, ...] = ()  # how the budget was split
     preparation: tuple[str, ...] = ()  # which steps were worth their price, a sentence each
 
     def __repr__(self) -> str:
@@ -79,5 +81,7 @@ class StudyResult:
             "notes": list(self.notes),
             "set_aside": self.set_aside,
             "preparation": list(self.preparation),
+            "trains": self.model.trains,
+            "paid_for": [asdict(slot) for slot in self.slots],
             "guarantee": self.guarantee.to_dict(),
         }

@@ -71,6 +71,8 @@ _FIGURES = {
 # What is bought for columns, and for the label.
 _PURCHASES = {CLASSES: "classes.json", CATEGORIES: "categories.json", RANGES: "ranges.json"}
 _COLUMNS = "columns"  # in the last two files
+# What the module of the beginning gives for made-up rows.
+_CODE, _OUTPUTS = "models/code.safetensors", "outputs"
 _WINNER, _CHECK = "models/winner.safetensors", "check.json"
 
 
@@ -108,6 +110,19 @@ class Runner:
     @property
     def engine(self) -> Engine[Any]:
         return self.outline.engine
+
+    def must_run_the_same_code(self) -> None:
+        """Refuse a module of a user's own that computes something else than when the study began:
+        weights and steps that were paid for would go on in another module."""
+        shape, stored = self.data.shape, self.folder.read_tensors(_CODE)
+        if stored is not None:
+            with self.folder.undamaged(_CODE):
+                before = stored[0][_OUTPUTS]
+            self.engine.must_give_as_before(shape, before)
+        elif not self.folder.is_finished():  # or a version that kept none has begun it
+            outputs = self.engine.outputs_at_first(shape)
+            if outputs is not None:
+                self.folder.write_tensors(_CODE, {_OUTPUTS: outputs})
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse results that nobody has paid for."""

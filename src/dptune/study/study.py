@@ -65,6 +65,7 @@ from dptune.study.result import StudyResult
 from dptune.study.run_folder import EXPORTED, RunFolder
 from dptune.study.runner import Progress, Runner, Watch
 from dptune.study.shifted import on_shift
+from dptune.study.split import slots
 from dptune.study.statement import guarantee_for, noise_notes
 from dptune.study.trained_model import TrainedModel
 
@@ -311,6 +312,7 @@ def _run(
         executor=executor,
         watch=watch or _unwatched,
     )
+    runner.must_run_the_same_code()
     runner.check(folder.read_trials())
     # A finished study pays for nothing more, but its rows must be the same.
     wanted = () if folder.is_finished() else planned.payments
@@ -401,6 +403,7 @@ def _run(
         notes=notes,
         folder=folder.path,
         set_aside=planned.set_aside,
+        slots=slots(planned),
         preparation=in_words(config, planned.data, prepared.found),
     )
     model.save(folder)

@@ -1,7 +1,6 @@
 """A trained model with all that prediction needs: how features are prepared, what outputs mean."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,35 +11,30 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dptune.accounting import Guarantee
-from dptune.columns import Encoding, as_table
+from dptune.columns import as_table
 from dptune.data.arrays import as_features, names_of, places
-from dptune.data.declared import codes_of_new_rows, takes_numbers
-from dptune.data.made_by import is_of_texts, is_of_words, must_be_whole
-from dptune.data.preprocess import Preprocessing
-from dptune.data.rows import DataFacts
+from dptune.data.declared import codes_of_new_rows
+from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.engines.base import Engine, Model
 from dptune.engines.language.folder import save_pretrained
 from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.errors import InvalidInput
 from dptune.features.local_module import own_functions
 from dptune.own_code import must_be_given, pretrained_name
-from dptune.plain_data import read_json
-from dptune.search.trial import Trial
 from dptune.study.config import engine_from
 from dptune.study.finished_run import FinishedRun
+from dptune.study.model_facts import MODEL_FILE, PREPARE, ModelFacts, read_facts
 from dptune.study.model_page import model_page
 from dptune.study.new_texts import new_texts
 from dptune.study.run_folder import RunFolder
 from dptune.texts import Encoder, Texts
 
-_FILE = "model.safetensors"
-PREPARE = "prepare."  # how the names begin of what prepares features
 _AT_ONCE = 8192
+_LANGUAGE_MODEL = "language model"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedModel:
+class TrainedModel(ModelFacts):
     """Predicts labels for features as they were given to `tune`; carries its guarantee.
 
     A frame's columns are found by name, in any order, where the model knows names; of anything
@@ -50,49 +44,16 @@ class TrainedModel:
 
     engine: Engine[Any]
     model: Model = field(repr=False)
-    shape: tuple[int, ...]  # of one row's features
-    preprocessing: Preprocessing = field(repr=False)
-    loss: str  # how what the model gives is meant, as in DataFacts
-    classes: tuple[Any, ...]
-    target_range: tuple[float, float] | None
-    guarantee: Guarantee
-    trials: tuple[Trial, ...]
-    column_names: tuple[str, ...] = ()  # none where the private rows had none
-    made_by: Mapping[str, Any] | None = None  # which backbone made the features, where one did
 
     @property
-    def columns(self) -> int:
-        """How many numbers a row has."""
-        return math.prod(self.shape)
-
-    @property
-    def encoding(self) -> Encoding | None:
-        """Of declared columns, by which new rows are read; None where these are plain numbers."""
-        encoding = self.preprocessing.encoding
-        return None if encoding is None or takes_numbers(encoding) else encoding
-
-    @property
-    def inputs(self) -> Encoding | None:
-        """What files that hold the model read columns by, one by one; None where they take all
-        features as one matrix."""
-        encoding = self.preprocessing.encoding
-        if self.encoding is None and encoding and encoding.columns.kept != self.column_names:
-            return None  # an array, whose columns were only numbered
-        return encoding
+    def trains(self) -> str:
+        """What was trained, in words."""
+        return _LANGUAGE_MODEL if self.is_pretrained else self.engine.trains
 
     @property
     def own_functions(self) -> list[str]:
         """Names of functions of a user's own that it, or what made its features, calls."""
         return [*self.engine.own_functions.values(), *own_functions(self.made_by or {})]
-
-    def facts(self, rows: int) -> DataFacts:
-        """What was public about the `rows` rows it was trained on; how many copies they had is not
-        known any more."""
-        encoding = self.preprocessing.encoding
-        named = None if encoding is None else encoding.columns
-        as_given = encoding is not None and self.inputs is None
-        outputs = len(self.classes) or 1
-        return DataFacts(rows, self.shape, 1, outputs, self.loss, named, as_given)
 
     def predict(self, features: Any) -> NDArray[Any]:
         """A label, or a value, for every row. A model of texts takes texts: a list of them, of
@@ -223,7 +184,7 @@ class TrainedModel:
             "made_by": self.made_by,
         }
         folder.write_guarantee(self.guarantee)
-        folder.write_tensors(_FILE, tensors, facts=json.dumps(facts))
+        folder.write_tensors(MODEL_FILE, tensors, facts=json.dumps(facts))
 
 
 def _are_numbers(features: Any) -> bool:
@@ -245,47 +206,11 @@ def load(path: str | Path, *, own_code: bool = False) -> TrainedModel:
 
 def load_from(folder: FinishedRun, *, own_code: bool) -> TrainedModel:
     """The same from a folder that is open."""
-    guarantee = folder.read_guarantee()
-    stored = folder.read_tensors(_FILE)
-    if stored is None:
-        raise InvalidInput(
-            f"the run in {folder.path} has no model yet; continue it with: dptune resume "
-            f"{folder.path}"
-        )
-    tensors, words = stored
-    with folder.undamaged(_FILE):
-        facts = read_json(words["facts"], "its facts")
-        prepare = {
-            name.removeprefix(PREPARE): tensor.numpy()
-            for name, tensor in tensors.items()
-            if name.startswith(PREPARE)
-        }
-        span = facts["target_range"]
-        if facts.get("made_by") is not None:
-            must_be_whole(facts["made_by"])
-        made, shape = facts.get("engine"), facts.get("shape")
-        if made is None:  # by version 0.1
-            outputs, *shape = tensors["weights"].shape
-            made = {"outputs": outputs, "loss": facts["loss"], "bias": "bias" in tensors}
+    facts, made, tensors = read_facts(folder)
     engine = engine_from(made)  # which this program may not know: no damage
-    must_be_given(engine.own_functions.values(), str(folder.path / _FILE), asked=own_code)
+    must_be_given(engine.own_functions.values(), str(folder.path / MODEL_FILE), asked=own_code)
     if own_code:  # what made its features is run when new rows are predicted
-        must_be_given(own_functions(facts.get("made_by") or {}), "", asked=True)
-    with folder.undamaged(_FILE):
-        trained = TrainedModel(
-            engine=engine,
-            model=engine.unpack(
-                {name: t for name, t in tensors.items() if not name.startswith(PREPARE)}
-            ),
-            shape=tuple(shape),
-            preprocessing=Preprocessing.from_arrays(prepare, facts),
-            # Models that older versions made know classes and values only.
-            loss=facts.get("loss") or ("softmax" if facts["classes"] else "squared"),
-            classes=tuple(facts["classes"]),
-            target_range=None if span is None else (span[0], span[1]),
-            guarantee=guarantee,
-            trials=tuple(folder.read_trials()),
-            column_names=tuple(facts.get("column_names", ())),  # older models know none
-            made_by=facts.get("made_by"),  # nor this
-        )
-    return trained
+        must_be_given(own_functions(facts.made_by or {}), "", asked=True)
+    with folder.undamaged(MODEL_FILE):
+        model = engine.unpack(tensors)
+    return TrainedModel(engine=engine, model=model, **vars(facts))

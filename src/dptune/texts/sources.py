@@ -17,6 +17,7 @@ from dptune.table_files import (
     LONGEST_LINE,
     listed,
     must_hold_something,
+    must_not_be_nearly_csv,
     not_utf8,
     read_csv,
     read_parquet,
@@ -98,6 +99,7 @@ def _from_file(path: Path, texts: Sequence[str]) -> Table:
             f"there is no file or folder {str(path)!r}; give the path of a file of texts "
             f"({', '.join(_ENDINGS)}), a folder by save_to_disk, or 'hub:NAME'."
         )
+    must_not_be_nearly_csv(path)
     name = path.name.lower()
     if not name.endswith(_ENDINGS):
         raise InvalidInput(

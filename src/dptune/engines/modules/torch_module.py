@@ -241,6 +241,13 @@ class TorchModule(Engine[ModuleModel]):
         and one that hands out the same, which would carry one run's weights into the next."""
         if self.is_pretrained:
             return  # files, and seeded numbers
+        empty = [name for name, one in module.state_dict().items() if one.is_meta]
+        if empty:
+            raise InvalidInput(
+                f"{self.factory} makes a module whose weights are not loaded yet ({empty[0]} is on "
+                "the device meta), so they would be replaced later. Load them inside the function, "
+                "without device_map and the like, and before get_peft_model."
+            )
         other = self.made()
         again = other.state_dict()
         trained = {name: one.data_ptr() for name, one in other.named_parameters()}
@@ -434,13 +441,40 @@ class TorchModule(Engine[ModuleModel]):
             )
         return model
 
+    def outputs_at_first(self, shape: tuple[int, ...]) -> Tensor | None:
+        """Of a language model none: its code is not the user's, and its weights have a digest."""
+        if self.is_pretrained:
+            return None
+        with self._first_model(shape) as (model, _):
+            return self._seen(model)
+
+    def must_give_as_before(self, shape: tuple[int, ...], before: Tensor) -> None:
+        with self._first_model(shape) as (model, names):
+            if not self._gives(model, before, names):
+                raise OwnCodeProblem(
+                    f"the module that {self.factory} makes computes something else than it did "
+                    "when this study began: its code was changed since. Put it back as it was, or "
+                    "begin a new study."
+                )
+
+    @contextmanager
+    def _first_model(self, shape: tuple[int, ...]) -> Iterator[tuple[ModuleModel, list[str]]]:
+        """The model that runs begin with, and what of it is trained."""
+        module = self.made()
+        names = self.names(module)
+        with nothing_near_zero(module, names):
+            yield self.model(module.requires_grad_(False).eval(), shape), names
+
     def _gives(self, model: ModuleModel, seen: Tensor, trained: Names) -> bool:
         """Whether the model gives for made-up rows what was `seen`, but for roundings."""
 
         def close(room: float) -> bool:
             return torch.allclose(now, seen, rtol=0.01, atol=room, equal_nan=True)
 
-        now, room = self._seen(model), self.rounding * float(seen.nan_to_num().abs().max())
+        now = self._seen(model)
+        if now.shape != seen.shape:
+            return False
+        room = self.rounding * float(seen.nan_to_num().abs().max())
         if close(room):
             return True
         with _shaken(model.module, trained):
