@@ -315,6 +315,11 @@ def test_all_problems_of_a_file_are_named_at_once() -> None:
         assert any(case in line and words in line for line in lines), case
 
 
+def test_gaps_and_infinite_numbers_of_a_column_are_named_at_once() -> None:
+    with pytest.raises(InvalidInput, match=r"it: holds numbers that are infinite[^\n]*\n  it: has"):
+        code(pa.table({"it": [np.inf, None]}), Columns.of({"it": "number"}), where="f")
+
+
 def test_problems_of_all_batches_are_named_at_once() -> None:
     coder = Coder(Columns.of({"a": "number", "b": "number"}), where="it")
     coder.add(pa.table({"a": ["x"], "b": ["1"]}))

@@ -266,6 +266,8 @@ def test_the_kind_of_labels_in_a_csv_is_what_they_look_like(
         ("a\tlabel\n1\tx\n2\ty\n", None, "separated by commas"),
         (CSV, "a", "  label: .*must be numbers.* found string"),
         ("a,label\n,1\n2,2\n", None, "  a: .*has missing values"),
+        ("a,label\n,1\ninf,2\n", None, "  a: has missing values.\n  a: .*infinite or too large"),
+        ("a,b,label\n1,,1\n1e39,2,0\n", None, "  a: .*infinite.*\n  b: has missing values"),
         ("a,label\n1,1\n2,\n", None, "the column 'label' .* has missing values"),
         ("a,label\n1,x\n2,\n", None, "labels are missing"),
         ("a,b,label\n1,,1\n2,,0\n", None, "  b: .*has missing values"),

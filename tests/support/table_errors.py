@@ -120,9 +120,10 @@ TABLE_ERRORS = (
     TableError(
         "numbers beyond all bounds, and nothing is declared",
         (
-            "the features hold values that are missing or not finite (NaN, infinity) in column "
-            "age; remove or fill them first, or declare what stands for them "
-            "(columns=)."
+            "'patients.csv' has columns that must be declared. Begin with dptune columns "
+            "patients.csv -o columns.toml, fill that in, and give it with --columns "
+            "columns.toml (columns= in Python):\n"
+            "  age: holds numbers that are infinite or too large."
         ),
         table="age,ill\n1e999,no\n35,yes\n",
         columns=None,

@@ -12,7 +12,7 @@ All problems of a file are named at once, by column; no message shows a value.
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,12 +106,13 @@ class Coder:
         declared = self._columns.declared[name]
         try:
             codes = self._read(values.flat(column), declared, name)
-            _must_be_usable(codes, declared)
         except Unfit as error:
             self._refuse(name, error)
         except pa.ArrowException:  # a type that Arrow itself knows little of; it may show values
             self._refuse(name, values.refused(column.type, f"a {declared.kind}"))
         else:
+            for unfit in _unusable(codes, declared):
+                self._refuse(name, unfit)
             return codes
         return np.full(len(column), np.nan)
 
@@ -186,19 +187,20 @@ def bucket(text: str, buckets: int) -> int:
     return int.from_bytes(digest, "big") % buckets
 
 
-def _must_be_usable(codes: NDArray[np.float64], declared: Column) -> None:
+def _unusable(codes: NDArray[np.float64], declared: Column) -> Iterator[Unfit]:
+    """What forbids numbers that could be read."""
     if isinstance(declared, Number) and declared.range is None:
         with np.errstate(over="ignore"):
             infinite = np.isinf(codes.astype(np.float32))
         if bool(infinite.any()):
-            raise Unfit(
+            yield Unfit(
                 "holds numbers that are infinite or too large",
                 'give it a range, or range = "paid", to which they are clipped',
             )
     if isinstance(declared, Number | Boolean | Date):
         silent = declared.fill is None and not declared.indicator
         if silent and bool(np.isnan(codes).any()):
-            raise Unfit(
+            yield Unfit(
                 "has gaps",
                 "say with fill what stands for one, or with indicator = true that a column says "
                 "where they are",

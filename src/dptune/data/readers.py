@@ -334,10 +334,13 @@ def _all_numbers(
     """Every column as numbers; all that are not are named at once."""
     problems, blocks = Problems(), []
     for name in names:
+        column = table.column(name)
         try:
-            blocks.append(_numbers(table.column(name)))
+            blocks.append(_numbers(column))
         except InvalidInput as error:
             problems.add(name, str(error))
+        if not new and _any_infinite(column):  # predictions clip them
+            problems.add(name, "holds numbers that are infinite or too large.")
     if new:
         problems.raise_any(
             f"{where!r} does not fit the model, which was trained on numbers without gaps; put "
@@ -372,6 +375,13 @@ def _numbers(column: Any) -> NDArray[Any]:
         first = _first_text(column) if width == 1 else ""
         raise InvalidInput(f"must be numbers, or lists of numbers; found {kind}{first}.")
     return _as_array(column).reshape(rows, width)
+
+
+def _any_infinite(column: Any) -> bool:
+    """In float32, in which numbers are trained on."""
+    if not pa.types.is_floating(column.type):
+        return False
+    return bool(pc.any(pc.is_inf(column.cast(pa.float32(), safe=False))).as_py())
 
 
 def _as_array(column: Any) -> NDArray[Any]:
