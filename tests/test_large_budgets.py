@@ -111,7 +111,7 @@ def test_estimator_chooses_a_smaller_delta_for_many_rows(monkeypatch: pytest.Mon
     def tune(data: Data, *, budget: Budget, **asked: Any) -> None:
         raise Stop(budget.delta)
 
-    monkeypatch.setattr("dptune.estimator.base.tune", tune)
+    monkeypatch.setattr("dptune.study.study.tune", tune)
     labels = np.arange(120_000) % 2
     with pytest.raises(Stop) as stopped:
         DPLinearClassifier().fit(np.stack([labels, 1 - labels], axis=1), labels)

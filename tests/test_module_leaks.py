@@ -185,7 +185,7 @@ def test_what_the_factory_froze_stays_frozen() -> None:
 
 def test_module_with_nothing_to_train_is_refused_in_words() -> None:
     data = Data(np.zeros((100, 6)), np.arange(100) % 3)
-    with pytest.raises(InvalidInput, match="nothing would be trained"):
+    with pytest.raises(InvalidInput, match="none of its parameters is trained"):
         dptune.tune(data, budget=Budget(1.0, 1e-5), engine=TorchModule(all_frozen))
 
 
