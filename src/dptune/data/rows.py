@@ -27,7 +27,8 @@ PRECISIONS = {
 }
 _AT_ONCE = 1 << 16  # rows that are looked at together, so that looking takes little memory
 _LEAST_ROWS_OF_A_CHUNK, _MOST_ROWS_OF_A_CHUNK = 1 << 12, 1 << 16
-_NUMBERS_IN_CACHE = 1 << 20
+# Rows of few columns take less time to multiply than a chunk takes beside; measured from 9 to 256.
+_ROWS_TIMES_COLUMNS_SQUARED = 1 << 27
 # More columns are taken for features that somebody made, such as those of texts and pictures; up to
 # how many it may be asked whether they are of one size.
 MOST_COLUMNS_OF_A_TABLE, MOST_COLUMNS_IN_DOUBT = 100, 1_000
@@ -290,7 +291,7 @@ class MemoryRows:
         if chunk_rows is None:
             chunk_rows = _MOST_ROWS_OF_A_CHUNK
             if self.device.type == "cpu":
-                fit = _NUMBERS_IN_CACHE // (self.columns * self.copies)
+                fit = _ROWS_TIMES_COLUMNS_SQUARED // (self.columns * self.copies) ** 2
                 chunk_rows = min(max(fit, _LEAST_ROWS_OF_A_CHUNK), _MOST_ROWS_OF_A_CHUNK)
         chunk_rows = validate.whole(1, chunk_rows=chunk_rows)
         if len(self.targets) != self.count:
