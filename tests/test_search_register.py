@@ -22,13 +22,13 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 MAIN = "from dptune.cli.app import main; main()"
 KILL = """
 import contextlib, os
-from dptune.cli import study_screen
+from dptune.cli import progress_view
 
 def stop(progress):
     if progress.doing.startswith("nearby: training"):
         os._exit(9)
 
-study_screen.live_view = lambda search: contextlib.nullcontext(stop)
+progress_view.live_view = lambda search, verbose: contextlib.nullcontext(stop)
 """
 
 

@@ -22,12 +22,14 @@ from dptune.cli import (
     columns_verb,
     doctor_verb,
     export_verb,
+    finished_verbs,
     ledger_verbs,
     picture_verbs,
     price_verbs,
     screen,
-    study_verbs,
+    tune_verbs,
 )
+from dptune.cli.old_spellings import Verbs
 from dptune.cli.parameters import FLAG, HELP_FLAGS
 from dptune.errors import DptuneError
 from dptune.version import __version__
@@ -36,19 +38,22 @@ from dptune.version import __version__
 _UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(
-    help="Differential privacy with the search for hyperparameters inside the same budget: tune "
-    "and train, price runs, and keep a ledger that cannot be overspent.",
+    cls=Verbs,
+    help="Tune and train models with differential privacy, the search for hyperparameters inside "
+    "the same budget; price runs; keep a ledger that cannot be overspent.",
     no_args_is_help=True,
     context_settings=HELP_FLAGS,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 for verb in (
-    study_verbs.tune,
-    study_verbs.resume,
-    study_verbs.predict,
-    study_verbs.card,
-    study_verbs.publish,
+    tune_verbs.tune,
+    tune_verbs.tune_pictures,
+    tune_verbs.tune_texts,
+    tune_verbs.resume,
+    finished_verbs.predict,
+    finished_verbs.card,
+    finished_verbs.publish,
     export_verb.export,
     columns_verb.columns,
     picture_verbs.extract,

@@ -40,7 +40,6 @@ DEFAULT_EPSILON = 1.0
 ENGINES_OF_MODULES = {"module": "torch-module", "lora": "lora", "zeroth-order": "zeroth-order"}
 _ANY_DELTA = 1e-6  # until rows are counted
 _OF_FEATURES = ("name", "rows", "classes")  # what a file may declare of pictures or texts
-_THINGS = {"--images": "pictures", "--text": "texts"}
 
 
 @dataclass(frozen=True)
@@ -86,20 +85,21 @@ def read_options(
     promised = build(Budget, {"delta": _ANY_DELTA} | budget, "[budget]")
     search = search_from(_merge(plain["search"], given["search"], "method"))
     engine = engine_from(trained)
+    given_score = _merge(plain["score"], given["score"], "kind")
+    score_from(given_score)
     space = build(Space, asdict(usual_space(search, engine)) | plain["space"], "[space]")
     preparation = build(Preparation, plain["preparation"] | given["preparation"], "[preparation]")
     # Messages about a table show its path as it was typed.
     data = load(**(typed if load is load_data else source), **declared)
     if delta_chosen:
         promised = replace(promised, delta=_default_delta(run.get("ledger", ""), data))
-    score = usual_measure(data.facts) | _merge(plain["score"], given["score"], "kind")
     if not plain["preparation"] and "unit_rows" not in given["preparation"]:
         usual = usual_preparation(data.facts, engine)
         preparation = replace(preparation, unit_rows=usual.unit_rows)
     settings = {
         "budget": promised,
         "search": search,
-        "score": score_from(score),
+        "score": score_from(usual_measure(data.facts) | given_score),
         "space": space,
         "recipe": plain["recipe"],
         "preparation": preparation,
@@ -110,14 +110,14 @@ def read_options(
     return TuneOptions(data, settings, delta_chosen)
 
 
-def declared_of_features(file: str | None, option: str) -> dict[str, Any]:
-    """What [data] of a TOML file says beside --images or --text, which names the data."""
+def declared_of_features(file: str | None) -> dict[str, Any]:
+    """Section [data] of a TOML file beside --data, which names the pictures or texts."""
     declared: dict[str, Any] = parsed(file)["data"]
     others = [key for key in declared if key not in _OF_FEATURES]
     if others:
         raise InvalidInput(
-            f"[data] in {file} says {listed(others)}, and {option} takes its place; leave that "
-            f"out (--test, --public and --shift name more {_THINGS[option]})."
+            f"[data] in {file} says {listed(others)}, and --data takes its place; leave that out "
+            "(--test, --public and --shift name more data)."
         )
     return declared
 

@@ -7,7 +7,7 @@ import typer
 
 HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
 FLAG = ""  # Typer would show a flag as if it took a value
-TEXTS = "Texts"  # a part of the help
+PICTURES, TEXTS = "Pictures", "Texts"  # groups of the help
 Epsilon = Annotated[float, typer.Option("--epsilon", help="Total epsilon.")]
 Delta = Annotated[float, typer.Option("--delta", help="Total delta, for example 1e-5.")]
 Steps = Annotated[int, typer.Option("--steps", help="Number of training steps.")]
@@ -43,32 +43,15 @@ Reason = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", metavar=FLAG, help="Print one JSON object instead of tables.")
 ]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", metavar=FLAG, help="Show every price, step and condition.")
+]
 
 
 def in_words(choices: type[StrEnum]) -> str:
     """The choices in words, for a help that breaks lines at words only."""
     *others, last = choices
     return f"{', '.join(others)} or {last}"
-
-
-class StudyScore(StrEnum):
-    noisy = "noisy"
-    public = "public"
-    held_out = "held-out"
-    unpaid = "unpaid"
-
-
-class Method(StrEnum):
-    linear_scaling = "linear-scaling"
-    unit_noise = "unit-noise"
-    paper_line = "paper-line"
-    random_search = "random-search"
-    grid_search = "grid-search"
-    private_selection = "private-selection"
-    subset = "subset"
-    hypo = "hypo"
-    wosm = "wosm"
-    one_step = "one-step"
 
 
 class Balance(StrEnum):
@@ -108,30 +91,35 @@ IMAGES = (
 BACKBONE = typer.Option(
     "--backbone",
     metavar="NAME",
-    help="The public network that makes features: lite0, timm:NAME, hf:NAME, "
-    "module:FILE.py:FACTORY and others (dptune backbones). Several stand side by side.",
+    help="The public network that computes features: lite0, timm:NAME, hf:NAME, "
+    "module:FILE.py:FACTORY and others (dptune backbones). Features of several are concatenated.",
 )
 FeatureKind = Annotated[
     Kind | None,
     typer.Option(
         "--features",
         metavar="KIND",
-        help="What to take of the network. Of pictures: its own pooling (pooled), the class token "
-        "(class-token), all blocks side by side (blocks), or its last map in 4 x 4 parts (grid4); "
-        "not given: pooled. Of texts: the mean over their words (mean), or the class token.",
+        help="Which output of the network. For pictures: its own pooling (pooled), the class token "
+        "(class-token), all blocks (blocks) or its last map in 4 x 4 parts (grid4); default: "
+        "pooled. For texts: the mean over the tokens (mean) or the class token.",
     ),
 ]
 PictureSize = Annotated[
     int | None,
-    typer.Option("--size", help="Pixels of a side. Not given: what the network was made for."),
+    typer.Option(
+        "--size",
+        help="Pixels of a side. Default: what the network was made for.",
+        rich_help_panel=PICTURES,
+    ),
 ]
 PictureRoot = Annotated[
     str | None,
     typer.Option(
         "--root",
         metavar="FOLDER",
-        help="Where known sets are looked for. Not given: $DPTUNE_PICTURES, or the current "
-        "folder; then the hub.",
+        help="Where known sets are looked for. Default: $DPTUNE_PICTURES, or the current folder; "
+        "then the hub.",
+        rich_help_panel=PICTURES,
     ),
 ]
 TextColumns = Annotated[
@@ -139,9 +127,8 @@ TextColumns = Annotated[
     typer.Option(
         "--column",
         metavar="COLUMN",
-        help="The column of texts; given twice, a pair such as question and sentence. Spans: "
-        "context, question and answer. Words: the text, or prompt and answer, of which only the "
-        "answer is learned.",
+        help="The column of texts; repeat it for a pair such as question and sentence, for "
+        "context, question and answer (spans), or for prompt and answer (words).",
         rich_help_panel=TEXTS,
     ),
 ]
@@ -150,8 +137,8 @@ PrivateTexts = Annotated[
     typer.Option(
         "--text",
         metavar="TEXTS",
-        help="Private texts in the place of all else: a .csv, .jsonl (also .gz) or .parquet file, "
-        "a folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
+        help="The private texts: a .csv, .jsonl (also .gz) or .parquet file, a folder that "
+        "save_to_disk wrote, or hub:NAME.",
         rich_help_panel=TEXTS,
     ),
 ]
@@ -168,7 +155,7 @@ TextLength = Annotated[
     int | None,
     typer.Option(
         "--length",
-        help="Tokens of a text: longer ones are cut, shorter ones padded. Not given: 128.",
+        help="Tokens of a text; longer texts are cut. Default: 128.",
         rich_help_panel=TEXTS,
     ),
 ]
@@ -182,7 +169,7 @@ TrainingDevice = Annotated[
 ]
 Folder = Annotated[
     str,
-    typer.Argument(metavar="FOLDER", help="Where tune wrote the run.", show_default=False),
+    typer.Argument(metavar="FOLDER", help="The folder of the run.", show_default=False),
 ]
 RunCode = Annotated[
     bool,

@@ -30,10 +30,10 @@ def open_pictures(
     device: str,
     precision: str | None = None,
 ) -> tuple[Mapping[str, Pictures], Networks]:
-    """The pictures and networks that were asked for, and what was asked for `beside` them."""
+    """Open the pictures, those `beside` them, and the networks that make features of them."""
     if not backbone:
         raise InvalidInput(
-            "pictures need a public network that makes features of them; name one with --backbone "
+            "pictures need a public network that computes their features; name one with --backbone "
             "(dptune backbones lists those at hand)."
         )
     parts = gather(
@@ -51,23 +51,19 @@ def open_pictures(
 
 
 def find_rows(
-    asked: Mapping[str, Any],
+    beside: Mapping[str, Any],
     *,
     images: str,
-    name: str | None,
     backbone: Sequence[str] | None,
     features: str,
     size: int | None,
     root: str | None,
+    name: str | None,
     device: str,
 ) -> FeatureRows:
-    """The pictures and networks that were asked for; nothing is made of them yet."""
-    for option in ("source", "label"):
-        if asked[option] is not None:
-            said = "data" if option == "source" else option
-            raise InvalidInput(f"--images and --{said} do not go together; leave one out.")
+    """Find the pictures and networks that were asked for; features are made later."""
     parts, networks = open_pictures(
-        asked,
+        beside,
         images=images,
         backbone=backbone,
         features=features,
@@ -81,14 +77,14 @@ def find_rows(
         networks,
         name=name,
         words=[features] * (features != "pooled") + ([f"{size}px"] if size else []),
-        unused_test=asked["test"] is None and has_test_pictures(images, root),
+        unused_test=beside["test"] is None and has_test_pictures(images, root),
     )
 
 
 def features_of_new_pictures(
     images: str, made_by: Mapping[str, Any] | None, model: str, device: str
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Names and features of pictures that a model of pictures is to predict."""
+    """Names and features of the pictures to predict."""
     if made_by is None or rows_in_words(made_by) != "pictures":
         was, option = ("rows", "--data") if made_by is None else ("texts", "--text")
         raise InvalidInput(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ class Screen(Console):
 out = Screen()
 out.width = max(out.width, 80)  # better a wrapped line than a number cut short
 _BAR_WIDTH = 12  # so that the longest names of slots fit beside it into 80 columns
+_SPLIT_WIDTH = 60
 _SECONDS_BETWEEN_WORDS = 3.0
 
 
@@ -264,3 +266,13 @@ def facts_table(title: str) -> Table:
 def bar(share: float, color: str) -> Text:
     filled = min(_BAR_WIDTH, round(share * _BAR_WIDTH))
     return Text("█" * filled, color) + Text("·" * (_BAR_WIDTH - filled), "dim")
+
+
+def split_bar(shares: Sequence[float]) -> Text:
+    """One bar of parts: the largest is full, the others are shaded."""
+    drawn = Text()
+    ends = [round(sum(shares[:count]) * _SPLIT_WIDTH) for count in range(len(shares) + 1)]
+    for number, (start, end) in enumerate(pairwise(ends)):
+        mark, color = ("▒", "yellow") if number else ("█", "green")
+        drawn.append(mark * (end - start), color)
+    return drawn

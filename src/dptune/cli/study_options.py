@@ -1,0 +1,251 @@
+"""The options that `tune`, `tune-pictures` and `tune-texts` share."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from dptune.cli.parameters import FLAG, AsJson, Balance, Device, Verbose, in_words
+
+DATA, PRIVACY, TRAINING = "Data", "Privacy", "Training"  # groups of the help
+
+
+def _methods(incomplete: str) -> list[str]:
+    from dptune.search.methods import METHODS
+
+    return [name for name in METHODS if name.startswith(incomplete)]
+
+
+def _scores(incomplete: str) -> list[str]:
+    from dptune.study.config import SCORES
+
+    return [name for name in SCORES if name.startswith(incomplete)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """What the user asked of a study, whatever it is about; None was not given."""
+
+    epsilon: Annotated[float | None, typer.Option(help="Total epsilon. Default: 1.")] = None
+    test: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="Public test data to report the accuracy on. To use the test part of --data, "
+            "name --data again.",
+        ),
+    ] = None
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="A new folder for the run. Default: runs/NAME-1, or the next."
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", metavar=FLAG, help="Show prices and the promise; spend nothing."),
+    ] = False
+    verbose: Verbose = False
+    as_json: AsJson = False
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="All possible classes, separated by commas; or paid, to estimate privately which "
+            "names are frequent; or public, where all labels that occur are public. Default: paid "
+            "for texts, public for numbers.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    public: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA", help="Public data, to compare trials on.", rich_help_panel=DATA
+        ),
+    ] = None
+    shift: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATA",
+            help="Public test data of another origin. Repeatable.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="Total delta. Default: 1 / (10 x number of rows).", rich_help_panel=PRIVACY
+        ),
+    ] = None
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEDGER",
+            help="The ledger to pay from. Default: a new one in the run's folder.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None
+    reuse: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Reuse the search of this run, paid from the same ledger; its price is added.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None
+    allow_large_epsilon: Annotated[
+        bool,
+        typer.Option(
+            "--allow-large-epsilon",
+            metavar=FLAG,
+            help="Accept an epsilon above 20.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = False
+    allow_large_delta: Annotated[
+        bool,
+        typer.Option(
+            "--allow-large-delta",
+            metavar=FLAG,
+            help="Accept a delta above 1 / number of rows.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = False
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENGINE",
+            help="The model: linear; or module:FILE.py:NAME, a function of yours that makes a "
+            "PyTorch module; or lora: (adapters) or zeroth-order: (no gradients) and the same. "
+            "Default: linear.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD",
+            help="The search: linear-scaling, unit-noise, paper-line, random-search, grid-search, "
+            "private-selection, subset, hypo, wosm or one-step. Default: linear-scaling.",
+            autocompletion=_methods,
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
+    score: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCORE",
+            help="How trials are compared: by noisy counts from the budget (noisy), on --public "
+            "data (public), on held-out private rows (held-out), or by exact counts that the "
+            "guarantee does not cover (unpaid). Default: noisy.",
+            autocompletion=_scores,
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
+    center: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Subtract a private mean: auto, no, or its share of mu^2. Default: auto.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
+    whiten: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Whiten by a private second moment: auto, no, or its share of mu^2. Default: "
+            "auto.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
+    balance: Annotated[
+        Balance | None,
+        typer.Option(
+            metavar="BALANCE",
+            help="Weigh rows equally (none) or classes equally (classes). Default: none.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
+    device: Annotated[
+        Device | None,
+        typer.Option(
+            metavar="DEVICE",
+            help=f"Where to train: {in_words(Device)}. Default: cpu.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Seed of public choices; noise is never seeded.", rich_help_panel=TRAINING
+        ),
+    ] = None
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A TOML file like a run's run.toml, or a part of it. Options override it.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
+
+    @property
+    def where(self) -> str:
+        """The device that makes features and trains."""
+        return (self.device or Device.cpu).value
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """The options as the sections of a --config file."""
+        from dptune.cli.options import classes_in, engine_options, share
+
+        return {
+            "data": {
+                "test": self.test,
+                "public": self.public,
+                "shifts": self.shift,
+                "classes": classes_in(self.classes),
+            },
+            "engine": engine_options(self.engine),
+            "budget": {"epsilon": self.epsilon, "delta": self.delta},
+            "search": {"method": self.method},
+            "score": {"kind": self.score},
+            "preparation": {
+                "center_share": share(self.center, "--center"),
+                "whiten_share": share(self.whiten, "--whiten"),
+            },
+            "run": {
+                "device": self.device and self.device.value,
+                "seed": self.seed,
+                "balance": self.balance and self.balance.value,
+                "ledger": self.ledger,
+                "reuse": self.reuse,
+                "allow_large_epsilon": self.allow_large_epsilon or None,
+                "allow_large_delta": self.allow_large_delta or None,
+            },
+        }
+
+
+def with_study_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `asked` of `verb` by the options of a study, for Typer to see."""
+    hints = get_type_hints(StudyOptions, include_extras=True)
+    shared = {field.name: field.default for field in fields(StudyOptions)}
+
+    def run(**given: Any) -> None:
+        asked = StudyOptions(**{name: given.pop(name) for name in shared})
+        verb(**given, asked=asked)
+
+    parameters = dict(inspect.signature(verb).parameters)
+    own = [parameters[name] for name in parameters if name != "asked"]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    more = [
+        inspect.Parameter(name, kind, default=default, annotation=hints[name])
+        for name, default in shared.items()
+    ]
+    own = [parameter.replace(kind=kind) for parameter in own]
+    run.__name__, run.__doc__ = verb.__name__, verb.__doc__
+    run.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *more]}
+    return run
