@@ -29,7 +29,7 @@ COMMANDS = dict(commands(typer.main.get_command(cli.app)))
 
 STUDIES = (("tune",), ("tune-pictures",), ("tune-texts",))
 CHOICES: dict[tuple[str, ...], set[str]] = {
-    **dict.fromkeys(STUDIES, {*METHOD_NAMES, *SCORES, *Device}),
+    **{path: {*METHOD_NAMES, *SCORES, *Device} for path in STUDIES},
     ("plan",): {*Score},
     ("bench", "compare"): {*Device},
 }

@@ -500,7 +500,7 @@ def test_screen_live_view_and_picture_say_that_scores_decided_little(
     record = replace(record, situation=situation)
     said = "the scores differ by no more than their noise"
     assert said in texts(draw(record)).replace("\n", " ")
-    study_screen.show_result(record, Path("search.png"), delta_chosen=False)
+    study_screen.show_result(record, Path("search.png"), delta_chosen=False, verbose=True)
     assert said[1:] in " ".join(capsys.readouterr().out.split())
     shown = progress_view.draw_progress(replace(seen[-1], situation=situation), LinearScaling())
     assert said in str(shown[-1]) and max(map(len, str(shown[-1]).splitlines())) < 80

@@ -359,7 +359,7 @@ SHIFTS = ("--shift", "far_$1.npz", "--shift", "weather.npz")
 
 
 def test_the_screen_shows_test_rows_first_and_the_worst_group(run: Run) -> None:
-    code, out, err = run(*TUNE, "--test", "test.npz", *SHIFTS)
+    code, out, err = run(*TUNE, "--test", "test.npz", *SHIFTS, "--verbose")
     assert code == 0, err
     lines = [line.split() for line in out.splitlines()]
     at = lines.index(["rows", "of", "accuracy", "rows", "worst", "group"])
@@ -369,8 +369,11 @@ def test_the_screen_shows_test_rows_first_and_the_worst_group(run: Run) -> None:
     assert far == ["far_$1", f"{100 * told['shifts'][0]['accuracy']:.2f}", "%", "60"]
     worst = told["shifts"][1]["worst_group"]
     assert weather[4:] == [f"{100 * worst['accuracy']:.2f}", "%", "of", "20:", worst["name"]]
-    assert "shifts r/shifts.png" in " ".join(out.split()) and Path("r/shifts.png").exists()
+    assert "r/search.png and shifts.png" in out and Path("r/shifts.png").exists()
     assert max(map(len, out.splitlines())) <= 80
+    short = " ".join(run("resume", "r")[1].split())
+    lowest = min(told["shifts"], key=lambda shift: shift["accuracy"])
+    assert f"shifted accuracy {100 * lowest['accuracy']:.2f} % on {lowest['name']}" in short
 
 
 def test_a_run_with_shifts_is_resumed_from_elsewhere(
