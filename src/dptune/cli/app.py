@@ -30,7 +30,7 @@ from dptune.cli import (
     tune_verbs,
 )
 from dptune.cli.old_spellings import Verbs
-from dptune.cli.parameters import FLAG, HELP_FLAGS
+from dptune.cli.parameters import HELP_FLAGS, flag
 from dptune.errors import DptuneError
 from dptune.version import __version__
 
@@ -137,14 +137,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            metavar=FLAG,
-            callback=_version,
-            is_eager=True,
-            help="Print the version.",
-        ),
+        bool, flag("Print the version.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import FLAG, AsJson
+from dptune.cli.parameters import AsJson, flag, option
 from dptune.errors import InvalidInput
 
 
@@ -20,22 +20,17 @@ def columns(
             show_default=False,
         ),
     ],
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column of labels.")
-    ] = None,
+    label: Annotated[str | None, option("The column of labels.", metavar="COLUMN")] = None,
     out: Annotated[
         str | None,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="A new file to write. Not given: printed."
-        ),
+        option("A new file to write. Not given: printed.", "--out", "-o", metavar="FILE"),
     ] = None,
     values: Annotated[
         bool,
-        typer.Option(
-            "--values",
-            metavar=FLAG,
-            help="Write down the values that types of the file list; only where they were "
+        flag(
+            "Write down the values that types of the file list; only where they were "
             "declared and not found in the rows.",
+            "--values",
         ),
     ] = False,
     as_json: AsJson = False,

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import FLAG, AsJson
+from dptune.cli.parameters import AsJson, flag, option
 from dptune.errors import InvalidInput
 
 
@@ -21,18 +21,12 @@ def doctor(
     ],
     shape: Annotated[
         str | None,
-        typer.Option(
-            metavar="NUMBERS",
-            help="The shape of one row, such as 3,32,32: made-up rows then show more.",
+        option(
+            "The shape of one row, such as 3,32,32: made-up rows then show more.", metavar="NUMBERS"
         ),
     ] = None,
-    ids: Annotated[
-        bool, typer.Option("--ids", metavar=FLAG, help="Rows are numbers of words.")
-    ] = False,
-    fix: Annotated[
-        bool,
-        typer.Option("--fix", metavar=FLAG, help="Show what can be mended, and how to do it."),
-    ] = False,
+    ids: Annotated[bool, flag("Rows are numbers of words.", "--ids")] = False,
+    fix: Annotated[bool, flag("Show what can be mended, and how to do it.", "--fix")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say whether a module can be trained privately, layer by layer, and what to change.

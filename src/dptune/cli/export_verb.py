@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dptune.cli import screen
-from dptune.cli.parameters import AsJson, Folder, RunCode
+from dptune.cli.parameters import AsJson, Folder, RunCode, option
 from dptune.errors import InvalidInput
 from dptune.printable import printable
 
@@ -20,12 +18,12 @@ def export(
     folder: Folder,
     out: Annotated[
         str,
-        typer.Option(
+        option(
+            "The file to write: model.onnx for ONNX, model.pkl for a pickled scikit-learn "
+            "pipeline.",
             "--out",
             "-o",
             metavar="FILE",
-            help="The file to write: model.onnx for ONNX, model.pkl for a pickled scikit-learn "
-            "pipeline.",
         ),
     ],
     run_code: RunCode = False,

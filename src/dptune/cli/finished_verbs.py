@@ -7,38 +7,35 @@ from typing import Annotated, Any
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import AsJson, Device, Folder, RunCode, in_words
+from dptune.cli.parameters import AsJson, Device, Folder, RunCode, in_words, option
 from dptune.errors import InvalidInput
 
 
 def predict(
     folder: Folder,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="The CSV file to write.")],
+    out: Annotated[str, option("The CSV file to write.", "--out", "-o", metavar="FILE")],
     data: Annotated[
         str | None,
-        typer.Option(
-            metavar="ROWS", help="New rows: a source as for tune; a column of labels is ignored."
-        ),
+        option("New rows: a source as for tune; a column of labels is ignored.", metavar="ROWS"),
     ] = None,
     images: Annotated[
         str | None,
-        typer.Option(
-            metavar="PICTURES",
-            help="New pictures, for a model of pictures: a folder, with class folders or without, "
+        option(
+            "New pictures, for a model of pictures: a folder, with class folders or without, "
             "or one picture. Pictures that cannot be read get no line.",
+            metavar="PICTURES",
         ),
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXTS",
-            help="New texts, for a model of texts, with the columns it was trained on. A model of "
+        option(
+            "New texts, for a model of texts, with the columns it was trained on. A model of "
             "next tokens writes the loss of every text.",
+            metavar="TEXTS",
         ),
     ] = None,
     device: Annotated[
-        Device,
-        typer.Option(metavar="DEVICE", help=f"Where features are computed: {in_words(Device)}."),
+        Device, option(f"Where features are computed: {in_words(Device)}.", metavar="DEVICE")
     ] = Device.cpu,
     run_code: RunCode = False,
     as_json: AsJson = False,

@@ -21,6 +21,7 @@ from dptune.cli.parameters import (
     Reason,
     SamplingRate,
     Steps,
+    option,
 )
 from dptune.cli.price_verbs import training_run
 from dptune.errors import LedgerCorrupt
@@ -40,9 +41,8 @@ def budget(
     where: LedgerAddress,
     contains: Annotated[
         str | None,
-        typer.Option(
-            metavar="ENTRY",
-            help="Check that the ledger still contains this entry, noted down earlier.",
+        option(
+            "Check that the ledger still contains this entry, noted down earlier.", metavar="ENTRY"
         ),
     ] = None,
     as_json: AsJson = False,
@@ -67,16 +67,14 @@ def budget(
 @app.command("open")
 def open_ledger(
     where: LedgerAddress,
-    dataset: Annotated[
-        str, typer.Option(metavar="NAME", help="The data set's name, as it may be published.")
-    ],
+    dataset: Annotated[str, option("The data set's name, as it may be published.", metavar="NAME")],
     epsilon: Epsilon,
     delta: Delta,
     data: PrivateData,
     slack: Annotated[
         float | None,
-        typer.Option(
-            help="How much of delta, up to half of it, is set aside, for good, for failures of "
+        option(
+            "How much of delta, up to half of it, is set aside, for good, for failures of "
             "sampled runs and sealed searches; 2 % of it if not given."
         ),
     ] = None,
@@ -129,7 +127,7 @@ def change_budget(
 def reserve(
     where: LedgerAddress,
     data: PrivateData,
-    purpose: Annotated[str, typer.Option(metavar="TEXT", help="What the run is for.")],
+    purpose: Annotated[str, option("What the run is for.", metavar="TEXT")],
     steps: Steps,
     noise_multiplier: NoiseMultiplier,
     sampling_rate: SamplingRate = None,

@@ -1,16 +1,27 @@
 """Parameters that several verbs share, and the values that they may have."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
-FLAG = ""  # Typer would show a flag as if it took a value
 PICTURES, TEXTS = "Pictures", "Texts"  # groups of the help
-Epsilon = Annotated[float, typer.Option("--epsilon", help="Total epsilon.")]
-Delta = Annotated[float, typer.Option("--delta", help="Total delta, for example 1e-5.")]
-Steps = Annotated[int, typer.Option("--steps", help="Number of training steps.")]
+
+
+def option(help: str, *names: str, group: str | None = None, **more: Any) -> Any:
+    """An option of the command line; without names it is called like its parameter."""
+    return typer.Option(*names, help=help, rich_help_panel=group, **more)
+
+
+def flag(help: str, *names: str, group: str | None = None, **more: Any) -> Any:
+    """An option without a value, which Typer would show as if it took one."""
+    return option(help, *names, group=group, metavar="", **more)
+
+
+Epsilon = Annotated[float, option("Total epsilon.", "--epsilon")]
+Delta = Annotated[float, option("Total delta, for example 1e-5.", "--delta")]
+Steps = Annotated[int, option("Number of training steps.", "--steps")]
 SamplingRate = Annotated[
     float | None,
     typer.Option(
@@ -20,7 +31,7 @@ SamplingRate = Annotated[
     ),
 ]
 NoiseMultiplier = Annotated[
-    float, typer.Option("--noise-multiplier", help="Noise on the sum, in clipping norms.")
+    float, option("Noise on the sum, in clipping norms.", "--noise-multiplier")
 ]
 LedgerAddress = Annotated[
     str,
@@ -31,21 +42,15 @@ PaymentNumber = Annotated[
 ]
 PrivateData = Annotated[
     str,
-    typer.Option(
+    option(
+        "The private data: what tune takes. Only a keyed hash of it is stored.",
         "--data",
         metavar="ROWS",
-        help="The private data: what tune takes. Only a keyed hash of it is stored.",
     ),
 ]
-Reason = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the ledger for good.")
-]
-AsJson = Annotated[
-    bool, typer.Option("--json", metavar=FLAG, help="Print one JSON object instead of tables.")
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", metavar=FLAG, help="Show every price, step and condition.")
-]
+Reason = Annotated[str, option("Why; kept in the ledger for good.", "--reason", metavar="TEXT")]
+AsJson = Annotated[bool, flag("Print one JSON object instead of tables.", "--json")]
+Verbose = Annotated[bool, flag("Show every price, step and condition.", "--verbose")]
 
 
 def in_words(choices: type[StrEnum]) -> str:
@@ -88,84 +93,74 @@ IMAGES = (
     "a folder with a folder of pictures for each class (or train and test folders of such), an "
     ".npz file, hub:NAME, or the name of a known set such as cifar10"
 )
-BACKBONE = typer.Option(
+BACKBONE = option(
+    "The public network that computes features: lite0, timm:NAME, hf:NAME, "
+    "module:FILE.py:FACTORY and others (dptune backbones). Features of several are concatenated.",
     "--backbone",
     metavar="NAME",
-    help="The public network that computes features: lite0, timm:NAME, hf:NAME, "
-    "module:FILE.py:FACTORY and others (dptune backbones). Features of several are concatenated.",
 )
 FeatureKind = Annotated[
     Kind | None,
-    typer.Option(
-        "--features",
-        metavar="KIND",
-        help="Which output of the network. For pictures: its own pooling (pooled), the class token "
+    option(
+        "Which output of the network. For pictures: its own pooling (pooled), the class token "
         "(class-token), all blocks (blocks) or its last map in 4 x 4 parts (grid4); default: "
         "pooled. For texts: the mean over the tokens (mean) or the class token.",
+        "--features",
+        metavar="KIND",
     ),
 ]
 PictureSize = Annotated[
     int | None,
-    typer.Option(
-        "--size",
-        help="Pixels of a side. Default: what the network was made for.",
-        rich_help_panel=PICTURES,
-    ),
+    option("Pixels of a side. Default: what the network was made for.", "--size", group=PICTURES),
 ]
 PictureRoot = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Where known sets are looked for. Default: $DPTUNE_PICTURES, or the current folder; "
+        "then the hub.",
         "--root",
         metavar="FOLDER",
-        help="Where known sets are looked for. Default: $DPTUNE_PICTURES, or the current folder; "
-        "then the hub.",
-        rich_help_panel=PICTURES,
+        group=PICTURES,
     ),
 ]
 TextColumns = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "The column of texts; repeat it for a pair such as question and sentence, for "
+        "context, question and answer (spans), or for prompt and answer (words).",
         "--column",
         metavar="COLUMN",
-        help="The column of texts; repeat it for a pair such as question and sentence, for "
-        "context, question and answer (spans), or for prompt and answer (words).",
-        rich_help_panel=TEXTS,
+        group=TEXTS,
     ),
 ]
 PrivateTexts = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "The private texts: a .csv, .jsonl (also .gz) or .parquet file, a folder that "
+        "save_to_disk wrote, or hub:NAME.",
         "--text",
         metavar="TEXTS",
-        help="The private texts: a .csv, .jsonl (also .gz) or .parquet file, a folder that "
-        "save_to_disk wrote, or hub:NAME.",
-        rich_help_panel=TEXTS,
+        group=TEXTS,
     ),
 ]
 LanguageModel = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "The pretrained language model: a folder, or NAME@REVISION on the Hugging Face hub.",
         "--model",
         metavar="MODEL",
-        help="The pretrained language model: a folder, or NAME@REVISION on the Hugging Face hub.",
-        rich_help_panel=TEXTS,
+        group=TEXTS,
     ),
 ]
 TextLength = Annotated[
     int | None,
-    typer.Option(
-        "--length",
-        help="Tokens of a text; longer texts are cut. Default: 128.",
-        rich_help_panel=TEXTS,
-    ),
+    option("Tokens of a text; longer texts are cut. Default: 128.", "--length", group=TEXTS),
 ]
 NetworkDevice = Annotated[
-    Device,
-    typer.Option("--device", metavar="DEVICE", help=f"Where networks run: {in_words(Device)}."),
+    Device, option(f"Where networks run: {in_words(Device)}.", "--device", metavar="DEVICE")
 ]
 TrainingDevice = Annotated[
-    Device,
-    typer.Option("--device", metavar="DEVICE", help=f"Where to train: {in_words(Device)}."),
+    Device, option(f"Where to train: {in_words(Device)}.", "--device", metavar="DEVICE")
 ]
 Folder = Annotated[
     str,
@@ -173,10 +168,9 @@ Folder = Annotated[
 ]
 RunCode = Annotated[
     bool,
-    typer.Option(
-        "--run-code",
-        metavar=FLAG,
-        help="Import and run the Python code that the run names, such as the function that makes "
+    flag(
+        "Import and run the Python code that the run names, such as the function that makes "
         "its module. Give it only for code that you trust.",
+        "--run-code",
     ),
 ]

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dptune.cli import screen
 from dptune.cli.parameters import (
     BACKBONE,
@@ -24,6 +22,7 @@ from dptune.cli.parameters import (
     TextColumns,
     TextLength,
     in_words,
+    option,
 )
 from dptune.errors import InvalidInput
 
@@ -31,13 +30,10 @@ from dptune.errors import InvalidInput
 def extract(
     out: Annotated[
         str,
-        typer.Option(
-            "--out", "-o", metavar="FOLDER", help="Where to write; what is there is gone on with."
-        ),
+        option("Where to write; what is there is gone on with.", "--out", "-o", metavar="FOLDER"),
     ],
     images: Annotated[
-        str | None,
-        typer.Option(metavar="PICTURES", help=f"The private pictures: {IMAGES}."),
+        str | None, option(f"The private pictures: {IMAGES}.", metavar="PICTURES")
     ] = None,
     backbone: Annotated[list[str] | None, BACKBONE] = None,
     features: FeatureKind = None,
@@ -46,43 +42,40 @@ def extract(
     column: TextColumns = None,
     label: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="With --text: the column of labels. Not given: label.",
-            rich_help_panel=TEXTS,
+        option(
+            "With --text: the column of labels. Not given: label.", metavar="COLUMN", group=TEXTS
         ),
     ] = None,
     model: LanguageModel = None,
     length: TextLength = None,
     test: Annotated[
         str | None,
-        typer.Option(
-            metavar="PICTURES",
-            help="Pictures or texts that report a figure. Not given: the test pictures or texts "
+        option(
+            "Pictures or texts that report a figure. Not given: the test pictures or texts "
             "that --images or --text holds, where it has any.",
+            metavar="PICTURES",
         ),
     ] = None,
     public: Annotated[
-        str | None,
-        typer.Option(metavar="PICTURES", help="Pictures or texts that are nobody's secret."),
+        str | None, option("Pictures or texts that are nobody's secret.", metavar="PICTURES")
     ] = None,
     shift: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PICTURES",
-            help="Pictures or texts of another origin to report an accuracy on: stl10, cifar10.1, "
+        option(
+            "Pictures or texts of another origin to report an accuracy on: stl10, cifar10.1, "
             "cifar10-c, corrupted:gaussian_blur, a folder, a file of texts. May be given several "
             "times.",
+            metavar="PICTURES",
         ),
     ] = None,
     root: PictureRoot = None,
     device: NetworkDevice = Device.cpu,
     precision: Annotated[
         Precision | None,
-        typer.Option(
-            metavar="PRECISION",
-            help=f"What networks compute in: {in_words(Precision)}. Not given: float32 on a CPU, "
+        option(
+            f"What networks compute in: {in_words(Precision)}. Not given: float32 on a CPU, "
             "bfloat16 on a GPU.",
+            metavar="PRECISION",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -153,29 +146,27 @@ def extract(
 
 
 def _must_not_be_given(options: Mapping[str, object], beside: str) -> None:
-    for option, value in options.items():
+    for name, value in options.items():
         if value is not None:
-            raise InvalidInput(f"{option} and {beside} do not go together; leave one out.")
+            raise InvalidInput(f"{name} and {beside} do not go together; leave one out.")
 
 
 def backbones(
     public: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Public pictures to compare backbones on: a folder, or a set by name.",
             metavar="PICTURES",
-            help="Public pictures to compare backbones on: a folder, or a set by name.",
         ),
     ] = None,
     backbone: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "What to compare; may be given several times. Not given: all that are installed.",
             metavar="NAME",
-            help="What to compare; may be given several times. Not given: all that are installed.",
         ),
     ] = None,
-    pictures: Annotated[
-        int, typer.Option(help="How many of the public pictures to take at most.")
-    ] = 2000,
+    pictures: Annotated[int, option("How many of the public pictures to take at most.")] = 2000,
     root: PictureRoot = None,
     device: NetworkDevice = Device.cpu,
     as_json: AsJson = False,

@@ -4,10 +4,8 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from dptune.cli import screen
-from dptune.cli.parameters import AsJson, Delta, Epsilon, SamplingRate, Steps
+from dptune.cli.parameters import AsJson, Delta, Epsilon, SamplingRate, Steps, option
 from dptune.errors import InvalidInput
 from dptune.rounding import cost
 
@@ -25,11 +23,10 @@ def account(
     delta: Delta,
     steps: Steps,
     epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="Ask for the noise that this epsilon needs.")
+        float | None, option("Ask for the noise that this epsilon needs.", "--epsilon")
     ] = None,
     noise_multiplier: Annotated[
-        float | None,
-        typer.Option("--noise-multiplier", help="Ask for the epsilon that this noise gives."),
+        float | None, option("Ask for the epsilon that this noise gives.", "--noise-multiplier")
     ] = None,
     sampling_rate: SamplingRate = None,
     as_json: AsJson = False,
@@ -89,23 +86,19 @@ def plan(
     delta: Delta,
     sweep: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TRIALS@EPSILON", help="That many trials at that epsilon each. Repeatable."
-        ),
+        option("That many trials at that epsilon each. Repeatable.", metavar="TRIALS@EPSILON"),
     ] = None,
     score: Annotated[
         Score,
-        typer.Option(
-            metavar="SCORE",
-            help="How trials are compared: noisy counts that are paid for (noisy), or public rows "
+        option(
+            "How trials are compared: noisy counts that are paid for (noisy), or public rows "
             "(public).",
+            metavar="SCORE",
         ),
     ] = Score.noisy,
     score_share: Annotated[
         float | None,
-        typer.Option(
-            help="Share of the budget (of mu squared) for noisy scores, 0.005 if not given."
-        ),
+        option("Share of the budget (of mu squared) for noisy scores, 0.005 if not given."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -5,9 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, get_type_hints
 
-import typer
-
-from dptune.cli.parameters import FLAG, AsJson, Balance, Device, Verbose, in_words
+from dptune.cli.parameters import AsJson, Balance, Device, Verbose, flag, in_words, option
 
 DATA, PRIVACY, TRAINING = "Data", "Privacy", "Training"  # groups of the help
 
@@ -28,167 +26,136 @@ def _scores(incomplete: str) -> list[str]:
 class StudyOptions:
     """What the user asked of a study, whatever it is about; None was not given."""
 
-    epsilon: Annotated[float | None, typer.Option(help="Total epsilon. Default: 1.")] = None
+    epsilon: Annotated[float | None, option("Total epsilon. Default: 1.")] = None
     test: Annotated[
         str | None,
-        typer.Option(
-            metavar="DATA",
-            help="Public test data to report the accuracy on. To use the test part of --data, "
+        option(
+            "Public test data to report the accuracy on. To use the test part of --data, "
             "name --data again.",
+            metavar="DATA",
         ),
     ] = None
     out: Annotated[
         str | None,
-        typer.Option(
-            metavar="FOLDER", help="A new folder for the run. Default: runs/NAME-1, or the next."
-        ),
+        option("A new folder for the run. Default: runs/NAME-1, or the next.", metavar="FOLDER"),
     ] = None
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", metavar=FLAG, help="Show prices and the promise; spend nothing."),
-    ] = False
+    dry_run: Annotated[bool, flag("Show prices and the promise; spend nothing.", "--dry-run")] = (
+        False
+    )
     verbose: Verbose = False
     as_json: AsJson = False
     classes: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="All possible classes, separated by commas; or paid, to estimate privately which "
+        option(
+            "All possible classes, separated by commas; or paid, to estimate privately which "
             "names are frequent; or public, where all labels that occur are public. Default: paid "
             "for texts, public for numbers.",
-            rich_help_panel=DATA,
+            metavar="NAMES",
+            group=DATA,
         ),
     ] = None
     public: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA", help="Public data, to compare trials on.", rich_help_panel=DATA
-        ),
+        str | None, option("Public data, to compare trials on.", metavar="DATA", group=DATA)
     ] = None
     shift: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="DATA",
-            help="Public test data of another origin. Repeatable.",
-            rich_help_panel=DATA,
-        ),
+        option("Public test data of another origin. Repeatable.", metavar="DATA", group=DATA),
     ] = None
     delta: Annotated[
-        float | None,
-        typer.Option(
-            help="Total delta. Default: 1 / (10 x number of rows).", rich_help_panel=PRIVACY
-        ),
+        float | None, option("Total delta. Default: 1 / (10 x number of rows).", group=PRIVACY)
     ] = None
     ledger: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "The ledger to pay from. Default: a new one in the run's folder.",
             metavar="LEDGER",
-            help="The ledger to pay from. Default: a new one in the run's folder.",
-            rich_help_panel=PRIVACY,
+            group=PRIVACY,
         ),
     ] = None
     reuse: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Reuse the search of this run, paid from the same ledger; its price is added.",
             metavar="FOLDER",
-            help="Reuse the search of this run, paid from the same ledger; its price is added.",
-            rich_help_panel=PRIVACY,
+            group=PRIVACY,
         ),
     ] = None
     allow_large_epsilon: Annotated[
-        bool,
-        typer.Option(
-            "--allow-large-epsilon",
-            metavar=FLAG,
-            help="Accept an epsilon above 20.",
-            rich_help_panel=PRIVACY,
-        ),
+        bool, flag("Accept an epsilon above 20.", "--allow-large-epsilon", group=PRIVACY)
     ] = False
     allow_large_delta: Annotated[
-        bool,
-        typer.Option(
-            "--allow-large-delta",
-            metavar=FLAG,
-            help="Accept a delta above 1 / number of rows.",
-            rich_help_panel=PRIVACY,
-        ),
+        bool, flag("Accept a delta above 1 / number of rows.", "--allow-large-delta", group=PRIVACY)
     ] = False
     engine: Annotated[
         str | None,
-        typer.Option(
-            metavar="ENGINE",
-            help="The model: linear; or module:FILE.py:NAME, a function of yours that makes a "
+        option(
+            "The model: linear; or module:FILE.py:NAME, a function of yours that makes a "
             "PyTorch module; or lora: (adapters) or zeroth-order: (no gradients) and the same. "
             "Default: linear.",
-            rich_help_panel=TRAINING,
+            metavar="ENGINE",
+            group=TRAINING,
         ),
     ] = None
     method: Annotated[
         str | None,
-        typer.Option(
-            metavar="METHOD",
-            help="The search: linear-scaling, unit-noise, paper-line, random-search, grid-search, "
+        option(
+            "The search: linear-scaling, unit-noise, paper-line, random-search, grid-search, "
             "private-selection, subset, hypo, wosm or one-step. Default: linear-scaling.",
+            metavar="METHOD",
+            group=TRAINING,
             autocompletion=_methods,
-            rich_help_panel=TRAINING,
         ),
     ] = None
     score: Annotated[
         str | None,
-        typer.Option(
-            metavar="SCORE",
-            help="How trials are compared: by noisy counts from the budget (noisy), on --public "
+        option(
+            "How trials are compared: by noisy counts from the budget (noisy), on --public "
             "data (public), on held-out private rows (held-out), or by exact counts that the "
             "guarantee does not cover (unpaid). Default: noisy.",
+            metavar="SCORE",
+            group=TRAINING,
             autocompletion=_scores,
-            rich_help_panel=TRAINING,
         ),
     ] = None
     center: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Subtract a private mean: auto, no, or its share of mu^2. Default: auto.",
             metavar="SHARE",
-            help="Subtract a private mean: auto, no, or its share of mu^2. Default: auto.",
-            rich_help_panel=TRAINING,
+            group=TRAINING,
         ),
     ] = None
     whiten: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Whiten by a private second moment: auto, no, or its share of mu^2. Default: auto.",
             metavar="SHARE",
-            help="Whiten by a private second moment: auto, no, or its share of mu^2. Default: "
-            "auto.",
-            rich_help_panel=TRAINING,
+            group=TRAINING,
         ),
     ] = None
     balance: Annotated[
         Balance | None,
-        typer.Option(
+        option(
+            "Weigh rows equally (none) or classes equally (classes). Default: none.",
             metavar="BALANCE",
-            help="Weigh rows equally (none) or classes equally (classes). Default: none.",
-            rich_help_panel=TRAINING,
+            group=TRAINING,
         ),
     ] = None
     device: Annotated[
         Device | None,
-        typer.Option(
-            metavar="DEVICE",
-            help=f"Where to train: {in_words(Device)}. Default: cpu.",
-            rich_help_panel=TRAINING,
+        option(
+            f"Where to train: {in_words(Device)}. Default: cpu.", metavar="DEVICE", group=TRAINING
         ),
     ] = None
     seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Seed of public choices; noise is never seeded.", rich_help_panel=TRAINING
-        ),
+        int | None, option("Seed of public choices; noise is never seeded.", group=TRAINING)
     ] = None
     config: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "A TOML file like a run's run.toml, or a part of it. Options override it.",
             metavar="FILE",
-            help="A TOML file like a run's run.toml, or a part of it. Options override it.",
-            rich_help_panel=TRAINING,
+            group=TRAINING,
         ),
     ] = None
 

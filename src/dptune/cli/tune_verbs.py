@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from dptune.cli import screen
 from dptune.cli.parameters import (
     BACKBONE,
@@ -21,33 +19,32 @@ from dptune.cli.parameters import (
     TextLength,
     TextTask,
     Verbose,
+    option,
 )
 from dptune.cli.study_options import DATA, StudyOptions, with_study_options
 
-Label = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="The column of labels. Default: label.")
-]
+Label = Annotated[str | None, option("The column of labels. Default: label.", metavar="COLUMN")]
 
 
 @with_study_options
 def tune(
     data: Annotated[
         str | None,
-        typer.Option(
-            metavar="ROWS",
-            help="The private rows: a .csv, .csv.gz, .parquet, .npz or .npy file, a folder of "
+        option(
+            "The private rows: a .csv, .csv.gz, .parquet, .npz or .npy file, a folder of "
             ".parquet files or one that save_to_disk or dptune extract wrote, hub:NAME, or demo. "
             "Default: demo, the bundled data.",
+            metavar="ROWS",
         ),
     ] = None,
     label: Label = None,
     columns: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="A TOML file that declares the columns; dptune columns begins one. Default: what "
+        option(
+            "A TOML file that declares the columns; dptune columns begins one. Default: what "
             "--config says, else all columns are numbers.",
-            rich_help_panel=DATA,
+            metavar="FILE",
+            group=DATA,
         ),
     ] = None,
     *,
@@ -67,21 +64,21 @@ def tune(
 def tune_pictures(
     data: Annotated[
         str,
-        typer.Option(
-            metavar="PICTURES",
-            help="The private pictures: a folder with a folder for each class (or train and test "
+        option(
+            "The private pictures: a folder with a folder for each class (or train and test "
             "folders of such), an .npz file, hub:NAME, or a known set such as cifar10.",
+            metavar="PICTURES",
         ),
     ],
     backbone: Annotated[list[str] | None, BACKBONE] = None,
     features: Annotated[
         Kind | None,
-        typer.Option(
-            metavar="KIND",
-            help="Which output of the network: its own pooling (pooled), the class token "
+        option(
+            "Which output of the network: its own pooling (pooled), the class token "
             "(class-token), all blocks (blocks) or its last map in 4 x 4 parts (grid4). Default: "
             "pooled.",
-            rich_help_panel=PICTURES,
+            metavar="KIND",
+            group=PICTURES,
         ),
     ] = None,
     size: PictureSize = None,
@@ -112,10 +109,10 @@ def tune_pictures(
 def tune_texts(
     data: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXTS",
-            help="The private texts: a .csv, .jsonl (also .gz) or .parquet file, a folder that "
+        option(
+            "The private texts: a .csv, .jsonl (also .gz) or .parquet file, a folder that "
             "save_to_disk wrote, or hub:NAME. Default: what --config says.",
+            metavar="TEXTS",
         ),
     ] = None,
     label: Label = None,
@@ -123,47 +120,46 @@ def tune_texts(
     model: LanguageModel = None,
     lora: Annotated[
         int | None,
-        typer.Option(
-            metavar="RANK",
-            min=1,
-            help="Train low-rank adapters of this rank. Default: train all weights but the token "
+        option(
+            "Train low-rank adapters of this rank. Default: train all weights but the token "
             "embeddings.",
-            rich_help_panel=TEXTS,
+            metavar="RANK",
+            group=TEXTS,
+            min=1,
         ),
     ] = None,
     features: Annotated[
         Kind | None,
-        typer.Option(
-            metavar="KIND",
-            help="Keep the model frozen and train a linear model on its features: the mean over "
+        option(
+            "Keep the model frozen and train a linear model on its features: the mean over "
             "the tokens (mean) or the class token (class-token).",
-            rich_help_panel=TEXTS,
+            metavar="KIND",
+            group=TEXTS,
         ),
     ] = None,
     task: Annotated[
         TextTask | None,
-        typer.Option(
-            metavar="TASK",
-            help="Classification (classes), next-token prediction or completion (words), or "
+        option(
+            "Classification (classes), next-token prediction or completion (words), or "
             "question answering (spans). Default: classes.",
-            rich_help_panel=TEXTS,
+            metavar="TASK",
+            group=TEXTS,
         ),
     ] = None,
     length: TextLength = None,
     unit: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column that names the author: all texts of one person are protected "
+        option(
+            "The column that names the author: all texts of one person are protected "
             "together. Default: each text by itself.",
-            rich_help_panel=TEXTS,
+            metavar="COLUMN",
+            group=TEXTS,
         ),
     ] = None,
     texts_per_unit: Annotated[
         int | None,
-        typer.Option(
-            help="With --unit: the first so many texts of a person are used. Default: 8.",
-            rich_help_panel=TEXTS,
+        option(
+            "With --unit: the first so many texts of a person are used. Default: 8.", group=TEXTS
         ),
     ] = None,
     *,
