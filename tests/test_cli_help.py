@@ -95,4 +95,4 @@ def test_completion_is_offered_by_the_command_itself() -> None:
 
 def test_help_names_the_share_that_scores_have_by_default() -> None:
     (share,) = (option for option in COMMANDS["plan",].params if option.name == "score_share")
-    assert f"{DEFAULT_SCORE_SHARE} if not given" in share.help
+    assert f"Default: {DEFAULT_SCORE_SHARE}." in share.help

@@ -356,12 +356,12 @@ def test_command_line_buys_or_takes_declared_classes(
 
 
 def test_declared_numbers_and_booleans_are_read_as_such() -> None:
-    from dptune.cli.options import classes_in
+    from dptune.cli.options import parse_classes
 
-    assert classes_in("0, 1,11") == [0, 1, 11]
-    assert classes_in("false,True") == [False, True]
-    assert classes_in("1,2b") == ["1", "2b"]
-    assert [classes_in(word) for word in (None, "paid", "public")] == [None, "paid", "public"]
+    assert parse_classes("0, 1,11") == [0, 1, 11]
+    assert parse_classes("false,True") == [False, True]
+    assert parse_classes("1,2b") == ["1", "2b"]
+    assert [parse_classes(word) for word in (None, "paid", "public")] == [None, "paid", "public"]
 
 
 @pytest.mark.usefixtures("same_noise")

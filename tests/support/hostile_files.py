@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from dptune import Budget, Data, Ledger, tune
-from dptune.cli.options import columns_in, read_options
+from dptune.cli.options import read_columns, read_options
 from dptune.data.columns_section import columns_section
 from dptune.data.disk import write_chunks
 from dptune.data.sources import load_data
@@ -188,7 +188,7 @@ born = { kind = "date", range = ["2010-01-01", 2025-12-31], parts = ["month"] }
         "columns in TOML": Reader(
             place / "columns.toml",
             columns,
-            lambda path: load_data(rows, columns=columns_in(str(path))),
+            lambda path: load_data(rows, columns=read_columns(str(path))),
         ),
     }
 

@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def run_verbs(verbs: typer.Typer, name: str) -> None:
-    """Do what the command line asks of `verbs`, and end with an exit code."""
+    """Run the command line with these verbs and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no box characters
@@ -89,8 +89,10 @@ def run_verbs(verbs: typer.Typer, name: str) -> None:
     except OSError as error:
         # Whatever was asked may be done: printing comes last.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        message = f"the result could not be written ({error}); it may have taken effect, so look"
-        exit_code = _fail("OSError", f"{message} before you repeat the command.", 1)
+        message = (
+            f"the result could not be written ({error}), but the command may have taken effect"
+        )
+        exit_code = _fail("OSError", f"{message}; check before you repeat it.", 1)
     except (typer.Abort, KeyboardInterrupt):
         exit_code = 130
     sys.exit(exit_code or 0)
@@ -99,7 +101,7 @@ def run_verbs(verbs: typer.Typer, name: str) -> None:
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
     """SIGTERM, which schedulers and `kill` send, ends a verb as Ctrl-C does."""
-    # Only the main thread may say so, and whoever started us may want it ignored.
+    # Only the main thread may set it, and the parent process may want it ignored.
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -120,7 +122,7 @@ def _fail(kind: str, message: str, exit_code: int) -> int:
 
 def _explain_usage(error: Any, name: str) -> int:
     command = error.ctx.command_path if error.ctx else name
-    # Some versions of Typer name the class of a problem before they tell it.
+    # Some versions of Typer put the class of a problem before its message.
     message = error.format_message().replace("Value error, ", "", 1)
     if not message:  # a verb without arguments has shown its help already
         return int(error.exit_code)
@@ -128,8 +130,8 @@ def _explain_usage(error: Any, name: str) -> int:
     return _fail("InvalidInput", f"{message}{end} See {command} --help.", error.exit_code)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(asked: bool) -> None:
+    if asked:
         print(f"dptune {__version__}")
         raise typer.Exit
 
@@ -137,7 +139,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, flag("Print the version.", "--version", callback=_version, is_eager=True)
+        bool, flag("Print the version.", "--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

@@ -2,10 +2,10 @@
 
 import itertools
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dptune.cli import progress_view, screen, study_screen
 from dptune.cli.options import TuneOptions, declared_of_features, read_options
@@ -26,19 +26,13 @@ if TYPE_CHECKING:
 Section = dict[str, Any]
 
 
-class FindFeatures(Protocol):
-    """Finds pictures or texts, beside test and public ones, and the networks for them."""
-
-    def __call__(self, beside: Section, *, name: str | None, device: str) -> "FeatureRows": ...
-
-
 def begin(
     asked: StudyOptions,
     data: Section,
     *,
     columns: Section | None = None,
     engine: Section | None = None,
-    find_features: FindFeatures | None = None,
+    find_features: Callable[..., "FeatureRows"] | None = None,
 ) -> None:
     """Run the study that was asked for, or show its plan. `data`, `columns` and `engine` are
     sections of a --config file; features are made first where the rows are pictures or texts."""

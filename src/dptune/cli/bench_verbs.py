@@ -25,7 +25,7 @@ from dptune.cli.parameters import (
 from dptune.errors import InvalidInput
 
 app = typer.Typer(
-    help="Measure: every figure is a ratio or a time taken in one run on this machine.",
+    help="Measure speed and accuracy on this machine.",
     no_args_is_help=True,
     context_settings=HELP_FLAGS,
 )
@@ -91,7 +91,7 @@ def bench_compare(
         str | None,
         option(
             "Methods, separated by commas, options after colons as in "
-            "random-search:trials=3; all if not given. `oracle` is the best of an unpaid grid.",
+            "random-search:trials=3; default: all. `oracle` is the best of an unpaid grid.",
             metavar="METHODS",
         ),
     ] = None,
@@ -104,7 +104,7 @@ def bench_compare(
     ] = "runs/compare",
     device: TrainingDevice = Device.cpu,
     workers: Annotated[
-        int | None, option("Processes; as many as cores if not given, on a GPU one.")
+        int | None, option("Processes. Default: as many as cores; one on a GPU.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -170,7 +170,7 @@ def bench_ledger(
         list[str] | None,
         option(
             "Where to make the ledgers that are timed, given twice: files, or postgresql:// "
-            "URLs of empty schemas; temporary files if not given.",
+            "URLs of empty schemas; default: temporary files.",
             metavar="ADDRESS",
         ),
     ] = None,

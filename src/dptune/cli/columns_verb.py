@@ -23,7 +23,7 @@ def columns(
     label: Annotated[str | None, option("The column of labels.", metavar="COLUMN")] = None,
     out: Annotated[
         str | None,
-        option("A new file to write. Not given: printed.", "--out", "-o", metavar="FILE"),
+        option("A new file to write. Default: print it.", "--out", "-o", metavar="FILE"),
     ] = None,
     values: Annotated[
         bool,
@@ -35,7 +35,7 @@ def columns(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a file that says what the columns of a table are: names and types, the rest to fill in.
+    """Begin a file that declares the columns of a table: names and types; you fill in the rest.
 
     Example: dptune columns patients.csv --label ill -o columns.toml
     """
@@ -60,7 +60,7 @@ def _show(text: str, file: str, label: str | None, out: str | None) -> None:
 
 
 def _write_new(path: str, text: str) -> None:
-    """Never over a file that somebody filled in."""
+    """Write a new file; never replace one that the user filled in."""
     try:
         with Path(path).open("x", encoding="utf-8") as file:
             file.write(text)

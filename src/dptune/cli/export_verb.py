@@ -1,4 +1,4 @@
-"""`dptune export`: the model of a finished run in a format that is used without dptune."""
+"""The verb that writes a model in a format that needs no dptune."""
 
 import pickle
 from collections.abc import Mapping
@@ -62,8 +62,8 @@ def export(
         except OSError as error:
             raise InvalidInput(f"{out!r} cannot be written: {error.strerror}.") from None
     inputs = {} if model.inputs is None else inputs_in_words(model.inputs)
-    told = {"out": out, "format": made, "inputs": inputs}
-    screen.show(as_json, told, lambda: _show(made, out, inputs))
+    plain = {"out": out, "format": made, "inputs": inputs}
+    screen.show(as_json, plain, lambda: _show(made, out, inputs))
 
 
 def _show(made: str, out: str, inputs: Mapping[str, str]) -> None:

@@ -61,7 +61,7 @@ def budget(
             f"{ledger.address} does not contain entry {contains}: it is another ledger, or an "
             "older copy was put in its place. Count what was spent since as spent."
         )
-    _show_state(ledger, state, as_json, lambda: ledger_screen.budget(ledger.address, state))
+    _show_state(ledger, state, as_json, lambda: ledger_screen.show_budget(ledger.address, state))
 
 
 @app.command("open")
@@ -75,7 +75,7 @@ def open_ledger(
         float | None,
         option(
             "How much of delta, up to half of it, is set aside, for good, for failures of "
-            "sampled runs and sealed searches; 2 % of it if not given."
+            "sampled runs and sealed searches; default: 2 % of it."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -185,7 +185,7 @@ def _show_ledger(ledger: "Ledger", as_json: bool, done: str) -> None:
     from dptune.cli import ledger_screen
 
     state = ledger.state()
-    _show_state(ledger, state, as_json, lambda: ledger_screen.note(done, state))
+    _show_state(ledger, state, as_json, lambda: ledger_screen.show_note(done, state))
 
 
 def _show_state(ledger: "Ledger", state: "State", as_json: bool, draw: Callable[[], None]) -> None:
@@ -211,4 +211,4 @@ def _show_payment(ledger: "Ledger", receipt: "Receipt", state: str, as_json: boo
     done = f"payment {receipt.payment} is {state}"
     command = f"dptune ledger commit {shlex.quote(ledger.address)} {receipt.payment}"
     then = f"When the run has ended: {command}" if state == "reserved" else ""
-    screen.show(as_json, plain, lambda: ledger_screen.note(done, now, then))
+    screen.show(as_json, plain, lambda: ledger_screen.show_note(done, now, then))

@@ -1,7 +1,10 @@
 """Parameters that several verbs share, and the values that they may have."""
 
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -17,6 +20,32 @@ def option(help: str, *names: str, group: str | None = None, **more: Any) -> Any
 def flag(help: str, *names: str, group: str | None = None, **more: Any) -> Any:
     """An option without a value, which Typer would show as if it took one."""
     return option(help, *names, group=group, metavar="", **more)
+
+
+def with_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """Replace every parameter that is a dataclass of options by these, for Typer to see."""
+    groups: dict[str, Any] = {}
+    shown: list[inspect.Parameter] = []
+    for parameter in inspect.signature(verb).parameters.values():
+        if not is_dataclass(kind := parameter.annotation):
+            shown.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[parameter.name] = kind
+        hints = get_type_hints(kind, include_extras=True)
+        shown += [
+            parameter.replace(name=field.name, default=field.default, annotation=hints[field.name])
+            for field in fields(kind)
+        ]
+
+    def run(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        verb(**given)
+
+    run.__name__, run.__doc__ = verb.__name__, verb.__doc__
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return run
 
 
 Epsilon = Annotated[float, option("Total epsilon.", "--epsilon")]
@@ -123,6 +152,7 @@ PictureRoot = Annotated[
         group=PICTURES,
     ),
 ]
+Label = Annotated[str | None, option("The column of labels. Default: label.", metavar="COLUMN")]
 TextColumns = Annotated[
     list[str] | None,
     option(

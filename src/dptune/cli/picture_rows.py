@@ -1,4 +1,4 @@
-"""Pictures in the place of rows."""
+"""Features of pictures as rows."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
-from dptune.cli.feature_rows import FeatureRows, feature_rows
+from dptune.cli.feature_rows import FeatureRows, plan_features
 from dptune.data.made_by import recorded_backbones, rows_in_words
 from dptune.errors import InvalidInput
 from dptune.features.from_pictures import find_networks, gather, has_test_pictures
@@ -71,7 +71,7 @@ def find_rows(
         root=root,
         device=device,
     )
-    return feature_rows(
+    return plan_features(
         images,
         parts,
         networks,
@@ -96,13 +96,13 @@ def features_of_new_pictures(
     picture_screen.say_loading([backbone["name"] for backbone in recorded_backbones(made_by)])
     networks = found_again(made_by, device=device)
     with picture_screen.live_view() as watch:
-        found = features_of(pictures, networks, watch=watch)
-    picture_screen.show_not_predicted(found.remarks)
-    return [pictures.name(number) for number in found.kept], found.rows
+        features = features_of(pictures, networks, watch=watch)
+    picture_screen.show_not_predicted(features.remarks)
+    return [pictures.name(number) for number in features.kept], features.rows
 
 
 def _alone(file: Path) -> FilePictures:
-    """One picture, of no class."""
+    """One picture, without a class."""
     return FilePictures(
         classes=(), labels=np.zeros(1, np.int64), folder=file.parent, paths=(file.name,)
     )

@@ -1,4 +1,4 @@
-"""Verbs about features of pictures and texts, and which public backbone to take for pictures."""
+"""Verbs that compute features of pictures and texts, and compare public backbones."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +30,12 @@ from dptune.errors import InvalidInput
 def extract(
     out: Annotated[
         str,
-        option("Where to write; what is there is gone on with.", "--out", "-o", metavar="FOLDER"),
+        option(
+            "The folder to write; features that are there are kept.",
+            "--out",
+            "-o",
+            metavar="FOLDER",
+        ),
     ],
     images: Annotated[
         str | None, option(f"The private pictures: {IMAGES}.", metavar="PICTURES")
@@ -42,29 +47,24 @@ def extract(
     column: TextColumns = None,
     label: Annotated[
         str | None,
-        option(
-            "With --text: the column of labels. Not given: label.", metavar="COLUMN", group=TEXTS
-        ),
+        option("With --text: the column of labels. Default: label.", metavar="COLUMN", group=TEXTS),
     ] = None,
     model: LanguageModel = None,
     length: TextLength = None,
     test: Annotated[
         str | None,
         option(
-            "Pictures or texts that report a figure. Not given: the test pictures or texts "
-            "that --images or --text holds, where it has any.",
+            "Public test pictures or texts. Default: the test part of --images or --text, if it "
+            "has one.",
             metavar="PICTURES",
         ),
     ] = None,
-    public: Annotated[
-        str | None, option("Pictures or texts that are nobody's secret.", metavar="PICTURES")
-    ] = None,
+    public: Annotated[str | None, option("Public pictures or texts.", metavar="PICTURES")] = None,
     shift: Annotated[
         list[str] | None,
         option(
-            "Pictures or texts of another origin to report an accuracy on: stl10, cifar10.1, "
-            "cifar10-c, corrupted:gaussian_blur, a folder, a file of texts. May be given several "
-            "times.",
+            "Public test pictures or texts of another origin: stl10, cifar10.1, cifar10-c, "
+            "corrupted:gaussian_blur, a folder, a file of texts. Repeatable.",
             metavar="PICTURES",
         ),
     ] = None,
@@ -73,7 +73,7 @@ def extract(
     precision: Annotated[
         Precision | None,
         option(
-            f"What networks compute in: {in_words(Precision)}. Not given: float32 on a CPU, "
+            f"What networks compute in: {in_words(Precision)}. Default: float32 on a CPU, "
             "bfloat16 on a GPU.",
             metavar="PRECISION",
         ),
@@ -82,8 +82,8 @@ def extract(
 ) -> None:
     """Make features of pictures or texts with a public network: rows for tune --data.
 
-    Cut off, the same command goes on where it was. Examples: dptune extract --images pets
-    --backbone lite0 -o features/pets
+    If it is interrupted, repeat the command to continue. Examples: dptune extract --images
+    pets --backbone lite0 -o features/pets
 
     dptune extract --text mails.csv --column body --label topic --model FOLDER --features mean
     -o features/mails
@@ -140,7 +140,7 @@ def extract(
         extraction = write_features(parts, networks, out, source=source, watch=watch)
     screen.show(
         as_json,
-        picture_screen.as_dict(extraction),
+        picture_screen.to_dict(extraction),
         lambda: picture_screen.show_extraction(extraction, to_tune=True),
     )
 
@@ -162,7 +162,7 @@ def backbones(
     backbone: Annotated[
         list[str] | None,
         option(
-            "What to compare; may be given several times. Not given: all that are installed.",
+            "A backbone to compare. Repeatable. Default: all that are installed.",
             metavar="NAME",
         ),
     ] = None,
@@ -173,7 +173,7 @@ def backbones(
 ) -> None:
     """List the backbones at hand, or rank them by their accuracy on public pictures.
 
-    No private picture is read, so nothing is paid. Example: dptune backbones --public cifar100
+    Reads no private picture and pays nothing. Example: dptune backbones --public cifar100
     """
     if public is None:
         if backbone:
@@ -182,11 +182,11 @@ def backbones(
             )
         from dptune.features.short_names import known_backbones
 
-        known = known_backbones()
+        listed = known_backbones()
         screen.show(
             as_json,
-            {"backbones": [each.to_dict() for each in known]},
-            lambda: screen.backbones(known),
+            {"backbones": [each.to_dict() for each in listed]},
+            lambda: screen.show_backbones(listed),
         )
         return
     screen.say_listing()

@@ -63,7 +63,7 @@ def account(
         public_facts=("the number of rows",),
         caveats=("prices this run alone; other runs on the same rows, trials included, add to it",),
     )
-    # A ledger counts all of the failure probability that it sets aside, whoever uses it.
+    # A ledger counts all of the failure probability that it sets aside, whichever run uses it.
     charged = Price(guarantee.mu**2, accounting.slack_set_aside(delta))
     plain = {
         "steps": steps,
@@ -77,8 +77,8 @@ def account(
         "rdp_epsilon": accounting.rdp_epsilon([run], delta),
         "guarantee": guarantee.to_dict(),
     }
-    screen.show(as_json, plain, lambda: screen.account(plain, guarantee))
-    _say_what_tune_refuses(guarantee.epsilon)
+    screen.show(as_json, plain, lambda: screen.show_account(plain, guarantee))
+    _warn_of_large_epsilon(guarantee.epsilon)
 
 
 def plan(
@@ -91,14 +91,14 @@ def plan(
     score: Annotated[
         Score,
         option(
-            "How trials are compared: noisy counts that are paid for (noisy), or public rows "
+            "How trials are compared: by noisy counts from the budget (noisy) or on public rows "
             "(public).",
             metavar="SCORE",
         ),
     ] = Score.noisy,
     score_share: Annotated[
         float | None,
-        option("Share of the budget (of mu squared) for noisy scores, 0.005 if not given."),
+        option("Share of the budget (of mu squared) for noisy scores. Default: 0.005."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -118,8 +118,8 @@ def plan(
         )
     share = DEFAULT_SCORE_SHARE if score_share is None else score_share
     split = split_budget(Budget(epsilon, delta), sweeps, score=score.value, score_share=share)
-    screen.show(as_json, split.to_dict(), lambda: screen.plan(split))
-    _say_what_tune_refuses(epsilon)
+    screen.show(as_json, split.to_dict(), lambda: screen.show_split(split))
+    _warn_of_large_epsilon(epsilon)
 
 
 def _must_protect_something(run: "FullBatchRun | SampledRun") -> None:
@@ -134,7 +134,7 @@ def _must_protect_something(run: "FullBatchRun | SampledRun") -> None:
         )
 
 
-def _say_what_tune_refuses(epsilon: float) -> None:
+def _warn_of_large_epsilon(epsilon: float) -> None:
     from dptune.accounting.guarantees import LARGEST_MEANINGFUL_EPSILON
 
     if epsilon > LARGEST_MEANINGFUL_EPSILON:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dptune import gdp
-from dptune.cli.screen import bar, duration, plain_table, standard_error
+from dptune.cli.screen import draw_bar, duration, plain_table, standard_error
 from dptune.cli.text_plot import points_of, text_plot
 from dptune.report.words import readable, verdict
 from dptune.rounding import cost
@@ -178,7 +178,9 @@ def _describe(progress: Progress) -> str:
 def draw_progress(progress: Progress, search: SearchMethod) -> list[Text | Table]:
     """Draw the budget that is used, the trials, and their scores over r."""
     used = Text.assemble(
-        "budget  ", bar(progress.spent, "green"), f"  {100 * progress.spent:.1f} % of mu squared"
+        "budget  ",
+        draw_bar(progress.spent, "green"),
+        f"  {100 * progress.spent:.1f} % of mu squared",
     )
     if not progress.trials:
         return [used]

@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from dptune.cli.screen import facts_table, out, plain_table, slots_table, statement
+from dptune.cli.screen import draw_slots, facts_table, out, plain_table, show_guarantee
 from dptune.printable import printable
 from dptune.report.record import Record
 from dptune.report.words import readable, sentence, verdict
@@ -37,10 +37,10 @@ def show_result_details(record: Record) -> None:
         out.print()
         out.print(_draw_shifts(shifts, result["test_accuracy"], result["test_rows"]))
     out.print()
-    out.print(slots_table(record.outline.config.budget, slots(record.outline), paid=True))
+    out.print(draw_slots(record.outline.config.budget, slots(record.outline), paid=True))
     out.print(Text(sentence(record.summary.objective)))
     _show_preparation(result.get("preparation", ()))  # older runs have none
-    statement(record.model.guarantee)
+    show_guarantee(record.model.guarantee)
 
 
 def _show_preparation(sentences: Sequence[str]) -> None:

@@ -1,9 +1,7 @@
 """The options that `tune`, `tune-pictures` and `tune-texts` share."""
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from dptune.cli.parameters import AsJson, Balance, Device, Verbose, flag, in_words, option
 
@@ -166,22 +164,22 @@ class StudyOptions:
 
     def sections(self) -> dict[str, dict[str, Any]]:
         """The options as the sections of a --config file."""
-        from dptune.cli.options import classes_in, engine_options, share
+        from dptune.cli.options import parse_classes, parse_engine, parse_share
 
         return {
             "data": {
                 "test": self.test,
                 "public": self.public,
                 "shifts": self.shift,
-                "classes": classes_in(self.classes),
+                "classes": parse_classes(self.classes),
             },
-            "engine": engine_options(self.engine),
+            "engine": parse_engine(self.engine),
             "budget": {"epsilon": self.epsilon, "delta": self.delta},
             "search": {"method": self.method},
             "score": {"kind": self.score},
             "preparation": {
-                "center_share": share(self.center, "--center"),
-                "whiten_share": share(self.whiten, "--whiten"),
+                "center_share": parse_share(self.center, "--center"),
+                "whiten_share": parse_share(self.whiten, "--whiten"),
             },
             "run": {
                 "device": self.device and self.device.value,
@@ -193,26 +191,3 @@ class StudyOptions:
                 "allow_large_delta": self.allow_large_delta or None,
             },
         }
-
-
-def with_study_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter `asked` of `verb` by the options of a study, for Typer to see."""
-    hints = get_type_hints(StudyOptions, include_extras=True)
-    shared = {field.name: field.default for field in fields(StudyOptions)}
-
-    def run(**given: Any) -> None:
-        asked = StudyOptions(**{name: given.pop(name) for name in shared})
-        verb(**given, asked=asked)
-
-    parameters = dict(inspect.signature(verb).parameters)
-    own = [parameters[name] for name in parameters if name != "asked"]
-    kind = inspect.Parameter.KEYWORD_ONLY
-    more = [
-        inspect.Parameter(name, kind, default=default, annotation=hints[name])
-        for name, default in shared.items()
-    ]
-    own = [parameter.replace(kind=kind) for parameter in own]
-    run.__name__, run.__doc__ = verb.__name__, verb.__doc__
-    run.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *more]}
-    return run

@@ -11,7 +11,7 @@ from rich.text import Text
 from dptune import accounting
 from dptune.accounting import Budget, Guarantee
 from dptune.accounting.split import Slot
-from dptune.cli.screen import facts_table, out, remark, slots_table, split_bar, statement
+from dptune.cli.screen import draw_slots, draw_split_bar, facts_table, out, remark, show_guarantee
 from dptune.cli.study_details import show_plan_details, show_result_details
 from dptune.data.made_by import is_of_texts
 from dptune.engines.base import Engine
@@ -66,7 +66,7 @@ def show_plan(
     verbose: bool,
 ) -> None:
     """Print what a study of columns with these names would pay for and promise."""
-    out.print(slots_table(planned.config.budget, foreseen(planned)))
+    out.print(draw_slots(planned.config.budget, foreseen(planned)))
     out.print(Text(sentence(planned.objective)))
     _show_trials(planned)
     _show_columns(planned, names)
@@ -75,7 +75,7 @@ def show_plan(
     out.print()
     _show_promise(planned, guarantee, delta_chosen)
     if verbose:
-        statement(guarantee)
+        show_guarantee(guarantee)
     more = "" if verbose else " All steps and conditions: --verbose."
     out.print(Text(f"Nothing was spent and nothing was written.{more}"))
 
@@ -155,7 +155,7 @@ def _show_budget(paid: Sequence[Slot], budget: Budget) -> None:
     named = [f"{purpose} {100 * share:.1f} %" for share, purpose in parts[:_PARTS]]
     if rest := parts[_PARTS:]:
         named.append(f"{len(rest)} others {100 * sum(share for share, _ in rest):.1f} %")
-    out.print(Text.assemble("\nbudget  ", split_bar([share for share, _ in parts])))
+    out.print(Text.assemble("\nbudget  ", draw_split_bar([share for share, _ in parts])))
     out.print(Text(f"        {', '.join(named)}"))
 
 

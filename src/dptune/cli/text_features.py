@@ -1,4 +1,4 @@
-"""Features of texts in the place of rows."""
+"""Features of texts as rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
-from dptune.cli.feature_rows import FeatureRows, feature_rows
+from dptune.cli.feature_rows import FeatureRows, plan_features
 from dptune.cli.text_rows import TextOptions
 from dptune.data.made_by import recorded_backbones
 from dptune.data.readers import DEFAULT_LABEL
@@ -68,11 +68,12 @@ def open_texts(
 
 
 def find_text_rows(
-    beside: Mapping[str, Any], *, texts: TextOptions, features: str, name: str | None, device: str
+    beside: Mapping[str, Any], *, texts: TextOptions, name: str | None, device: str
 ) -> FeatureRows:
     """Find the texts and the model that were asked for; features are made later."""
-    if texts.data is None:
+    if texts.data is None or texts.features is None:
         raise InvalidInput("name the private texts with --data.")
+    features = texts.features.value
     parts, networks = open_texts(
         beside,
         text=texts.data,
@@ -84,7 +85,7 @@ def find_text_rows(
         device=device,
     )
     length = [] if texts.length is None else [f"{texts.length}-tokens"]
-    return feature_rows(
+    return plan_features(
         texts.data,
         parts,
         networks,

@@ -1,17 +1,23 @@
-"""Texts that a language model is trained on: the options of tune-texts as sections of a file."""
+"""The options of tune-texts, and what they say as sections of a --config file."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from dptune.cli import screen
-from dptune.cli.options import parsed
-from dptune.cli.parameters import Device
+from dptune.cli.parameters import (
+    TEXTS,
+    Device,
+    Kind,
+    Label,
+    LanguageModel,
+    TextColumns,
+    TextLength,
+    TextTask,
+    option,
+)
 from dptune.cli.study_options import StudyOptions
 from dptune.errors import InvalidInput
-from dptune.hub import ModelPlace
-from dptune.own_code import PRETRAINED, pretrained_name
 
 Section = dict[str, Any]
 
@@ -20,24 +26,70 @@ Section = dict[str, Any]
 class TextOptions:
     """What the user asked of texts; None was not given."""
 
-    data: str | None
-    label: str | None
-    column: Sequence[str] | None
-    model: str | None
-    lora: int | None
-    task: str | None
-    length: int | None
-    unit: str | None
-    texts_per_unit: int | None
+    data: Annotated[
+        str | None,
+        option(
+            "The private texts: a .csv, .jsonl (also .gz) or .parquet file, a folder that "
+            "save_to_disk wrote, or hub:NAME. Default: what --config says.",
+            metavar="TEXTS",
+        ),
+    ] = None
+    label: Label = None
+    column: TextColumns = None
+    model: LanguageModel = None
+    lora: Annotated[
+        int | None,
+        option(
+            "Train low-rank adapters of this rank. Default: train all weights but the token "
+            "embeddings.",
+            metavar="RANK",
+            group=TEXTS,
+            min=1,
+        ),
+    ] = None
+    features: Annotated[
+        Kind | None,
+        option(
+            "Keep the model frozen and train a linear model on its features: the mean over the "
+            "tokens (mean) or the class token (class-token).",
+            metavar="KIND",
+            group=TEXTS,
+        ),
+    ] = None
+    task: Annotated[
+        TextTask | None,
+        option(
+            "Classification (classes), next-token prediction or completion (words), or question "
+            "answering (spans). Default: classes.",
+            metavar="TASK",
+            group=TEXTS,
+        ),
+    ] = None
+    length: TextLength = None
+    unit: Annotated[
+        str | None,
+        option(
+            "The column that names the author: all texts of one person are protected together. "
+            "Default: each text by itself.",
+            metavar="COLUMN",
+            group=TEXTS,
+        ),
+    ] = None
+    texts_per_unit: Annotated[
+        int | None,
+        option("With --unit: use the first so many texts of a person. Default: 8.", group=TEXTS),
+    ] = None
 
     def sections(self, asked: StudyOptions) -> tuple[Section, Section]:
         """[data] and [engine] for a study that trains the language model."""
+        from dptune.cli.options import read_config
+
         if asked.engine is not None:
             raise InvalidInput(
                 "tune-texts trains the model that --model names, and --engine names another; leave "
                 "one out, or give --features to train on features of the texts."
             )
-        plain = parsed(asked.config)
+        plain = read_config(asked.config)
         in_file, engine = plain["data"], plain["engine"]
         if self.data is None and "text" not in in_file:
             raise InvalidInput("name the private texts with --data.")
@@ -54,8 +106,8 @@ class TextOptions:
         data = {
             "source": self.data,
             "label": self.label,
-            "text": None if self.column is None else list(self.column),
-            "task": self.task,
+            "text": self.column,
+            "task": self.task and self.task.value,
             "length": self.length,
             "unit": self.unit,
             "texts_per_unit": self.texts_per_unit,
@@ -64,6 +116,8 @@ class TextOptions:
         return data, self._engine(model, engine, on_cpu=asked.device is not Device.cuda)
 
     def _engine(self, model: str | None, in_file: Section, *, on_cpu: bool) -> Section:
+        from dptune.own_code import PRETRAINED
+
         name = in_file.get("name", "torch-module") if self.lora is None else "lora"
         # In bfloat16 a GPU is several times as fast, and many other processors are slow; and
         # differences of two losses drown in its rounding.
@@ -77,17 +131,17 @@ class TextOptions:
 
     def must_keep_model_frozen(self) -> None:
         """Refuse options of training a language model, where only features of it are asked for."""
-        task = None if self.task == "classes" else self.task
+        task = None if self.task is TextTask.classes else self.task
         trained = {
             "--lora": self.lora,
             "--task": task,
             "--unit": self.unit,
             "--texts-per-unit": self.texts_per_unit,
         }
-        for option, value in trained.items():
+        for name, value in trained.items():
             if value is not None:
                 raise InvalidInput(
-                    f"{option} is for language models that are trained, and with --features the "
+                    f"{name} is for language models that are trained, and with --features the "
                     "model is frozen; leave one out."
                 )
 
@@ -95,6 +149,9 @@ class TextOptions:
 def _find_model(model: str) -> str:
     """The model's place; a folder with its whole path, so that a run can be resumed from another
     one."""
+    from dptune.hub import ModelPlace
+    from dptune.own_code import pretrained_name
+
     place = ModelPlace.of(pretrained_name(model))
     if place.is_folder:
         return str(Path(place.where).absolute())

@@ -7,26 +7,22 @@ from dptune.cli import screen
 from dptune.cli.parameters import (
     BACKBONE,
     PICTURES,
-    TEXTS,
     AsJson,
     Folder,
     Kind,
-    LanguageModel,
+    Label,
     PictureRoot,
     PictureSize,
     RunCode,
-    TextColumns,
-    TextLength,
-    TextTask,
     Verbose,
     option,
+    with_options,
 )
-from dptune.cli.study_options import DATA, StudyOptions, with_study_options
+from dptune.cli.study_options import DATA, StudyOptions
+from dptune.cli.text_rows import TextOptions
 
-Label = Annotated[str | None, option("The column of labels. Default: label.", metavar="COLUMN")]
 
-
-@with_study_options
+@with_options
 def tune(
     data: Annotated[
         str | None,
@@ -55,12 +51,12 @@ def tune(
     Example: dptune tune --data patients.csv --label state --classes sick,well --epsilon 1
     """
     from dptune.cli.begin_study import begin
-    from dptune.cli.options import columns_in
+    from dptune.cli.options import read_columns
 
-    begin(asked, {"source": data, "label": label}, columns=columns_in(columns))
+    begin(asked, {"source": data, "label": label}, columns=read_columns(columns))
 
 
-@with_study_options
+@with_options
 def tune_pictures(
     data: Annotated[
         str,
@@ -105,93 +101,23 @@ def tune_pictures(
     begin(asked, {}, find_features=pictures)
 
 
-@with_study_options
-def tune_texts(
-    data: Annotated[
-        str | None,
-        option(
-            "The private texts: a .csv, .jsonl (also .gz) or .parquet file, a folder that "
-            "save_to_disk wrote, or hub:NAME. Default: what --config says.",
-            metavar="TEXTS",
-        ),
-    ] = None,
-    label: Label = None,
-    column: TextColumns = None,
-    model: LanguageModel = None,
-    lora: Annotated[
-        int | None,
-        option(
-            "Train low-rank adapters of this rank. Default: train all weights but the token "
-            "embeddings.",
-            metavar="RANK",
-            group=TEXTS,
-            min=1,
-        ),
-    ] = None,
-    features: Annotated[
-        Kind | None,
-        option(
-            "Keep the model frozen and train a linear model on its features: the mean over "
-            "the tokens (mean) or the class token (class-token).",
-            metavar="KIND",
-            group=TEXTS,
-        ),
-    ] = None,
-    task: Annotated[
-        TextTask | None,
-        option(
-            "Classification (classes), next-token prediction or completion (words), or "
-            "question answering (spans). Default: classes.",
-            metavar="TASK",
-            group=TEXTS,
-        ),
-    ] = None,
-    length: TextLength = None,
-    unit: Annotated[
-        str | None,
-        option(
-            "The column that names the author: all texts of one person are protected "
-            "together. Default: each text by itself.",
-            metavar="COLUMN",
-            group=TEXTS,
-        ),
-    ] = None,
-    texts_per_unit: Annotated[
-        int | None,
-        option(
-            "With --unit: the first so many texts of a person are used. Default: 8.", group=TEXTS
-        ),
-    ] = None,
-    *,
-    asked: StudyOptions,
-) -> None:
+@with_options
+def tune_texts(*, texts: TextOptions, asked: StudyOptions) -> None:
     """Tune and train a language model on texts, or a linear model on its features.
 
     Example: dptune tune-texts --data mails.csv --column body --label topic --model FOLDER
     """
     screen.say_reading()
     from dptune.cli.begin_study import begin
-    from dptune.cli.text_rows import TextOptions
 
-    texts = TextOptions(
-        data=data,
-        label=label,
-        column=column,
-        model=model,
-        lora=lora,
-        task=task and task.value,
-        length=length,
-        unit=unit,
-        texts_per_unit=texts_per_unit,
-    )
-    if features is None:
+    if texts.features is None:
         rows, engine = texts.sections(asked)
         begin(asked, rows, engine=engine)
         return
     texts.must_keep_model_frozen()
     from dptune.cli.text_features import find_text_rows
 
-    begin(asked, {}, find_features=partial(find_text_rows, texts=texts, features=features.value))
+    begin(asked, {}, find_features=partial(find_text_rows, texts=texts))
 
 
 def resume(

@@ -49,12 +49,12 @@ def promise(guarantee: Guarantee) -> str:
 
 
 def readable(r: float) -> str:
-    """A total step size, as long as its digits say something."""
+    """A total step size with as many digits as matter."""
     return f"{r:,.0f}" if r >= 1000 else f"{r:.4g}"
 
 
 def verdict(picture: Picture | None, trials: Iterable[Trial]) -> str:
-    """Said where the scores cannot tell trials apart; `picture` is what the method shows of
+    """A warning where the scores cannot tell trials apart; `picture` is what the method shows of
     them."""
     noisy = "the scores differ by no more than their noise"
     if isinstance(picture, CurvePicture):
@@ -97,5 +97,5 @@ def _fall_and_rise(points: Iterable[Point]) -> bool:
 
 
 def _score(trial: Trial) -> tuple[float, float]:
-    """In points, and the noise that was paid for on it."""
+    """The score in points, and the noise on it."""
     return 100 * (trial.score or 0.0), 100 * (trial.score_noise or 0.0)
