@@ -26,13 +26,14 @@ from dptune import (
     Space,
     UnitNoise,
 )
+from dptune.accounting.guarantees import ONE_PERSON
 from dptune.cli import progress_view, study_screen
 from dptune.cli.text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.report import model_card, search_picture
 from dptune.report.plots import draw
 from dptune.report.record import Record
-from dptune.report.words import readable, verdict
+from dptune.report.words import promise, readable, verdict
 from dptune.search.base import Schedule, Situation, Stage
 from dptune.search.linear_scaling import r_at, told_about
 from dptune.search.picture import CurvePicture, LinePicture, Point
@@ -504,6 +505,32 @@ def test_screen_live_view_and_picture_say_that_scores_decided_little(
     assert said[1:] in " ".join(capsys.readouterr().out.split())
     shown = progress_view.draw_progress(replace(seen[-1], situation=situation), LinearScaling())
     assert said in str(shown[-1]) and max(map(len, str(shown[-1]).splitlines())) < 80
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {},
+            "Differential privacy with epsilon = 1 and delta = 1e-05 for one row, the search "
+            "included. Adding or removing one row (an empty row keeps its place) changes the "
+            "probability of any outcome of this study by at most a factor of 2.72, plus 0.00001. "
+            "Facts taken as public are not protected.",
+        ),
+        ({"epsilon": 1e-10}, "with epsilon = 0.0000000001 and"),
+        ({"epsilon": 10.0}, "with epsilon = 10 and"),
+        ({"unit": ONE_PERSON}, "removing all texts of one person (an empty entry keeps"),
+        ({"covers_selection": False}, "No privacy is promised: trials were chosen by scores"),
+        ({"epsilon": 21.0}, "So large an epsilon protects nobody in any provable way."),
+    ],
+)
+def test_the_promise_is_the_definition_in_numbers_or_why_there_is_none(
+    changes: dict[str, Any], said: str, folders: dict[str, Path]
+) -> None:
+    made = replace(dptune.load(folders["unit-noise"]).guarantee, epsilon=1.0, delta=1e-5)
+    words = promise(replace(made, **changes))
+    assert (words == said) if not changes else (said in words)
+    assert ("factor" in words) == (said[0].islower() or not changes)
 
 
 def test_a_text_plot_puts_the_highest_score_on_top() -> None:

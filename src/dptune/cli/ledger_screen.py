@@ -108,13 +108,14 @@ def _draw_payments(state: State) -> Table:
         "voided": "dim",
     }
     everything, interrupted = _sum_shares(state), state.cut_off
+    alone = len({payment.study for payment in state.payments}) == 1
     for payment in latest:
         counts = payment.counts
         shown = "interrupted" if payment.number in interrupted else payment.state
         table.add_row(
             str(payment.number),
             payment.time[:10],
-            printable(_purpose(payment)),
+            printable(_describe_purpose(payment, alone=alone)),
             _event(payment.event),
             cost(payment.price.mu, 5),
             f"{100 * payment.price.mu_squared / everything:.1f} %" if counts else "",
@@ -156,9 +157,12 @@ def _short(study: str) -> str:
     return study.split("-", maxsplit=1)[0]
 
 
-def _purpose(payment: Payment) -> str:
+def _describe_purpose(payment: Payment, *, alone: bool) -> str:
+    """What was paid for; with its study, unless it is the only one."""
     if payment.study is None or payment.label is None:
         return payment.purpose
+    if alone:
+        return payment.label
     return f"{payment.label} ({_short(payment.study)})"
 
 

@@ -105,8 +105,11 @@ def live_view(
     """Show updates on standard error: in place on a terminal, elsewhere line by line. With
     `verbose`, also say what preparation is planned before anything is paid."""
     console, clock = standard_error(), _Clock(search, now)
-    show = _in_place if console.is_terminal else _line_by_line
-    with show(console, clock, search, now) as update:
+    if console.is_terminal:
+        shown = _in_place(console, clock, search, keep=verbose)
+    else:
+        shown = _line_by_line(console, clock, now)
+    with shown as update:
 
         def watch(progress: Progress) -> None:
             if verbose and not progress.spent:
@@ -118,7 +121,7 @@ def live_view(
 
 @contextmanager
 def _line_by_line(
-    console: Console, clock: _Clock, _: SearchMethod, now: Callable[[], float]
+    console: Console, clock: _Clock, now: Callable[[], float]
 ) -> Iterator[Callable[[Progress], None]]:
     """One line a stage, and one a minute of a long stage."""
     stages, last, printed = _Stages(), "", now()
@@ -147,9 +150,10 @@ def _line_by_line(
 
 @contextmanager
 def _in_place(
-    console: Console, clock: _Clock, search: SearchMethod, _: Callable[[], float]
+    console: Console, clock: _Clock, search: SearchMethod, *, keep: bool
 ) -> Iterator[Callable[[Progress], None]]:
-    """A spinner with what is being done, the budget, the trials and their scores."""
+    """A spinner with what is being done, the budget, the trials and their scores; they leave the
+    screen at the end, unless asked to `keep` them."""
     columns: list[ProgressColumn] = [
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -158,7 +162,7 @@ def _in_place(
         columns.append(TimeElapsedColumn())
     spinner, stages = Bar(*columns, console=console), _Stages()
     task = spinner.add_task("starting")
-    with Live(spinner, console=console, refresh_per_second=8) as live:
+    with Live(spinner, console=console, refresh_per_second=8, transient=not keep) as live:
 
         def update(progress: Progress) -> None:
             ended, stage = progress.doing == "done", stages.update(progress)
@@ -168,7 +172,8 @@ def _in_place(
             live.update(Group(spinner, *draw_progress(progress, search)))
 
         yield update
-    console.print()
+    if keep:
+        console.print()
 
 
 def _describe(progress: Progress) -> str:

@@ -101,8 +101,8 @@ def _show_figures(record: Record) -> None:
     table = facts_table(printable(f"{result['data']['name']}: {search}"))
     figures = figures_in_words(result)
     where = rows_in_words(result, model.target_range)
-    for name, figure in figures:
-        table.add_row(f"test {name}", Text(figure, "bold"), where)
+    for number, (name, figure) in enumerate(figures):
+        table.add_row(f"test {name}", Text(figure, "bold"), "" if number else where)
     if not figures:
         why = "test rows have no classes" if result["test_rows"] else "no test data (--test)"
         figure = "error" if model.loss == "squared" else "accuracy"
@@ -136,7 +136,7 @@ def _show_notes(notes: Sequence[str], verbose: bool) -> None:
         how: Any = {} if verbose else {"no_wrap": True, "overflow": "ellipsis"}
         out.print(Text(printable(f"Note: {note}."), "yellow", **how))
     if len(notes) > 1 and not verbose:
-        out.print(Text(f"{len(notes) - 1} more notes are in the card.", "yellow"))
+        out.print(Text(f"More notes in the card: {len(notes) - 1}.", "yellow"))
 
 
 def _show_promise(planned: Outline, guarantee: Guarantee, delta_chosen: bool) -> None:
@@ -152,11 +152,15 @@ def _show_promise(planned: Outline, guarantee: Guarantee, delta_chosen: bool) ->
 def _show_budget(paid: Sequence[Slot], budget: Budget) -> None:
     """Print one bar of the whole budget, and name its largest parts."""
     parts = sorted(((slot.share_of(budget), slot.purpose) for slot in paid), reverse=True)
+    shares = [share for share, _ in parts]
     named = [f"{purpose} {100 * share:.1f} %" for share, purpose in parts[:_PARTS]]
-    if rest := parts[_PARTS:]:
-        named.append(f"{len(rest)} others {100 * sum(share for share, _ in rest):.1f} %")
-    out.print(Text.assemble("\nbudget  ", draw_split_bar([share for share, _ in parts])))
-    out.print(Text(f"        {', '.join(named)}"))
+    if rest := shares[_PARTS:]:
+        named.append(f"others {100 * sum(rest):.1f} %")
+    out.print()
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row("budget", draw_split_bar(shares))
+    grid.add_row("", Text(", ".join(named)))
+    out.print(grid)
 
 
 def _show_files_and_commands(record: Record, picture: Path | None) -> None:

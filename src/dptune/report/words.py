@@ -43,8 +43,9 @@ def promise(guarantee: Guarantee) -> str:
     factor = cost(math.exp(guarantee.epsilon), 2)
     return (
         f"Differential privacy with {stated}{search}. Adding or removing "
-        f"{_PROTECTED[guarantee.unit]} changes the probability of any outcome by at most a factor "
-        f"of {factor}, plus {Decimal(delta):f}. Facts taken as public are not protected."
+        f"{_PROTECTED[guarantee.unit]} changes the probability of any outcome of this study by at "
+        f"most a factor of {factor}, plus {Decimal(delta):f}. Facts taken as public are not "
+        "protected."
     )
 
 
