@@ -89,7 +89,7 @@ Points of test accuracy, means over tables with standard errors over tables. The
 mean of {studies} whole studies, which pay for all of their trials. Other private runs are single
 ones at all of the budget that preparing rows leaves, on rows that are prepared {preparations} times
 anew, each time {runs} runs of unit noise (c = 1), of the `c` that the law says
-([law.md](../../docs/design/law.md)) and of each of its multiples, and {settings} settings drawn at random
+([law.md](../../docs/law.md)) and of each of its multiples, and {settings} settings drawn at random
 as random search draws them. The best multiple is that of each table: every fifth of its test rows
 is judged by the multiple that the other four fifths chose. Logistic regression is scikit-learn's
 (C = 1) on standardised columns. RERR is what the default gains over a setting at random, summed

@@ -34,7 +34,7 @@ TEXT = """# The law's `c`, on sets that it never saw
 
 The third lot of kept sets ([later.md](later.md)), each split eight times anew: test accuracy of
 single runs at all of the budget that preparing rows leaves, at multiples of the `c` that the law
-says ([law.md](../../docs/design/law.md)), two runs of each split and multiple; and of whole studies by the
+says ([law.md](../../docs/law.md)), two runs of each split and multiple; and of whole studies by the
 default, two of each split. In points over the law's own `c`; the last column is the standard error
 of a difference, from the eight splits, in the median over multiples. "Best" is the multiple that
 was best on the seven other splits: what somebody would have who knew the set, but not these rows.

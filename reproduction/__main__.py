@@ -137,7 +137,7 @@ def map_best_noise(
     device: TrainingDevice = Device.cpu,
     as_json: AsJson = False,
 ) -> None:
-    """Map the best noise c of many tasks and budgets, beside the law (docs/design/law.md).
+    """Map the best noise c of many tasks and budgets, beside the law (docs/law.md).
 
     Example: python -m reproduction best-noise --data demo --out runs/best-noise
     """

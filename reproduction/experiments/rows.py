@@ -164,7 +164,7 @@ EXPERIMENTS = (
         "Augmentation multiplicity",
         "Figure 14, CIFAR-100 and CIFAR-10: behind at first, no noticeable gain at the end. The "
         "figure has no printed values.",
-        SETTING + " Needs features of augmented copies: see docs/results/paper.md.",
+        SETTING + " Needs features of augmented copies: see docs/paper.md.",
         _augmult,
     ),
     Experiment(

@@ -262,8 +262,7 @@ def _boxes(found: Found) -> list[str]:
     ]
 
 
-# Of both, the noise that is left on weights is best near one size at every budget
-# (docs/design/law.md).
+# Of both, the noise that is left on weights is best near one size at every budget (docs/law.md).
 _OF_ADAM = (
     "Adam divides a step by the size of its noisy gradients, so one rate leaves one noise on "
     "weights at every budget, and the best r has no reason to grow."
