@@ -5,7 +5,7 @@ A normal number in floating point is one of comparatively few: NumPy's are whole
 data sets that differ in one row often only one is. Nothing noisy is therefore seen as it is added
 up, but rounded to a public grid, 2^16 steps to the deviation of the noise: that many more noise
 values lie within one step that what is left of their own grid is beyond telling
-(docs/guide/privacy.md has the bound). Rounding is post-processing of the priced mechanism, and
+(docs/design/noise.md has the bound). Rounding is post-processing of the priced mechanism, and
 costs no accuracy.
 
 All noise of the package is added here, whatever draws it: arrays of NumPy and tensors alike.
