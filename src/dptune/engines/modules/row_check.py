@@ -221,7 +221,7 @@ class _Check:
                     after = self._row(other, keep)
                 except Exception as error:
                     if words != NOT_NUMBERS:  # which no row is, once it was read
-                        yield _fails(f"the others {words}", error)
+                        yield fails(f"the others {words}", error)
                         return
                     continue
                 if self._differ(before, after, batch, keep, noise):
@@ -249,7 +249,7 @@ class _Check:
             with tape.forcing():
                 by_itself = self._row(alone, 0)
         except Exception as error:
-            yield _fails("it is alone in its batch", error)
+            yield fails("it is alone in its batch", error)
             return
         # Not in step: parts are called once a row, say.
         found = tape.apart if tape.is_in_step else {WHOLE: apart(together, by_itself)}
@@ -364,7 +364,8 @@ def _takes_rows_second(part: nn.Module) -> bool:
     return getattr(part, "batch_first", True) is False
 
 
-def _fails(words: str, error: Exception) -> Problem:
+def fails(words: str, error: Exception) -> Problem:
+    """That a module fails on a row when `words`."""
     said = " ".join(str(error).split())
     return Problem(
         WHOLE,
