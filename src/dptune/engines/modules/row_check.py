@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from dptune.data.preprocess import LARGEST
 from dptune.engines.modules.losses import outputs_of
 from dptune.engines.modules.module_state import ModuleState, tensors_of
 from dptune.engines.modules.part_calls import (
@@ -45,6 +46,7 @@ CHANGES: Mapping[str, Change] = {
     "are zero": torch.zeros_like,
     "are a thousandth of what they were": lambda values: values * 1e-3,
     LARGER: lambda values: values * 2.0**10,
+    "are as large as rows may be": lambda values: torch.full_like(values, LARGEST),
     "are negative": torch.neg,
     NOT_NUMBERS: lambda values: torch.full_like(values, torch.nan),
 }
