@@ -28,6 +28,7 @@ from dptune.data.rows import (
 )
 from dptune.errors import InvalidInput
 from dptune.plain_data import UNFIT, read_json
+from dptune.whole_files import open_regular, read_regular
 
 INDEX = "index.json"  # written last, so that what is not finished has none
 _READERS = 4
@@ -153,7 +154,7 @@ class DiskRows:
     def __init__(self, folder: str | Path, *, device: str = "cpu") -> None:
         self.folder = Path(str(folder))
         try:
-            index = read_json((self.folder / INDEX).read_bytes(), INDEX)
+            index = read_json(read_regular(self.folder / INDEX), INDEX)
             targets, copies = target_facts(index["targets"]), int(index["copies"])
             # Folders of version 0.1 hold tables only.
             shape = tuple(map(int, index.get("shape") or [index["columns"]]))
@@ -285,6 +286,7 @@ class DiskRows:
         def load(name: str) -> Tensor:
             path = chunk_file(self.folder, self._numbers[number], f"{name}.npy")
             if path not in self._layouts:  # when the folder is opened
+                open_regular(path).close()
                 mapped = np.load(path, mmap_mode="c")
                 order = "F" if np.isfortran(mapped) else "C"
                 self._layouts[path] = (mapped.dtype, "c", mapped.offset, mapped.shape, order)
