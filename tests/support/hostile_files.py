@@ -21,9 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-import transformers
 from pyarrow import parquet
-from transformers import ViTConfig, ViTModel
 
 from dptune import Budget, Data, Ledger, tune
 from dptune.cli.options import columns_in, read_options
@@ -281,13 +279,15 @@ def _packed_instead(path: Path, content: bytes) -> None:
 
 def _of_backbones(place: Path) -> dict[str, Reader]:
     """A model of transformers in a folder."""
+    import transformers
+
     folder = place / "model"
-    config = ViTConfig(
+    config = transformers.ViTConfig(
         **{"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2},
         **{"intermediate_size": 8, "image_size": 8, "patch_size": 4},
     )
     with quiet(transformers):
-        ViTModel(config).save_pretrained(folder)
+        transformers.ViTModel(config).save_pretrained(folder)
     prepared = folder / "preprocessor_config.json"
     prepared.write_text(
         '{"size": 8, "do_center_crop": false, "image_mean": [0.5, 0.5, 0.5], '
