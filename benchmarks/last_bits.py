@@ -24,6 +24,7 @@ from dptune.study.measure import fresh_normal
 
 Array = NDArray[np.float64]
 NOISE, MANY = 40.0, 2**20
+FEWEST = 30  # pairs that can be judged, or a share says nothing
 
 
 def share_that_fits(released: Array, exact: Array, stride: int) -> float:
@@ -35,7 +36,8 @@ def share_that_fits(released: Array, exact: Array, stride: int) -> float:
     room = 2**54 * uniform * (np.sqrt(squares) * spacing / NOISE + squares * 2.0**-52)
     whole = uniform * 2.0**53 - 0.5
     computable = (room < 0.1) & (uniform < 2.0**-6)  # near 1, float64 has no finer digits
-    return float((np.abs(whole - np.rint(whole)) <= room)[computable].mean())
+    fits = (np.abs(whole - np.rint(whole)) <= room)[computable]
+    return float(fits.mean()) if len(fits) >= FEWEST else 0.0
 
 
 def attack(device: torch.device) -> None:

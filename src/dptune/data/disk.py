@@ -29,7 +29,7 @@ from dptune.data.rows import (
 )
 from dptune.errors import InvalidInput
 from dptune.plain_data import UNFIT, read_json
-from dptune.whole_files import PRIVATE, new_file
+from dptune.whole_files import PRIVATE, new_file, open_regular, read_regular
 
 INDEX = "index.json"  # written last, so that what is not finished has none
 _READERS = 4
@@ -160,7 +160,7 @@ class DiskRows:
     def __init__(self, folder: str | Path, *, device: str = "cpu") -> None:
         self.folder = Path(str(folder))
         try:
-            index = read_json((self.folder / INDEX).read_bytes(), INDEX)
+            index = read_json(read_regular(self.folder / INDEX), INDEX)
             targets, copies = target_facts(index["targets"]), int(index["copies"])
             # Folders of version 0.1 hold tables only.
             shape = tuple(map(int, index.get("shape") or [index["columns"]]))
@@ -292,6 +292,7 @@ class DiskRows:
         def load(name: str) -> Tensor:
             path = chunk_file(self.folder, self._numbers[number], f"{name}.npy")
             if path not in self._layouts:  # when the folder is opened
+                open_regular(path).close()
                 mapped = np.load(path, mmap_mode="c")
                 order = "F" if np.isfortran(mapped) else "C"
                 self._layouts[path] = (mapped.dtype, "c", mapped.offset, mapped.shape, order)
