@@ -61,7 +61,7 @@ def read_options(
     load: Callable[..., Data] = load_data,
 ) -> TuneOptions:
     """Merge `options`, by section, over those of a TOML file, and load the data that they name.
-    None was not given."""
+    None stands for the default."""
     plain = read_config(file)
     given = {
         section: {key: value for key, value in values.items() if value is not None}

@@ -114,7 +114,7 @@ def plan(
     sweeps = [_sweep(text) for text in sweep or []]
     if score is Score.public and score_share is not None:
         raise InvalidInput(
-            "--score public costs nothing, so it takes no --score-share; leave one of them out."
+            "--score public has no price, so it takes no --score-share; leave one of them out."
         )
     share = DEFAULT_SCORE_SHARE if score_share is None else score_share
     split = split_budget(Budget(epsilon, delta), sweeps, score=score.value, score_share=share)

@@ -22,7 +22,7 @@ def _scores(incomplete: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """What the user asked of a study, whatever it is about; None was not given."""
+    """What the user asked of a study, whatever it is about; None stands for the default."""
 
     epsilon: Annotated[float | None, option("Total epsilon. Default: 1.")] = None
     test: Annotated[

@@ -168,7 +168,7 @@ def _show_files_and_commands(record: Record, picture: Path | None) -> None:
     path, exported = record.folder.path, record.folder.path / EXPORTED
     folder = shlex.quote(str(path))
     own = "" if record.outline.config.ledger else " (of this run only; --ledger shares one)"
-    # Another process must be asked to run code that it was not given.
+    # Another process runs code of the user only when asked to.
     runs_code = bool(record.model.own_functions)
     flag, argument = " --run-code" * runs_code, ", own_code=True" * runs_code
     shifts = " and shifts.png" * bool(record.result.get("shifts"))

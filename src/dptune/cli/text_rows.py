@@ -24,7 +24,7 @@ Section = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """What the user asked of texts; None was not given."""
+    """What the user asked of texts; None stands for the default."""
 
     data: Annotated[
         str | None,

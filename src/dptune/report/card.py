@@ -264,7 +264,7 @@ def _verify(run: Summary) -> list[str]:
     return [
         "## Check it",
         "",
-        "The ledger lists every payment in a chain of hashes. Whoever keeps it can show it with",
+        "The ledger lists every payment in a chain of hashes. Its keeper can show it with",
         "",
         "```",
         f"dptune budget {shlex.quote(printable(run.ledger))}",
