@@ -9,7 +9,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     page
-    for folder in (ROOT, ROOT / "docs", ROOT / "benchmarks", ROOT / "configs", ROOT / "examples")
+    for folder in (
+        ROOT,
+        ROOT / "docs",
+        ROOT / "benchmarks",
+        ROOT / "configs",
+        ROOT / "examples",
+        ROOT / "experiments",
+    )
     for page in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 )
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

@@ -23,14 +23,14 @@ from dptune.plan import TrainPlan
 from dptune.privacy import FullBatchRun
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
-from reproduction import __main__ as command_line
-from reproduction import best_noise, clip_norms, fit_law, lab, reproduce
-from reproduction.experiment import data_set
-from reproduction.experiments import budgets, methods, own_setting, runtime
-from reproduction.experiments.radius import Curvature, radius_bound
-from reproduction.experiments.recipe import rdp_mu
-from reproduction.lab import EFFORTS, PLAIN, Lab, at_noises, priced
-from reproduction.setting import CODED, LINES, RECIPE, SAID, SPACES, natural
+from experiments import __main__ as command_line
+from experiments.law import best_noise, clip_norms, fit_law
+from experiments.paper import budgets, lab, methods, own_setting, reproduce, runtime
+from experiments.paper.experiment import data_set
+from experiments.paper.lab import EFFORTS, PLAIN, Lab, at_noises, priced
+from experiments.paper.radius import Curvature, radius_bound
+from experiments.paper.recipe import rdp_mu
+from experiments.paper.setting import CODED, LINES, RECIPE, SAID, SPACES, natural
 from support.noise import repeated_noise
 from support.rows import three_classes
 
@@ -474,8 +474,8 @@ def test_without_matplotlib_tables_are_written_and_pictures_follow(
 ) -> None:
     said: list[str] = []
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "reproduction.figures", None)
-        patch.delattr("reproduction.figures", raising=False)
+        patch.setitem(sys.modules, "experiments.figures", None)
+        patch.delattr("experiments.figures", raising=False)
         run("heatmaps", file, tmp_path, report=said.append)
     assert "heatmaps.png was not drawn: matplotlib is missing; run this again where it is" in said
     assert not (tmp_path / "heatmaps.png").exists()
@@ -501,7 +501,7 @@ def test_the_command_line_lists_measures_and_refuses(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["reproduction", "run", *words])
+        monkeypatch.setattr(sys, "argv", ["experiments", "run", *words])
         with pytest.raises(SystemExit) as ended:
             command_line.main()
         return (int(ended.value.code or 0), *capsys.readouterr())
@@ -642,7 +642,7 @@ def test_the_map_of_best_noise_is_measured_once_and_drawn_again(
     out = tmp_path / "map"
 
     def call(*words: str) -> tuple[int, str, str]:
-        asked = ["reproduction", "best-noise", "--out", str(out), *words]
+        asked = ["experiments", "best-noise", "--out", str(out), *words]
         monkeypatch.setattr(sys, "argv", asked)
         with pytest.raises(SystemExit) as ended:
             command_line.main()
@@ -708,10 +708,10 @@ def test_the_numbers_of_a_law_are_found_again() -> None:
 
 def test_the_module_answers_as_a_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "reproduction", "best-noise", "--help"],
+        [sys.executable, "-m", "experiments", "best-noise", "--help"],
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "Usage: python -m reproduction best-noise" in done.stdout
+    assert "Usage: python -m experiments best-noise" in done.stdout

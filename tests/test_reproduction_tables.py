@@ -11,13 +11,13 @@ import pytest
 from dptune.columns import Columns, Encoding
 from dptune.columns.kinds import Category
 from dptune.errors import InvalidInput
-from reproduction import lines
-from reproduction.tables import by_hand, no_privacy
-from reproduction.tables.cells import WAYS, Cell, cells_of, file_of, read_all
-from reproduction.tables.measure import measure
-from reproduction.tables.page import write_page
-from reproduction.tables.prepare import prepare
-from reproduction.tables.sets import TABLES, Table, table_of
+from experiments import lines
+from experiments.tables import by_hand, no_privacy
+from experiments.tables.cells import WAYS, Cell, cells_of, read_all
+from experiments.tables.measure import measure
+from experiments.tables.page import write_page
+from experiments.tables.prepare import prepare
+from experiments.tables.sets import TABLES, Table, table_of
 
 pd = pytest.importorskip("pandas")
 ROWS = 400
@@ -167,7 +167,7 @@ def test_the_page_says_which_aims_are_met(tmp_path: Path) -> None:
                     "accuracy": accuracy,
                     "majority": 40.0,
                 },
-                file_of(tmp_path, way),
+                tmp_path,
                 lambda cell, figures: "",
                 root=None,
                 device="cpu",

@@ -11,12 +11,12 @@ import pytest
 from dptune.cli import app as cli
 from dptune.data.rows import MemoryRows
 from dptune.errors import InvalidInput
-from reproduction import paper
-from reproduction.vision import cells, imagenet_shape, rows
-from reproduction.vision.cells import Cell, Measured, Shifted
-from reproduction.vision.page import paper_name, picture, write_page
-from reproduction.vision.plain_probe import plain_probe
-from reproduction.vision.rows import Wanted, measure_rows
+from experiments.paper import published
+from experiments.vision import cells, imagenet_shape, rows
+from experiments.vision.cells import Cell, Measured, Shifted
+from experiments.vision.page import paper_name, picture, write_page
+from experiments.vision.plain_probe import plain_probe
+from experiments.vision.rows import Wanted, measure_rows
 from support.commands import called
 
 NETWORK = """
@@ -144,7 +144,10 @@ def test_the_page_answers_the_papers_questions(tmp_path: Path) -> None:
     assert "CIFAR-10: it shrinks with every step (9.50, 5.50, 0.50)" in page
     assert "| CIFAR-10 | cifar10-c | good | 1 | 95.50 | 55.00 | 25.00 | severity 5 |" in page
     assert f"| here: {own}, grid4, 224 px | 1,024 | 77.50 ± 0.71 |" in page
-    for figure in (*paper.METHODS.values(), *paper.RERR["CIFAR-10 without public data"][:3]):
+    for figure in (
+        *published.METHODS.values(),
+        *published.RERR["CIFAR-10 without public data"][:3],
+    ):
         assert f"{figure:.2f}" in page
     saw = f"Not private, since the weights were trained on the same pictures: {own} on CIFAR-100.\n"
     assert saw in page

@@ -1,0 +1,40 @@
+"""Pages of figures, and how figures are written in them."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+
+from dptune.bench.store import write
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+COMPARED = BENCHMARKS / "compare"
+_BEGIN = "<!-- What follows is written by the command; the words above are not. -->\n\n"
+
+
+def write_below(page: Path, text: str) -> None:
+    """The words at the top of a page stay, and these figures take the place of those below."""
+    words, mark, _ = page.read_text().partition(_BEGIN)
+    write(page, words + (mark or _BEGIN) + text)
+
+
+def markdown(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts; two of its columns may be called the same."""
+    lines = [tuple(heads)]
+    lines += [("---",) * len(lines[0]), *map(tuple, rows)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def json_list(rows: Iterable[str]) -> str:
+    """A list with one row a line, so that a change is a line of a diff."""
+    return "[\n" + ",\n".join(rows) + "\n]\n"
+
+
+def with_spread(values: Sequence[float], digits: int = 2) -> str:
+    """The mean and the standard deviation, where there are several."""
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{fmean(values):.{digits}f}{spread}"
+
+
+def ends(values: Sequence[float], digits: int) -> str:
+    """From the least to the greatest, or the one value that both are written as."""
+    return " to ".join(dict.fromkeys(f"{end:.{digits}g}" for end in (min(values), max(values))))

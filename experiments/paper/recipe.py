@@ -1,0 +1,205 @@
+"""The training recipe, part by part."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from scipy.optimize import brentq
+
+from dptune import gdp
+from dptune.accounting.renyi import RenyiCurve
+from dptune.bench.tables import Table
+from dptune.bench.tasks import Task
+from dptune.engines.linear import LinearEngine
+from experiments.charts import Dots, Picture
+from experiments.paper import published
+from experiments.paper.ablation import COLUMNS, EPSILON, KEPT, SETTING, TUNED, Both, ablation, dots
+from experiments.paper.experiment import Experiment, Result
+from experiments.paper.lab import DELTA, Lab
+
+BATCH = 4096
+_MOMENTA = (0.0, 0.5, 0.9, 0.99)
+_DECAYS = (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
+_NORMS = (0.005, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+_SMALL_NORM = 0.1
+
+
+def rdp_mu(epsilon: float, delta: float) -> float:
+    """The largest mu that Renyi DP, with the best of all orders, lets (epsilon, delta) pay for."""
+
+    def excess(mu: float) -> float:
+        return RenyiCurve.gaussian(mu).epsilon(delta) - epsilon
+
+    return float(brentq(excess, 1e-9, gdp.mu_from_epsilon(epsilon, delta), xtol=1e-12))
+
+
+def sampling_rate(task: Task) -> float:
+    """Of batches of 4,096; on a small set the share that they are of 50,000 rows."""
+    return BATCH / (task.train.count if task.train.count > 2 * BATCH else 50_000)
+
+
+def _recipe(lab: Lab) -> Result:
+    whole = ablation(lab)
+    variants: dict[str, dict[str, Any]] = {
+        "the recipe": {},
+        "random initialisation": {"engine": LinearEngine(initialization="random")},
+        "RDP accounting": {"mu": rdp_mu(EPSILON, DELTA)},
+        "no momentum": {"momentum": 0.0},
+        "batches of 4,096": {"sampling_rate": sampling_rate(whole.task)},
+        "small clipping norm": {"clip_norm": _SMALL_NORM},
+        "bias": {"engine": LinearEngine(bias=True)},
+    }
+    found = {name: whole.both(**changes) for name, changes in variants.items()}
+    base = found["the recipe"]
+    rows: list[list[object]] = []
+    for name, one in found.items():
+        without, adds = published.RECIPE.get(name, (None, None))
+        gains = (None, None) if one is base else _gains(base, one)
+        rows.append([name, *one.cells, *gains, adds, without])
+    others = list(published.RECIPE)
+    drawn: list[tuple[str, Sequence[float], Sequence[float]]] = [
+        (
+            KEPT,
+            [_gains(base, found[name])[0] for name in others],
+            [math.hypot(base.kept.error, found[name].kept.error) for name in others],
+        ),
+        (
+            TUNED,
+            [_gains(base, found[name])[1] for name in others],
+            [math.hypot(base.tuned.error, found[name].tuned.error) for name in others],
+        ),
+        ("the paper, Table 1", [published.RECIPE[name][1] for name in others], ()),
+    ]
+    return Result(
+        Table(
+            {
+                "variant": "",
+                **COLUMNS,
+                "recipe gains": "+.2f",
+                "gains re-tuned": "+.2f",
+                "paper: gains": "+.2f",
+                "paper: accuracy": ".2f",
+            },
+            rows,
+        ),
+        Picture(
+            f"{whole.name}: what each part of the recipe adds, epsilon {EPSILON:g}",
+            [
+                Dots(
+                    "difference of means and its standard error",
+                    "points of test accuracy that the recipe is above the variant",
+                    others,
+                    drawn,
+                    ((0.0, "no difference"),),
+                )
+            ],
+        ),
+        notes=(
+            "The paper's whole recipe reaches 71.66 there; momentum is worth 2.64 by its own "
+            "accuracies, not the 2.09 it prints. It does not say which small clipping norm it "
+            f"compares with (the work it cites has 0.005); here it is {_SMALL_NORM:g}, and "
+            "[clipping](clipping.md) has others.",
+            "RDP accounting: the noise that the best of all Renyi orders asks for, instead of the "
+            "exact one. Batches are drawn by Poisson sampling, with the same number of steps; the "
+            "paper's figure for them is from batch, rate and steps tuned together.",
+        ),
+    )
+
+
+def _gains(base: Both, one: Both) -> tuple[float, float]:
+    return base.kept.mean - one.kept.mean, base.tuned.mean - one.tuned.mean
+
+
+def _momentum(lab: Lab) -> Result:
+    whole = ablation(lab)
+    found = {
+        (momentum, free): whole.both(momentum=momentum, free_steps=free)
+        for momentum in _MOMENTA
+        for free in (0, 1)
+    }
+    labels = [
+        f"momentum {momentum:g}, {'one free step' if free else 'no free step'}"
+        for momentum, free in found
+    ]
+    return Result(
+        Table(
+            {"momentum": "g", "free steps": "d", **COLUMNS},
+            [[*which, *one.cells] for which, one in found.items()],
+        ),
+        Picture(
+            f"{whole.name}: momentum and a free step, epsilon {EPSILON:g}",
+            [dots(labels, list(found.values()))],
+        ),
+        notes=(
+            "Without momentum the same learning rate moves the weights a tenth as far: what the "
+            "paper's comparison shows is mostly that, as the re-tuned column tells.",
+        ),
+    )
+
+
+def _clipping(lab: Lab) -> Result:
+    whole = ablation(lab)
+    found = {norm: whole.both(clip_norm=norm) for norm in _NORMS}
+    return Result(
+        Table({"clipping norm": "g", **COLUMNS}, [[n, *one.cells] for n, one in found.items()]),
+        Picture(
+            f"{whole.name}: clipping norms, epsilon {EPSILON:g}",
+            [dots([f"norm {norm:g}" for norm in found], list(found.values()))],
+        ),
+        notes=(
+            "Noise and step shrink with the norm, so at a kept learning rate a smaller norm is "
+            "also a shorter run; the re-tuned column has that taken out.",
+        ),
+    )
+
+
+def _weight_decay(lab: Lab) -> Result:
+    whole = ablation(lab)
+    found = {decay: whole.both(weight_decay=decay) for decay in _DECAYS}
+    return Result(
+        Table({"weight decay": "g", **COLUMNS}, [[d, *one.cells] for d, one in found.items()]),
+        Picture(
+            f"{whole.name}: weight decay, epsilon {EPSILON:g}",
+            [dots([f"decay {decay:g}" for decay in found], list(found.values()))],
+        ),
+    )
+
+
+EXPERIMENTS = (
+    Experiment(
+        "recipe",
+        "Parts of the training recipe",
+        "Table 1, CIFAR-100 at epsilon 0.1, nothing re-tuned: zero initialisation adds 6.81 "
+        "points, tight accounting 3.23, momentum 2.09, the full batch 1.46 (over batches of 4,096, "
+        "tuned with rate and steps), unit clipping 0.46, leaving out the bias 0.36.",
+        SETTING,
+        _recipe,
+        prefers="CIFAR-100",
+    ),
+    Experiment(
+        "momentum",
+        "Momentum and free steps",
+        "Figure 9: momentum 0.9 accelerates training (2.09 points in Table 1), and a last step "
+        "along its buffer, which is free, helps slightly. The figure has no printed values.",
+        SETTING,
+        _momentum,
+        prefers="CIFAR-100",
+    ),
+    Experiment(
+        "clipping",
+        "Clipping norm",
+        "Figure 12, CIFAR-100 at epsilon 0.1: norms below 1 are only worse (0.46 points in Table "
+        "1). The figure has no printed values.",
+        SETTING,
+        _clipping,
+        prefers="CIFAR-100",
+    ),
+    Experiment(
+        "weight-decay",
+        "Weight decay",
+        "Figure 11: no value of weight decay helps. The figure has no printed values.",
+        SETTING,
+        _weight_decay,
+        prefers="CIFAR-100",
+    ),
+)
