@@ -2,7 +2,7 @@
 A verb has a file. Cells that are there are not measured again."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ def read(folder: Path, verb: str, kind: type[AnyCell]) -> dict[AnyCell, Figures]
     for number, line in enumerate(file.read_text().splitlines(), start=1):
         try:
             plain = json.loads(line)
-            found[kind(**plain["cell"])] = plain["figures"]
+            found[kind(**fixed(plain["cell"]))] = plain["figures"]
         except (ValueError, KeyError, TypeError) as error:
             raise FolderProblem(
                 f"line {number} of {file} is damaged ({error}); remove it to measure again."
@@ -60,7 +60,7 @@ def measure_missing(
             failed = found
             report(f"{number} of {len(missing)}: {cell} failed: {found}")
             continue
-        _append(_file(folder, cell.verb), cell, found)
+        add(folder, cell, found)
         report(f"{number} of {len(missing)}: {words(cell, found)}")
     if failed is not None:
         raise failed
@@ -80,7 +80,14 @@ def _file(folder: Path, verb: str) -> Path:
     return folder / f"{verb}.jsonl"
 
 
-def _append(file: Path, cell: AnyCell, figures: Figures) -> None:
+def fixed(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a frozen dataclass: JSON has lists for tuples."""
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
+
+
+def add(folder: Path, cell: AnyCell, figures: Figures) -> None:
+    """One more line."""
+    file = _file(folder, cell.verb)
     line = json.dumps({"cell": asdict(cell), "figures": figures}, allow_nan=False)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -14,18 +14,13 @@ from dptune.bench.outcome import Runs
 from dptune.bench.tasks import Task
 from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
-from experiments.charts import Dots
+from experiments.charts import Dots, dots_of
 from experiments.paper.lab import DELTA, Lab, priced
 from experiments.paper.setting import RECIPE, natural
 
 _ENGINE = LinearEngine()
 EPSILON = 0.1  # of Table 1 and Figure 12
 KEPT, TUNED = "as the paper did", "re-tuned"
-SETTING = (
-    "Rows of natural length, epsilon 0.1. As the paper did: every variant with the learning rate "
-    "and steps that are best for the whole recipe on the paper's grid. Re-tuned: with the same "
-    "steps, and its own best of 13 learning rates. Both choices are unpaid."
-)
 COLUMNS = {
     KEPT: ".2f",
     "spread": ".2f",
@@ -115,8 +110,5 @@ def dots(labels: Sequence[str], found: Sequence[Both]) -> Dots:
         "mean and standard deviation over repeats",
         "test accuracy (%)",
         labels,
-        [
-            (KEPT, [one.kept.mean for one in found], [one.kept.spread for one in found]),
-            (TUNED, [one.tuned.mean for one in found], [one.tuned.spread for one in found]),
-        ],
+        [dots_of(KEPT, [one.kept for one in found]), dots_of(TUNED, [one.tuned for one in found])],
     )

@@ -10,8 +10,8 @@ from dptune.bench.tables import Table
 from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
 from experiments.charts import Picture, Plot, Series
-from experiments.paper.ablation import COLUMNS, EPSILON, SETTING, Ablation, ablation, dots
-from experiments.paper.experiment import Experiment, Result
+from experiments.paper.ablation import COLUMNS, EPSILON, Ablation, ablation, dots
+from experiments.paper.experiment import Result
 from experiments.paper.lab import Lab
 
 _AVERAGES: dict[str, dict[str, Any]] = {  # free steps move the last iterate only
@@ -23,7 +23,7 @@ _AVERAGES: dict[str, dict[str, Any]] = {  # free steps move the last iterate onl
 }
 
 
-def _averaging(lab: Lab) -> Result:
+def averaging(lab: Lab) -> Result:
     whole = ablation(lab)
     found = {name: whole.both(**changes) for name, changes in _AVERAGES.items()}
     steps = [count for count in lab.effort.step_counts if count <= whole.best.steps]
@@ -68,16 +68,3 @@ def _distance(whole: Ablation, plan: TrainPlan) -> float:
 
     key = lab.key(whole.source, "distance", plan=asdict(plan), repeats=lab.repeats)
     return float(lab.cell(key, measure))
-
-
-EXPERIMENTS = (
-    Experiment(
-        "averaging",
-        "Weight averaging and distance from initialisation",
-        "Figure 13: of EMA, SWA and no average, none is best; the distance from the start grows "
-        "all the time. The figure has no printed values.",
-        SETTING,
-        _averaging,
-        prefers="CIFAR-100",
-    ),
-)

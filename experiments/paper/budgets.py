@@ -14,7 +14,7 @@ from dptune.search.linear_scaling import LinearScaling
 from dptune.search.random_search import RandomSearch
 from dptune.search.space import Setting, Space
 from experiments.charts import Picture, Plot, Series
-from experiments.paper.experiment import WITHOUT_PRIVACY, Experiment, Result
+from experiments.paper.experiment import WITHOUT_PRIVACY, Result
 from experiments.paper.lab import DELTA, PLAIN, Lab
 from experiments.paper.own_setting import bounds, search
 from experiments.paper.setting import LINES, RECIPE, SAID, natural, space_as_said
@@ -35,7 +35,7 @@ def _front(lab: Lab, budget: Budget) -> dict[str, Outcome]:
     }
 
 
-def _pareto(lab: Lab) -> Result:
+def pareto(lab: Lab) -> Result:
     totals = lab.effort.totals
     fronts = [_front(lab, Budget(total, DELTA)) for total in totals]
     found = {name: [front[name] for front in fronts] for name in fronts[0]}
@@ -65,10 +65,7 @@ def _pareto(lab: Lab) -> Result:
                     "accuracy: mean and standard deviation",
                     "total epsilon at delta 1e-5",
                     "test accuracy (%)",
-                    [
-                        Series(name, totals, [r.mean for r in runs], [r.spread for r in runs])
-                        for name, runs in found.items()
-                    ],
+                    [Series.of_runs(name, totals, runs) for name, runs in found.items()],
                     xlog=True,
                 ),
                 Plot(
@@ -149,7 +146,7 @@ def _served(lab: Lab, method: SearchMethod, place: Place) -> list[Runs]:
     return [Runs(tuple(values)) for values in lab.cell(key, measure)]
 
 
-def _one_search(lab: Lab) -> Result:
+def one_search(lab: Lab) -> Result:
     rows: list[list[object]] = []
     series = []
     theirs = natural(lab.source)
@@ -180,20 +177,8 @@ def _one_search(lab: Lab) -> Result:
                 ]
             )
         series += [
-            Series(
-                f"{name}, one search for all",
-                _SERVED,
-                [r.mean for r in one],
-                [r.spread for r in one],
-                color=2 * number,
-            ),
-            Series(
-                f"{name}, a search of its own",
-                _SERVED,
-                [r.mean for r in own],
-                [r.spread for r in own],
-                color=2 * number + 1,
-            ),
+            Series.of_runs(f"{name}, one search for all", _SERVED, one, 2 * number),
+            Series.of_runs(f"{name}, a search of its own", _SERVED, own, 2 * number + 1),
         ]
     return Result(
         Table(
@@ -222,26 +207,3 @@ def _one_search(lab: Lab) -> Result:
             ],
         ),
     )
-
-
-EXPERIMENTS = (
-    Experiment(
-        "pareto",
-        "Fronts of accuracy and of r over epsilon",
-        "Figures 19 and 20: accuracy and r over epsilon 0.01 to 1, r growing linearly; no printed "
-        "values. Figure 3: against a grid of 100 its line loses visibly only above epsilon 0.2, "
-        "and nothing where epsilon is larger.",
-        "The paper's setting; scores are paid for. Random search and oracle are in the same space.",
-        _pareto,
-    ),
-    Experiment(
-        "one-search",
-        "One search for many budgets",
-        "Figure 2: one search at small epsilon serves final runs from epsilon 0.5 to 8; the figure "
-        "has no printed values.",
-        "The search is paid within epsilon 0.5 (trials of the paper's line at 0.05 and 0.1); "
-        "larger totals leave the rest to the final run. The line is in the paper's setting, the "
-        "default search on rows of unit length in ours.",
-        _one_search,
-    ),
-)

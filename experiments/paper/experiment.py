@@ -1,8 +1,10 @@
 """One table or figure of the linear scaling paper (Panda, Tang, Mahloujifar, Sehwag, Mittal, ICML
 2024, arXiv 2212.04486), and how it is measured here."""
 
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from dptune.bench.tables import Table
 from experiments.charts import Picture
@@ -47,6 +49,15 @@ class Experiment:
     def data(self, lab: Lab) -> list[str]:
         """The names of the tasks it is measured on."""
         return [lab.task(source).name for source in self.lab(lab).sources]
+
+
+def declared(measures: Mapping[str, Callable[[Lab], Result]]) -> dict[str, Experiment]:
+    """How each is measured, with what experiments.toml says of it."""
+    plain = tomllib.loads((Path(__file__).parent / "experiments.toml").read_text())
+    ablation = plain.pop("ablation")
+    for facts in plain.values():
+        facts["setting"] = facts["setting"].replace("{ablation}", ablation)
+    return {name: Experiment(name, measure=measures[name], **plain[name]) for name in measures}
 
 
 def data_set(source: str) -> str:

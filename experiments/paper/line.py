@@ -10,9 +10,9 @@ from dptune.bench.harness import SPACE
 from dptune.bench.outcome import ORACLE, Outcome
 from dptune.bench.tables import Table
 from dptune.search.unit_noise import UnitNoise
-from experiments.charts import Dots, Picture, Plot, Series
+from experiments.charts import Dots, Picture, Plot, Series, dots_of
 from experiments.paper import published
-from experiments.paper.experiment import Experiment, Result
+from experiments.paper.experiment import Result
 from experiments.paper.lab import DELTA, Lab, priced
 from experiments.paper.own_setting import ONE, bounds, search
 from experiments.paper.setting import CODED, LINES, RECIPE, SAID, natural, space_as_said
@@ -46,18 +46,12 @@ def _dots(found: Mapping[str, Outcome], oracle: Outcome) -> Dots:
         "mean and standard deviation over repeats",
         "test accuracy (%)",
         list(found),
-        [
-            (
-                "the paper's line",
-                [runs.mean for runs in found.values()],
-                [runs.spread for runs in found.values()],
-            )
-        ],
+        [dots_of("the paper's line", list(found.values()))],
         ((oracle.mean, "oracle (unpaid)"),),
     )
 
 
-def _split(lab: Lab) -> Result:
+def split(lab: Lab) -> Result:
     oracle = bounds(lab)[ORACLE]
     whole = lab.studies(lab.source, UnitNoise(), ONE)
     rows: list[list[object]] = []
@@ -108,7 +102,7 @@ def _split(lab: Lab) -> Result:
     )
 
 
-def _fits(lab: Lab) -> Result:
+def fits(lab: Lab) -> Result:
     oracle = bounds(lab)[ORACLE]
     found = {name: search(lab, method) for name, method in _FITS.items()}
     rows = []
@@ -144,7 +138,7 @@ def _fits(lab: Lab) -> Result:
     )
 
 
-def _batch_and_clip(lab: Lab) -> Result:
+def batch_and_clip(lab: Lab) -> Result:
     oracle = bounds(lab)[ORACLE]
     found = {name: search(lab, method) for name, method in _SEARCHED.items()}
     printed = {
@@ -168,7 +162,7 @@ def _batch_and_clip(lab: Lab) -> Result:
     )
 
 
-def _decompositions(lab: Lab) -> Result:
+def decompositions(lab: Lab) -> Result:
     oracle = bounds(lab)[ORACLE]
     found = {name: search(lab, replace(_LINE, decomposition=name)) for name in _DECOMPOSITIONS}
     source = natural(lab.source)
@@ -200,14 +194,7 @@ def _decompositions(lab: Lab) -> Result:
                     f"one run without search, r = {r:.3g}",
                     "steps",
                     "test accuracy (%)",
-                    [
-                        Series(
-                            "split by hand",
-                            _BY_HAND,
-                            [one.mean for one in runs],
-                            [one.spread for one in runs],
-                        )
-                    ],
+                    [Series.of_runs("split by hand", _BY_HAND, runs)],
                 ),
             ],
         ),
@@ -217,40 +204,3 @@ def _decompositions(lab: Lab) -> Result:
             "all their rates are inside the paper's space.",
         ),
     )
-
-
-EXPERIMENTS = (
-    Experiment(
-        "split",
-        "Marginal cost of the search",
-        "Table 13, CIFAR-10 at a total of epsilon 1: three trials at each of two epsilons leave "
-        "0.99, 0.96, 0.9, 0.88 or 0.7 for the final run, and cost 0.12, 0.15, 0.19, 0.19 and 0.21 "
-        "points against 99.00 without a search.",
-        "The paper's setting; scores of trials are paid for. Compare gaps to the oracle.",
-        _split,
-    ),
-    Experiment(
-        "fits",
-        "Curves through the sweeps",
-        "Table 10, ImageNet, oracle 88.6: linear (2) 86.69 ± 0.86, linear (3) 87.81 ± 0.86, "
-        "quadratic (3) 86.64 ± 1.08.",
-        "The paper's setting; scores are paid for. Compare gaps to the oracle.",
-        _fits,
-    ),
-    Experiment(
-        "batch-and-clip",
-        "Searching batch size and clipping norm too",
-        "On CIFAR-100, searching learning rate, steps, batch and clipping norm together reaches "
-        "87.9 ± 1.9, against 89.10 with the last two fixed.",
-        "The paper's setting, Poisson sampling; scores are paid for. Compare gaps to the oracle.",
-        _batch_and_clip,
-        prefers="CIFAR-100",
-    ),
-    Experiment(
-        "decompositions",
-        "Decompositions of r",
-        "There is no significant difference between three ways to split r; it prints no numbers.",
-        "The paper's setting; scores are paid for.",
-        _decompositions,
-    ),
-)

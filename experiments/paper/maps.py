@@ -11,7 +11,7 @@ from dptune.bench.outcome import Runs
 from dptune.bench.tables import Table
 from dptune.plan import TrainPlan
 from experiments.charts import Heat, Picture, Plot, Series
-from experiments.paper.experiment import Experiment, Result
+from experiments.paper.experiment import Result
 from experiments.paper.lab import DELTA, Lab, priced
 from experiments.paper.setting import RECIPE, natural
 
@@ -56,7 +56,7 @@ def _row(epsilon: float, plan: TrainPlan, runs: Runs) -> list[object]:
     ]
 
 
-def _heatmaps(lab: Lab) -> Result:
+def heatmaps(lab: Lab) -> Result:
     best, every, panels = [], [], []
     for epsilon in lab.effort.epsilons:
         cells = _grid(lab, epsilon)
@@ -91,7 +91,7 @@ def _heatmaps(lab: Lab) -> Result:
     )
 
 
-def _scatter(lab: Lab) -> Result:
+def scatter(lab: Lab) -> Result:
     rows: list[list[object]] = []
     every: list[list[object]] = []
     panels = []
@@ -156,23 +156,3 @@ def _by_distance(ratios: list[float], gaps: list[float]) -> list[list[object]]:
             rows.append([label, len(inside), float(np.median(inside)), float(inside.max())])
         low = high
     return rows
-
-
-EXPERIMENTS = (
-    Experiment(
-        "heatmaps",
-        "Accuracy over learning rate, steps and epsilon",
-        "Figures 17 and 18: 12 epsilons from 0.01 to 1, 8 learning rates from 0.01 to 1, 12 "
-        "numbers of steps from 1 to 100. As epsilon grows the best setting moves to longer "
-        "training at lower rates. No printed values.",
-        "The same grid; rows of natural length, clipping norm 1, one free step.",
-        _heatmaps,
-    ),
-    Experiment(
-        "scatter",
-        "r against the gap to the optimum",
-        "Figure 6 draws r against the relative gap to the best r; no printed values.",
-        "The settings of the heat maps; r as published, and with momentum counted in.",
-        _scatter,
-    ),
-)

@@ -10,9 +10,9 @@ from dptune.errors import DptuneError
 from dptune.search.methods import METHODS
 from dptune.search.paper_line import PaperLine
 from dptune.search.random_search import RandomSearch
-from experiments.charts import Dots, Picture, Plot, Series
+from experiments.charts import Dots, Picture, Plot, Series, dots_of
 from experiments.paper import own_setting, published
-from experiments.paper.experiment import NOT_PRINTED, WITHOUT_PRIVACY, Experiment, Result, data_set
+from experiments.paper.experiment import NOT_PRINTED, WITHOUT_PRIVACY, Result, data_set
 from experiments.paper.lab import DELTA, Lab
 from experiments.paper.setting import LINES, SAID
 
@@ -46,7 +46,7 @@ def reduction(found: dict[str, Outcome | str], name: str) -> tuple[float, float]
     return None if closed is None else (closed, 100 * own.error / (oracle.mean - random.mean))
 
 
-def _methods(lab: Lab) -> Result:
+def methods(lab: Lab) -> Result:
     budget = Budget(1.0, DELTA)
     found = contenders(lab, lab.source, budget)
     rows: list[list[object]] = []
@@ -113,13 +113,7 @@ def _methods(lab: Lab) -> Result:
                     "mean and standard deviation over repeats",
                     "test accuracy (%)",
                     list(measured),
-                    [
-                        (
-                            "dptune",
-                            [runs.mean for runs in measured.values()],
-                            [runs.spread for runs in measured.values()],
-                        )
-                    ],
+                    [dots_of("dptune", list(measured.values()))],
                     levels if _is_resnet20(lab.source) else (),
                 )
             ],
@@ -134,7 +128,7 @@ def _methods(lab: Lab) -> Result:
     )
 
 
-def _rerr(lab: Lab) -> Result:
+def rerr(lab: Lab) -> Result:
     budget = Budget(1.0, DELTA)
     rows: list[list[object]] = []
     values: dict[str, list[float]] = {}
@@ -220,21 +214,20 @@ def _rerr(lab: Lab) -> Result:
     )
 
 
-def _architectures(lab: Lab) -> Result:
+def architectures(lab: Lab) -> Result:
     rows: list[list[object]] = []
     series = []
     for source in lab.sources:
-        task, means, spreads = lab.task(source), [], []
+        task, front = lab.task(source), []
         facts = [task.name, task.train.count, task.train.columns, task.outputs]
         for total in _TOTALS:
             budget = Budget(total, DELTA)
             runs = lab.studies(source, method_from("linear-scaling", budget), budget)
-            means.append(runs.mean)
-            spreads.append(runs.spread)
+            front.append(runs)
             rows.append([*facts, total, runs.mean, runs.spread, _printed(source, total)])
         plain = lab.without_noise(source).mean
         rows.append([*facts, WITHOUT_PRIVACY, plain, None, _printed(source, math.inf)])
-        series.append(Series(task.name, _TOTALS, means, spreads))
+        series.append(Series.of_runs(task.name, _TOTALS, front))
     return Result(
         Table(
             {
@@ -276,41 +269,3 @@ def _printed(source: str, epsilon: float) -> str:
 
 def _is_resnet20(source: str) -> bool:
     return source == "demo" or "cifar10_resnet20" in source
-
-
-EXPERIMENTS = (
-    Experiment(
-        "methods",
-        "Search methods compared",
-        "Table 2, CIFAR-10 with features of a ResNet-20 trained on CIFAR-100, epsilon 1: its rule "
-        "70.5 %, Koskela & Kulkarni (subset) 67, Papernot & Steinke (private selection) 66.",
-        "Features of our own ResNet-20 (64 columns, not 1,024); everything is paid for, the choice "
-        "among trials included.",
-        _methods,
-    ),
-    Experiment(
-        "rerr",
-        "Error reduction over random search",
-        "Table 3: its rule closes 84.85 % of the gap between random search and the oracle on "
-        "CIFAR-100 (89.96 from its own accuracies), 73.97 on ImageNet (74.32), 86.85 on SQuAD, "
-        "77.63 on CIFAR-10 without public data (44, 62.63 and 68 % for random search, rule and "
-        "oracle).",
-        "Smaller feature extractors, paid scores, an oracle from a grid of 125 settings. All but "
-        "the paper's rule look in a wider space (learning rate 0.1 to 100 for rows of unit "
-        "length).",
-        _rerr,
-        everywhere=True,
-    ),
-    Experiment(
-        "architectures",
-        "Feature extractors",
-        "Tables 4 and 16: its best extractor reaches 98.65, 99.00 and 99.00 % on CIFAR-10 at "
-        "epsilon 0.1, 1 and without privacy, 81.9, 89.81 and 91.57 on CIFAR-100, unpaid; with the "
-        "search paid 98.90 and 89.10 at epsilon 1.",
-        "The feature files given, all far smaller than the paper's; the default search on plain "
-        "DP-GD. Epsilon infinity is training without noise or clipping at the best of 16 rates, "
-        "1,000 steps.",
-        _architectures,
-        everywhere=True,
-    ),
-)

@@ -10,7 +10,7 @@ from dptune.search.random_search import RandomSearch
 from dptune.search.score import NoisyScore, UnpaidScore
 from experiments.charts import Dots, Picture
 from experiments.paper import published
-from experiments.paper.experiment import NOT_PRINTED, Experiment, Result, data_set
+from experiments.paper.experiment import NOT_PRINTED, Result, data_set
 from experiments.paper.lab import DELTA, Lab
 from experiments.paper.setting import CODED, LINES, RECIPE, SAID, SPACES, natural
 
@@ -51,7 +51,7 @@ def bounds(lab: Lab, budget: Budget = ONE) -> dict[str, Outcome]:
     }
 
 
-def _paper(lab: Lab) -> Result:
+def paper(lab: Lab) -> Result:
     rows: list[list[object]] = []
     below: dict[str, list[tuple[float, float]]] = {}
     for source in lab.sources:
@@ -156,20 +156,3 @@ def _printed(source: str, name: str) -> str | None:
 def _without(source: str) -> str:
     printed = published.EXTRACTORS.get((data_set(source), float("inf")))
     return NOT_PRINTED if printed is None else f"{printed} (its best extractor)"
-
-
-EXPERIMENTS = (
-    Experiment(
-        "paper",
-        "The paper's search in the paper's setting",
-        "On CIFAR-10 with features of a ResNet-20 trained on CIFAR-100, at a total of epsilon 1, "
-        "its rule reaches 70.5 %. It closes 84.85 % of the gap between random search and the "
-        "oracle on CIFAR-100 (89.96 from its own accuracies), 77.63 on CIFAR-10 without public "
-        "data.",
-        "Rows of natural length, clipping norm 1, momentum 0.9, one free step along its buffer; "
-        "our own features (64 columns of the ResNet-20, not 1,024), so compare the gap to the "
-        "oracle.",
-        _paper,
-        everywhere=True,
-    ),
-)

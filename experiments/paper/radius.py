@@ -24,7 +24,7 @@ from dptune.bench.tasks import Task
 from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
 from experiments.charts import Picture, Plot, Series
-from experiments.paper.experiment import Experiment, Result
+from experiments.paper.experiment import Result
 from experiments.paper.lab import DELTA, Lab, priced
 
 _DECAYS = (0.0, 0.05)
@@ -60,7 +60,7 @@ def radius_bound(plan: TrainPlan, parameters: int, curvature: Curvature, power: 
     return float(per_step * powers ** (1 / power))
 
 
-def _radius(lab: Lab) -> Result:
+def radius(lab: Lab) -> Result:
     task = lab.task(lab.source)
     parameters = task.outputs * task.train.columns
     rows: list[list[object]] = []
@@ -134,16 +134,3 @@ def _distance(lab: Lab, plan: TrainPlan) -> float:
 
     key = lab.key(lab.source, "radius", plan=asdict(plan), repeats=lab.repeats)
     return float(lab.cell(key, measure))
-
-
-EXPERIMENTS = (
-    Experiment(
-        "radius",
-        "The radius bound of Theorem 3.1",
-        "The expected distance between gradient descent with and without noise is at most sqrt(d) "
-        "sigma eta (1 + c + ... + c^(T-1)), c = max(|1 - eta alpha|, |1 - eta beta|), eta < 2 / "
-        "beta.",
-        "Softmax regression on rows of unit length, clipped nowhere, without momentum.",
-        _radius,
-    ),
-)

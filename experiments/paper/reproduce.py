@@ -28,54 +28,38 @@ from experiments.paper import (
     rows,
     runtime,
 )
-from experiments.paper.experiment import Experiment, Result
+from experiments.paper.experiment import Experiment, Result, declared
 from experiments.paper.lab import EFFORTS, Lab
 
 ALL = "all"
 _PLAIN = "All of it is plain DP-GD, not the recipe that is the default of `tune`."
 _OLDER = "Their pages say how they were measured; the same names measure them otherwise now."
 _COARSE = "Measured with little effort, on coarse grids: these figures mean nothing."
-_ORDER = (
-    "paper",
-    "methods",
-    "rerr",
-    "recipe",
-    "momentum",
-    "clipping",
-    "batch-size",
-    "averaging",
-    "weight-decay",
-    "augmult",
-    "split",
-    "fits",
-    "batch-and-clip",
-    "runtime",
-    "subset-noise",
-    "decompositions",
-    "architectures",
-    "heatmaps",
-    "pareto",
-    "scatter",
-    "one-search",
-    "radius",
-)
-_FOUND = {
-    experiment.name: experiment
-    for module in (
-        own_setting,
-        methods,
-        recipe,
-        averaging,
-        rows,
-        line,
-        budgets,
-        maps,
-        runtime,
-        radius,
-    )
-    for experiment in module.EXPERIMENTS
+_MEASURES = {
+    "paper": own_setting.paper,
+    "methods": methods.methods,
+    "rerr": methods.rerr,
+    "recipe": recipe.recipe,
+    "momentum": recipe.momentum,
+    "clipping": recipe.clipping,
+    "batch-size": rows.batch_size,
+    "averaging": averaging.averaging,
+    "weight-decay": recipe.weight_decay,
+    "augmult": rows.augmult,
+    "split": line.split,
+    "fits": line.fits,
+    "batch-and-clip": line.batch_and_clip,
+    "runtime": runtime.runtime,
+    "subset-noise": rows.subset_noise,
+    "decompositions": line.decompositions,
+    "architectures": methods.architectures,
+    "heatmaps": maps.heatmaps,
+    "pareto": budgets.pareto,
+    "scatter": maps.scatter,
+    "one-search": budgets.one_search,
+    "radius": radius.radius,
 }
-EXPERIMENTS: dict[str, Experiment] = {name: _FOUND[name] for name in _ORDER}
+EXPERIMENTS = declared(_MEASURES)
 
 
 def reproduce(

@@ -8,9 +8,9 @@ from dptune.accounting import Budget, calibrate_direct
 from dptune.bench.tables import Table
 from experiments.charts import Picture, Plot, Series
 from experiments.paper import published
-from experiments.paper.ablation import COLUMNS, EPSILON, KEPT, SETTING, TUNED, Both, ablation, dots
+from experiments.paper.ablation import COLUMNS, EPSILON, KEPT, TUNED, Both, ablation, dots
 from experiments.paper.augmented import load_augmented
-from experiments.paper.experiment import Experiment, Result
+from experiments.paper.experiment import Result
 from experiments.paper.lab import DELTA, Lab
 from experiments.paper.recipe import sampling_rate
 from experiments.paper.setting import natural
@@ -20,7 +20,7 @@ _COPIES = (1, 2, 4, 8, 16)
 _FIFTH = 0.2
 
 
-def _batch_size(lab: Lab) -> Result:
+def batch_size(lab: Lab) -> Result:
     whole = ablation(lab)
     rates = (sampling_rate(whole.task), _FIFTH, 0.5, None)
     found: dict[str, Both] = {}
@@ -54,7 +54,7 @@ def _batch_size(lab: Lab) -> Result:
     )
 
 
-def _augmult(lab: Lab) -> Result:
+def augmult(lab: Lab) -> Result:
     columns = {"copies": "d", **COLUMNS, "note": ""}
     task = load_augmented(lab.source, device=lab.device)
     if task is None:
@@ -73,7 +73,7 @@ def _augmult(lab: Lab) -> Result:
     )
 
 
-def _subset_noise(lab: Lab) -> Result:
+def subset_noise(lab: Lab) -> Result:
     whole = ablation(lab, epsilon=1.0)
     base = whole.both()
     count = whole.task.train.count
@@ -131,34 +131,3 @@ def _subset_noise(lab: Lab) -> Result:
 
 def _four(subset: Both, more: Both) -> list[float]:
     return [subset.kept.mean, subset.tuned.mean, more.kept.mean, more.tuned.mean]
-
-
-EXPERIMENTS = (
-    Experiment(
-        "batch-size",
-        "Batch size",
-        "Figure 10: with learning rate and steps tuned for full batches all other sizes are much "
-        "worse; with batch (4,096), rate and steps tuned together full batches are still better "
-        "(1.46 points in Table 1). For epsilon 0.01 it needs noise multiplier 2561 for 100 "
-        "full-batch steps and 1145 for 500 steps with a fifth of the rows each.",
-        SETTING + " Poisson sampling.",
-        _batch_size,
-        prefers="CIFAR-100",
-    ),
-    Experiment(
-        "augmult",
-        "Augmentation multiplicity",
-        "Figure 14, CIFAR-100 and CIFAR-10: behind at first, no noticeable gain at the end. The "
-        "figure has no printed values.",
-        SETTING + " Needs features of augmented copies: see docs/paper.md.",
-        _augmult,
-    ),
-    Experiment(
-        "subset-noise",
-        "A subset of the rows against more noise",
-        "Table 14, ImageNet: from 87.00 at epsilon 1 to 0.7, a subset of the rows reaches 41.34, "
-        "more noise on all rows 84.07.",
-        "Rows of natural length; compare losses, not accuracies.",
-        _subset_noise,
-    ),
-)

@@ -16,7 +16,7 @@ from dptune.errors import DptuneError
 from dptune.search.base import SearchMethod
 from dptune.search.methods import METHODS
 from experiments.charts import Dots, Picture
-from experiments.paper.experiment import Experiment, Result
+from experiments.paper.experiment import Result
 from experiments.paper.lab import DELTA, PLAIN, Lab, priced
 
 
@@ -51,7 +51,7 @@ def _jobs(lab: Lab) -> list[Job]:
     return jobs
 
 
-def _runtime(lab: Lab) -> Result:
+def runtime(lab: Lab) -> Result:
     rows: list[list[object]] = []
     wall, busy, timed, machine = [], [], [], ""
     for job in _jobs(lab):
@@ -124,15 +124,3 @@ def _machine(device: str) -> str:
     if device.startswith("cuda"):
         return torch.cuda.get_device_name()
     return f"CPU, {torch.get_num_threads()} threads"
-
-
-EXPERIMENTS = (
-    Experiment(
-        "runtime",
-        "Time of a search",
-        "Table 11, where a trial takes an hour: random search 1 hour on GPUs and 1 on the clock, "
-        "grid search 100 and 1 (on 100 GPUs), its rule 7 (3 + 3 + 1 runs) and 3.",
-        "Linear models on frozen features, all trials of a sweep in the same passes over the rows.",
-        _runtime,
-    ),
-)

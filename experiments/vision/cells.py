@@ -1,29 +1,29 @@
-"""What is measured of pictures and a backbone: one cell for every budget, each a small file.
+"""What is measured of pictures and a backbone: one cell for every budget.
 
 A cell is known by all that decides it but the pictures themselves, which go by the name of their
 set: a folder of cells is about sets that do not change.
 """
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from time import perf_counter
 from typing import Any
 
 from dptune.accounting import Budget
-from dptune.bench.store import read, write
+from dptune.bench.outcome import Runs
 from dptune.data.extracted import SHIFT, Extracted
 from dptune.data.preprocess import Preprocessing
 from dptune.data.sources import load_data
 from dptune.study.study import tune
+from experiments import lines
+from experiments.lines import Figures
 from experiments.vision.plain_probe import plain_probe
 
-DELTA = 1e-5
+VERB, DELTA = "vision", 1e-5
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,9 @@ class Shifted:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Accuracies in percent of the test rows, one for every repeat."""
+class Measured(Runs):
+    """Of the test rows, and what else there is to say."""
 
-    accuracies: tuple[float, ...]
     shifts: tuple[Shifted, ...]
     rows: int
     test_rows: int
@@ -49,23 +48,10 @@ class Measured:
     notes: tuple[str, ...]  # how rows were prepared, or which ridge was chosen
     seconds: float
 
-    @property
-    def mean(self) -> float:
-        return fmean(self.accuracies)
-
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation, where there is more than one."""
-        return stdev(self.accuracies) if len(self.accuracies) > 1 else None
-
     @staticmethod
-    def from_dict(plain: Mapping[str, Any]) -> "Measured":
-        shifts = tuple(
-            Shifted(s["name"], tuple(s["accuracies"]), tuple(s["worst"]), s["worst_group"])
-            for s in plain["shifts"]
-        )
-        given = {**plain, "accuracies": tuple(plain["accuracies"]), "notes": tuple(plain["notes"])}
-        return Measured(**given | {"shifts": shifts})
+    def from_figures(plain: Mapping[str, Any]) -> "Measured":
+        shifts = tuple(Shifted(**lines.fixed(shift)) for shift in plain["shifts"])
+        return Measured(**lines.fixed(plain) | {"shifts": shifts})
 
 
 @dataclass(frozen=True)
@@ -81,19 +67,7 @@ class Cell:
     shifts: tuple[str, ...]
     epsilon: float | None
     repeats: int
-
-    def file(self, out: Path) -> Path:
-        budget = "infinity" if self.epsilon is None else f"{self.epsilon:g}"
-        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
-        name = word(f"{self.pictures}_{self.backbone}_{self.kind}_{budget}_{digest[:12]}")
-        return out / "cells" / f"{name}.json"
-
-    def read(self, out: Path) -> Measured | None:
-        return read(self.file(out), lambda plain: Measured.from_dict(plain["measured"]))
-
-    def write(self, out: Path, measured: Measured) -> None:
-        plain = {"cell": asdict(self), "measured": asdict(measured)}
-        write(self.file(out), json.dumps(plain, indent=1))
+    verb: str = VERB
 
     @property
     def features(self) -> str:
@@ -104,18 +78,23 @@ class Cell:
 
 def cells_in(out: Path) -> dict[Cell, Measured]:
     """All that were measured, whenever that was."""
-    found = {}
-    for file in sorted((out / "cells").glob("*.json")):
-        pair = read(
-            file, lambda plain: (_cell(plain["cell"]), Measured.from_dict(plain["measured"]))
-        )
-        if pair is not None:
-            found[pair[0]] = pair[1]
-    return found
+    found = lines.read(out, VERB, Cell)
+    return {cell: Measured.from_figures(figures) for cell, figures in found.items()}
 
 
-def _cell(plain: Mapping[str, Any]) -> Cell:
-    return Cell(**{**plain, "shifts": tuple(plain["shifts"])})
+def folder_of(cell: Cell, out: Path) -> Path:
+    """Where its features are."""
+    parts = [cell.pictures, cell.backbone, "" if cell.kind == "pooled" else cell.kind]
+    parts += ["" if number is None else str(number) for number in (cell.size, cell.limit)]
+    return out / "features" / word("-".join(part for part in parts if part))
+
+
+def said(cell: Cell, figures: Figures) -> str:
+    budget = "infinity" if cell.epsilon is None else f"{cell.epsilon:g}"
+    return (
+        f"{cell.pictures}, {cell.features}, epsilon {budget}: "
+        f"{fmean(figures['accuracies']):.2f} % in {figures['seconds']:.0f} s"
+    )
 
 
 def word(text: str) -> str:
@@ -123,12 +102,13 @@ def word(text: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", text)
 
 
-def measure(cell: Cell, folder: Path, device: str) -> Measured:
-    """The cell, from a folder of features."""
+def measure(cell: Cell, root: str | None, device: str) -> Figures:
+    """The cell, from the features in this folder."""
     began = perf_counter()
+    folder = folder_of(cell, Path(root or "."))
     data = _data(str(folder))
     test, by_shift, notes = (_plain if cell.epsilon is None else _paid)(cell, data, device)
-    return Measured(
+    found = Measured(
         accuracies=test,
         shifts=by_shift,
         rows=data.count,
@@ -138,6 +118,7 @@ def measure(cell: Cell, folder: Path, device: str) -> Measured:
         notes=notes,
         seconds=perf_counter() - began,
     )
+    return asdict(found)
 
 
 @lru_cache(maxsize=1)  # cells of one folder come one after another

@@ -15,6 +15,7 @@ from dptune.bench.tables import Table
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.random_search import RandomSearch
 from experiments.charts import Panel, Picture, Plot, Series
+from experiments.pages import with_spread
 from experiments.paper import published
 from experiments.vision.cells import Cell, Measured, cells_in
 
@@ -78,7 +79,7 @@ def _by_set(found: Found) -> list[str]:
             one = next(iter(cells.values()))
             plain = cells.get(None)
             private = [cells.get(budget) for budget in budgets]
-            texts = [None if each is None else _with_spread(each) for each in private]
+            texts = [None if each is None else with_spread(each.accuracies) for each in private]
             repeats = {len(each.accuracies) for each in private if each is not None}
             shown = [*texts, plain and plain.mean, ", ".join(map(str, sorted(repeats)))]
             rows.append([paper_name(pictures), features, one.columns, one.rows, *shown])
@@ -215,7 +216,7 @@ def _own_setting(found: Found, compared: Sequence[Mapping[str, Any]]) -> list[st
     ]
     if public:
         rows: list[list[Any]] = [
-            [f"here: {c.features}", m.columns, _with_spread(m)] for c, m in public
+            [f"here: {c.features}", m.columns, with_spread(m.accuracies)] for c, m in public
         ]
         rows += [
             ["the paper: its rule", 1024, f"{published.METHODS['paper-line']:.2f}"],
@@ -233,7 +234,7 @@ def _own_setting(found: Found, compared: Sequence[Mapping[str, Any]]) -> list[st
     without = [(c, m) for c, m in on_cifar if c.backbone.startswith("wrn16-4")]
     if without:
         random, oracle, rule, _ = published.RERR["CIFAR-10 without public data"]
-        rows = [[f"here: {c.features}", m.columns, _with_spread(m)] for c, m in without]
+        rows = [[f"here: {c.features}", m.columns, with_spread(m.accuracies)] for c, m in without]
         rows += [
             [
                 f"here: {row['task']}, {row['method']}",
@@ -293,11 +294,6 @@ def _rows_of(found: Found, pictures: str) -> dict[str, dict[float | None, Measur
     return dict(sorted(rows.items()))
 
 
-def _with_spread(measured: Measured) -> str:
-    spread = "" if measured.spread is None else f" ± {measured.spread:.2f}"
-    return f"{measured.mean:.2f}{spread}"
-
-
 def _draw(found: Found, file: Path, report: Report) -> bool:
     file.unlink(missing_ok=True)  # it may show what was measured otherwise
     try:
@@ -321,15 +317,8 @@ def picture(found: Found) -> Picture:
             chosen = [cells[budget] for budget in budgets]
             if chosen:
                 label = features.partition(" (")[0]
-                series.append(
-                    Series(
-                        label,
-                        budgets,
-                        [each.mean for each in chosen],
-                        [each.spread or 0.0 for each in chosen],
-                        color=names.index(label),
-                    )
-                )
+                one = Series.of_runs(label, budgets, chosen, color=names.index(label))
+                series.append(one)
         panels.append(Plot(paper_name(pictures), "epsilon", "test accuracy, %", series, xlog=True))
         gaps = _gaps_of(found, pictures)
         if gaps:

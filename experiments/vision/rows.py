@@ -1,16 +1,15 @@
 """Pictures and backbones to cells: features are made once, then every budget is studied.
 
 features/SET-BACKBONE   features; those that are there are not made again
-cells/*.json            what was measured; what is there is not measured again
+vision.jsonl            what was measured; what is there is not measured again
 rerr/SET-BACKBONE       random search, the rule and the oracle, as `dptune bench compare` has them
 vision.md, vision.png   all of it, beside the paper's figures
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from dptune import validate
@@ -18,7 +17,6 @@ from dptune.accounting import Budget
 from dptune.bench.compare import compare
 from dptune.bench.harness import Report
 from dptune.bench.outcome import ORACLE
-from dptune.bench.processes import side_by_side
 from dptune.data.extracted import Extracted, holds_features
 from dptune.data.rows import find_device
 from dptune.errors import InvalidInput
@@ -29,7 +27,8 @@ from dptune.pictures.find import find_pictures
 from dptune.pictures.shifts import some
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.random_search import RandomSearch
-from experiments.vision.cells import DELTA, Cell, Measured, measure, word
+from experiments import lines
+from experiments.vision.cells import DELTA, VERB, Cell, folder_of, measure, said
 
 USUAL_SHIFTS = {"cifar10": ("cifar10-c",), "cifar100": ("cifar100-c",)}
 SIDE_BY_SIDE = "+"
@@ -76,11 +75,6 @@ class Wanted:
     def shifts_of(self, name: str) -> tuple[str, ...]:
         return tuple(self.shifts.get(name, ()))
 
-    def folder(self, name: str, backbone: str) -> Path:
-        parts = [Path(name).stem, called(backbone), "" if self.kind == "pooled" else self.kind]
-        parts += ["" if number is None else str(number) for number in (self.size, self.limit)]
-        return self.out / "features" / word("-".join(part for part in parts if part))
-
 
 def called(backbone: str) -> str:
     names = (short_name(each) for each in backbone.split(SIDE_BY_SIDE))
@@ -98,29 +92,25 @@ def measure_rows(wanted: Wanted, report: Report, watch: Watch | None = None) -> 
             device=wanted.device,
         )
         cells = {name: _cells(wanted, name, backbone, networks) for name in wanted.sets}
-        missing = [
-            (cell, wanted.folder(name, backbone))
-            for name, several in cells.items()
-            for cell in several
-            if cell.read(wanted.out) is None
-        ]
-        again = [wanted.folder(name, backbone) for name in wanted.sets if wanted.rerr]
-        needed = {folder for _, folder in missing} | set(again)
-        for name in wanted.sets:
-            folder = wanted.folder(name, backbone)
-            if folder in needed:
+        there = lines.read(wanted.out, VERB, Cell)
+        for name, several in cells.items():
+            if wanted.rerr or not there.keys() >= {*several}:
                 report(f"{Path(name).stem}, {called(backbone)}: features")
-                _extract(wanted, name, folder, networks, watch)
-        for number, (cell, found) in enumerate(_measured(missing, wanted), start=1):
-            cell.write(wanted.out, found)
-            budget = "infinity" if cell.epsilon is None else f"{cell.epsilon:g}"
-            report(
-                f"{number} of {len(missing)}: {cell.pictures}, {cell.features}, epsilon {budget}: "
-                f"{found.mean:.2f} % in {found.seconds:.0f} s"
-            )
-        measured += len(missing)
-        for folder in again:
-            _compare(wanted, folder, report)
+                _extract(wanted, name, folder_of(several[0], wanted.out), networks, watch)
+        # The longest first: a cell with a shift or many rows would else be waited for alone.
+        every = [cell for several in cells.values() for cell in several]
+        measured += lines.measure_missing(
+            sorted(every, key=lambda cell: (not cell.shifts, cell.epsilon is None)),
+            measure,
+            wanted.out,
+            said,
+            root=str(wanted.out),
+            device=wanted.device,
+            workers=wanted.workers,
+            report=report,
+        )
+        for several in cells.values() if wanted.rerr else ():
+            _compare(wanted, folder_of(several[0], wanted.out), report)
     return measured
 
 
@@ -159,21 +149,6 @@ def _extract(
     if wanted.limit is not None:
         parts = {part: some(pictures, wanted.limit) for part, pictures in parts.items()}
     write_features(parts, networks, folder, source=place_of(name), watch=watch)
-
-
-def _measured(
-    missing: Sequence[tuple[Cell, Path]], wanted: Wanted
-) -> Iterator[tuple[Cell, Measured]]:
-    """Each cell as soon as it is measured."""
-    # The longest first: a cell with a shift or many rows would else be waited for alone.
-    order = sorted(missing, key=lambda pair: (not pair[0].shifts, pair[0].epsilon is None))
-    work = partial(_measure, wanted.device)
-    for (cell, _), found in side_by_side(work, order, wanted.workers, preload=__name__):
-        yield cell, found
-
-
-def _measure(device: str, pair: tuple[Cell, Path]) -> Measured:
-    return measure(*pair, device)
 
 
 def _compare(wanted: Wanted, folder: Path, report: Report) -> None:
