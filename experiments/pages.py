@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Protocol, TypeVar
 
 from dptune.bench.store import write
 
@@ -22,6 +23,24 @@ def markdown(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [tuple(heads)]
     lines += [("---",) * len(lines[0]), *map(tuple, rows)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+class AtBudget(Protocol):
+    """Whatever was measured at one budget."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+
+Measured = TypeVar("Measured", bound=AtBudget)
+
+
+def by_budget(every: Iterable[Measured]) -> dict[float, list[Measured]]:
+    """In order of budgets."""
+    found: dict[float, list[Measured]] = {}
+    for one in every:
+        found.setdefault(one.epsilon, []).append(one)
+    return dict(sorted(found.items()))
 
 
 def json_list(rows: Iterable[str]) -> str:

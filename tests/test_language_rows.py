@@ -19,6 +19,7 @@ from dptune.errors import InvalidInput
 from dptune.prior import PRETRAINED
 from dptune.texts.cutting import NOT_ASKED
 from experiments import lines
+from experiments import networks as recorded
 from experiments.language import mails, measure, pretrain, public_text
 from experiments.language.cells import (
     DEFAULT,
@@ -260,7 +261,7 @@ def test_a_run_without_privacy_learns_and_is_measured_on_whole_texts(
     if way == "lora":
         pytest.importorskip("peft")
     # Samples are the same every time, so whether it learns is no luck.
-    monkeypatch.setattr(measure, "Randomness", partial(Randomness, noise_seed=0))
+    monkeypatch.setattr(recorded, "Randomness", partial(Randomness, noise_seed=0))
     cell = replace(
         BASE, way=way, method=PLAIN, clip_norm=None, batch=16, steps=120, learning_rate=0.01
     )
@@ -300,7 +301,7 @@ def test_mails_are_rows_of_words_or_mailboxes_that_never_mix(mail_root: str) -> 
     with np.load(Path(mail_root) / "enron.npz") as arrays:
         owners = np.repeat(arrays["train_owners"], arrays["train_lengths"])
         of_first = arrays["train_words"][owners == 0]
-    (chunk,) = boxes.unprotected_rows(measure.AS_GIVEN, precision="int64").chunks()
+    (chunk,) = boxes.unprotected_rows(recorded.AS_GIVEN, precision="int64").chunks()
     kept = chunk.features[0, :, 0].flatten()
     most = min(len(of_first), len(kept))
     assert kept[:most].tolist() == of_first[:most].tolist()

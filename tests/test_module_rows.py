@@ -16,6 +16,7 @@ from dptune.accounting.composition import direct_epsilon
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.standardized import StandardizedConv2d, pull_back, standardized
 from dptune.errors import FolderProblem, InvalidInput
+from experiments import networks as recorded
 from experiments.lines import measure_missing, read
 from experiments.modules import augment, measure, networks
 from experiments.modules.augment import MARGIN, crop_and_flip
@@ -158,7 +159,7 @@ def test_sets_are_pictures_scaled_by_public_numbers(root: Path) -> None:
     data = rows_of("cifar10", str(root), None)
     assert (data.count, data.shape, data.classes) == (80, (3, 32, 32), tuple(range(10)))
     raw = np.load(root / "cifar10.npz")["x_train"]
-    (chunk,) = data.unprotected_rows(measure.AS_GIVEN).chunks()
+    (chunk,) = data.unprotected_rows(recorded.AS_GIVEN).chunks()
     wanted = (raw[7, 3, 5, 2] / 255 - 0.4465) / 0.2616
     assert float(chunk.features[7, 0, 2, 3, 5]) == pytest.approx(wanted, abs=1e-5)
     assert rows_of("mnist", str(root), 30).facts.shape == (1, 28, 28)

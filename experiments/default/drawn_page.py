@@ -15,7 +15,7 @@ from experiments import figures, lines
 from experiments.charts import Picture, Plot, Series
 from experiments.default import drawn
 from experiments.default.drawn import LAW, MULTIPLES, ROOT
-from experiments.pages import COMPARED, json_list, markdown, write_below
+from experiments.pages import COMPARED, by_budget, json_list, markdown, write_below
 
 PAGE = COMPARED / "drawn.json"
 _GREY = 7  # of the colours of `experiments.figures`
@@ -138,11 +138,11 @@ def recovered(cells: Sequence[Cell]) -> tuple[float, float]:
 
 
 def text(cells: Sequence[Cell]) -> str:
-    by_budget, by_table = of_budgets(cells), of_tables(cells)
-    heads = ("the default minus", *(f"epsilon {e:g}" for e in by_budget))
-    found = markdown(heads, beside(by_budget)) + AGAINST_UNIT_NOISE.format(clearly=CLEARLY)
-    found += markdown(("epsilon", *map(_times, MULTIPLES)), multiples(by_budget))
-    most, dearest = max(by_budget.items())
+    budgets, by_table = by_budget(cells), of_tables(cells)
+    heads = ("the default minus", *(f"epsilon {e:g}" for e in budgets))
+    found = markdown(heads, beside(budgets)) + AGAINST_UNIT_NOISE.format(clearly=CLEARLY)
+    found += markdown(("epsilon", *map(_times, MULTIPLES)), multiples(budgets))
+    most, dearest = max(budgets.items())
     against = BESIDE["logistic regression without privacy"]
     lost = sorted((cell for cell in dearest if against(cell) < 0), key=against)
     losses = lost[:MOST_LISTED]
@@ -158,11 +158,6 @@ def text(cells: Sequence[Cell]) -> str:
     return found + "\n![drawn](drawn.png)\n"
 
 
-def of_budgets(cells: Sequence[Cell]) -> dict[float, list[Cell]]:
-    budgets = sorted({cell.epsilon for cell in cells})
-    return {e: [cell for cell in cells if cell.epsilon == e] for e in budgets}
-
-
 def of_tables(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     found: dict[str, list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: (cell.table, cell.epsilon)):
@@ -170,8 +165,8 @@ def of_tables(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     return found
 
 
-def beside(by_budget: Mapping[float, Sequence[Cell]]) -> Iterator[tuple[str, ...]]:
-    some = by_budget.values()
+def beside(budgets: Mapping[float, Sequence[Cell]]) -> Iterator[tuple[str, ...]]:
+    some = budgets.values()
     for label, difference in BESIDE.items():
         yield label, *(_points([difference(cell) for cell in cells]) for cells in some)
     yield "RERR, percent", *map(_recovered, some)
@@ -192,8 +187,8 @@ def is_clear(cell: Cell, sign: int) -> bool:
     return difference > max(CLEARLY, 2 * math.hypot(cell.default[1], cell.unit_noise[1]))
 
 
-def multiples(by_budget: Mapping[float, Sequence[Cell]]) -> Iterator[tuple[str, ...]]:
-    for epsilon, cells in by_budget.items():
+def multiples(budgets: Mapping[float, Sequence[Cell]]) -> Iterator[tuple[str, ...]]:
+    for epsilon, cells in budgets.items():
         over_law = [[value - cell.at[LAW] for value in cell.at] for cell in cells]
         columns = [_points(values) for values in zip(*over_law, strict=True)]
         columns[LAW] = "0"
@@ -231,7 +226,7 @@ def falling(by_table: Mapping[str, Sequence[Cell]]) -> Iterator[tuple[str, ...]]
 def picture(cells: Sequence[Cell]) -> Picture:
     lines = ("the best multiple of it", "unit noise", "logistic regression without privacy")
     panels = []
-    for epsilon, some in of_budgets(cells).items():
+    for epsilon, some in by_budget(cells).items():
         share = [100 * (place + 0.5) / len(some) for place in range(len(some))]
         series = [
             Series(

@@ -14,7 +14,7 @@ from statistics import fmean
 from dptune.bench.outcome import ORACLE, Runs
 from experiments import figures
 from experiments.charts import Dots, Picture, Plot, Series
-from experiments.pages import COMPARED, json_list, markdown, with_spread, write_below
+from experiments.pages import COMPARED, by_budget, json_list, markdown, with_spread, write_below
 
 DEFAULT, GUESS, RANDOM = "linear-scaling", "unit-noise", "random-search"
 BEFORE = "before"  # the default, with the constants of before
@@ -108,10 +108,10 @@ def recipe_text(found: Found) -> str:
 def _recipe_remarks(found: Found) -> str:
     gains = _gains(found)
     least, most = min(gains, key=gains.__getitem__), max(gains, key=gains.__getitem__)
-    by_budget = []
+    of_budgets = []
     for epsilon in (0.1, 1.0, 8.0):
         some = [gain for (_, at), gain in gains.items() if at == epsilon]
-        by_budget.append(
+        of_budgets.append(
             f"{fmean(some):.2f} at epsilon {epsilon:g} ({min(some):+.2f} to {max(some):+.2f})"
         )
     worse = [
@@ -124,7 +124,7 @@ def _recipe_remarks(found: Found) -> str:
         "\n**Gain.** Over plain DP-GD at its best setting, for which nobody paid: "
         f"{gains[least]:+.2f} ({_at(least)}) to {gains[most]:+.2f} points ({_at(most)}), "
         f"{fmean(gains.values()):+.2f} on average of {len(gains)} rows. By budget: "
-        f"{', '.join(by_budget)}.\n\n"
+        f"{', '.join(of_budgets)}.\n\n"
         "**Monotone?** Means that fall from one budget to the next, over epsilon 0.1, 0.3, 1, 3, 8 "
         f"and 30: {_falls(found) or 'none'} (in bold where by more than the standard error). Means "
         "at 3 and 30 are of 10 runs.\n\n"
@@ -201,7 +201,7 @@ def kept_text(found: Found) -> str:
         if one.before:
             row += [one.before.text, _difference([(one.default, one.before)])]
         rows.append(row)
-    text = markdown(heads, rows) + "\n" + _by_budget(every, earlier)
+    text = markdown(heads, rows) + "\n" + _totals(every, earlier)
     below = [
         f"{one} by {one.guess.mean - one.default.mean:.2f} (standard error "
         f"{_error(one.default, one.guess):.2f})"
@@ -216,11 +216,11 @@ def kept_text(found: Found) -> str:
     )
 
 
-def _by_budget(every: Sequence[Judged], earlier: bool) -> str:
+def _totals(every: Sequence[Judged], earlier: bool) -> str:
     heads = ["epsilon", "mean RERR", "at 95 or more", "mean below the oracle"]
     heads += ["mean gain over before", "better by two standard errors", "worse"] * earlier
     rows = []
-    for epsilon, some in _of_budgets(every).items():
+    for epsilon, some in by_budget(every).items():
         telling = [one for one in some if one.told]
         rerrs = [one.rerr for one in telling]
         off = math.hypot(*(one.rerr_error for one in telling)) / max(len(telling), 1)
@@ -277,7 +277,7 @@ def recipe_picture(found: Found) -> Picture:
 
 def kept_picture(found: Found) -> Picture:
     panels = []
-    for epsilon, some in _of_budgets(judged(found)).items():
+    for epsilon, some in by_budget(judged(found)).items():
         shown = {
             "default": [one.default for one in some],
             "unit-noise": [one.guess for one in some],
@@ -301,11 +301,6 @@ def kept_picture(found: Found) -> Picture:
             )
         )
     return Picture("Sets kept out of every choice, one recipe for all methods", panels)
-
-
-def _of_budgets(every: Sequence[Judged]) -> dict[float, list[Judged]]:
-    budgets = sorted({one.epsilon for one in every})
-    return {epsilon: [one for one in every if one.epsilon == epsilon] for epsilon in budgets}
 
 
 def _over_budgets(found: Found, task: str) -> list[Studies]:

@@ -14,10 +14,11 @@ import dptune
 from dptune.data import Data
 from dptune.engines.modules.torch_module import ModuleModel
 from experiments.language.cells import SEARCHES, Cell
-from experiments.language.measure import engine_of, found_by, one_run, searched
+from experiments.language.measure import engine_of, run_of, searched
 from experiments.language.public_text import MAILS, NETWORK, rows_of_words
 from experiments.language.sets import PADDING, padded
 from experiments.lines import Figures
+from experiments.networks import of_study
 
 PIECES = 32  # of a mailbox, where that is the unit
 LOSS_BOUND = 7.0  # of a mail's mean loss in a score; text by chance is at 9
@@ -33,9 +34,9 @@ def measure(cell: Cell, root: str | None, device: str) -> Figures:
         score = dptune.NoisyScore(measure="loss", loss_bound=LOSS_BOUND)
         result = searched(cell, data, engine, device, score=score)
         assert isinstance(result.model.model, ModuleModel)
-        model, found = result.model.model, found_by(result)
+        model, found = result.model.model, of_study(result)
     else:
-        model, found = one_run(cell, data, engine, device)
+        model, found = run_of(cell, data, engine, device)
     return {
         "perplexity": perplexity(model, test, device),
         "perplexity_before": before(engine, data, test, device),

@@ -12,7 +12,6 @@ import dptune
 from dptune.data import Data, Preprocessing
 from dptune.engines.base import Engine
 from dptune.engines.modules.torch_module import ModuleModel
-from dptune.engines.randomness import Randomness
 from dptune.search.base import SearchMethod
 from dptune.study.result import StudyResult
 from experiments.language.cells import (
@@ -32,9 +31,9 @@ from experiments.language.features import features_of
 from experiments.language.prepare import MODEL
 from experiments.language.sets import part_of, private_rows
 from experiments.lines import Figures
+from experiments.networks import of_study, one_run
 from experiments.vision.plain_probe import plain_probe
 
-AS_GIVEN = Preprocessing(unit_rows=False)
 # Of a pass on a GPU. Samples that are larger pass in groups of about one length: that is slower
 # alone, and quicker where several processes share the GPU.
 TOKENS_AT_ONCE = 5 * 2**14
@@ -63,7 +62,7 @@ def _study(cell: Cell, root: str, device: str) -> Figures:
     assert isinstance(result.model.model, ModuleModel)
     return {
         **accuracies(cell, root, result.model.model, device),
-        **found_by(result),
+        **of_study(result),
         "parameters": engine.for_data(data.facts).parameters(data.facts),
     }
 
@@ -86,23 +85,6 @@ def searched(
     )
 
 
-def found_by(result: StudyResult) -> Figures:
-    """What a study chose, and what it cost."""
-    plan = result.final.plan
-    return {
-        "spent_epsilon": result.guarantee.epsilon,
-        "learning_rate": plan.learning_rate,
-        "r": plan.total_step_size,
-        "noise_multiplier": plan.noise_multiplier,
-        "weight_noise": plan.weight_noise,
-        "trials": [
-            {"learning_rate": t.plan.learning_rate, "c": t.noise, "mu": t.mu, "score": t.score}
-            for t in result.trials
-        ],
-        "notes": list(result.notes),
-    }
-
-
 def search_of(cell: Cell) -> SearchMethod:
     assert cell.epsilon is not None
     if cell.method == DEFAULT:
@@ -117,28 +99,16 @@ def search_of(cell: Cell) -> SearchMethod:
 
 
 def _run(cell: Cell, root: str, device: str) -> Figures:
-    """One run of the whole budget at a rate that nobody paid for."""
     data = private_rows(cell.texts, root, cell.length, cell.limit)
-    engine = engine_of(cell, Path(root) / MODEL, device)
-    model, chosen = one_run(cell, data, engine, device)
+    model, chosen = run_of(cell, data, engine_of(cell, Path(root) / MODEL, device), device)
     return {**accuracies(cell, root, model, device), **chosen}
 
 
-def one_run(
-    cell: Cell, data: Data, engine: Engine[Any], device: str
-) -> tuple[ModuleModel, Figures]:
-    fitted = engine.for_data(data.facts)
+def run_of(cell: Cell, data: Data, engine: Engine[Any], device: str) -> tuple[ModuleModel, Figures]:
+    """One run of the whole budget."""
     plan = plan_of(cell, data.count, data.copies)
-    rows = data.unprotected_rows(AS_GIVEN, device=device, precision="int64")
-    (model,) = fitted.fit_many([plan], rows, [Randomness(seed=cell.seed)])
-    assert isinstance(model, ModuleModel)
-    return model, {
-        "learning_rate": plan.learning_rate,
-        "r": plan.total_step_size,
-        "noise_multiplier": plan.noise_multiplier,
-        "weight_noise": plan.weight_noise,
-        "parameters": fitted.parameters(data.facts),
-    }
+    fitted = engine.for_data(data.facts)
+    return one_run(fitted, plan, data, cell.seed, device, precision="int64")
 
 
 def engine_of(cell: Cell, model: Path, device: str) -> Engine[Any]:
@@ -185,4 +155,4 @@ def _probe(cell: Cell, root: str, device: str) -> Figures:
         data, budget=dptune.Budget(cell.epsilon, cell.delta), seed=cell.seed, device=device
     )
     predicted = result.model.predict(test)
-    return {"accuracy": 100 * float(np.mean(predicted == answers)), **found_by(result)}
+    return {"accuracy": 100 * float(np.mean(predicted == answers)), **of_study(result)}

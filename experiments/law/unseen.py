@@ -17,7 +17,7 @@ from dptune.bench.tasks import load_task
 from experiments import figures
 from experiments.charts import Dots, Picture
 from experiments.law.multiples import Prepared
-from experiments.pages import COMPARED, json_list, markdown, write_below
+from experiments.pages import COMPARED, by_budget, json_list, markdown, write_below
 
 PAGE = COMPARED / "unseen.json"
 MULTIPLES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4)
@@ -113,7 +113,7 @@ def text(scans: Sequence[Scan]) -> str:
         ]
         for each in scans
     ]
-    for epsilon, some in _by_budget(scans).items():
+    for epsilon, some in by_budget(scans).items():
         means = (_over_law(some, number) for number in range(len(MULTIPLES)))
         rows.append(
             [
@@ -130,14 +130,14 @@ def text(scans: Sequence[Scan]) -> str:
 
 
 def _verdict(scans: Sequence[Scan]) -> str:
-    by_budget = list(_by_budget(scans).values())
-    easy = [[each for each in some if each.task not in ("cities", "leaves")] for some in by_budget]
+    every = list(by_budget(scans).values())
+    easy = [[each for each in some if each.task not in ("cities", "leaves")] for some in every]
     return VERDICT.format(
-        most=max(_over_law(some, n) for some in by_budget for n in range(len(MULTIPLES))),
-        budgets=_listed([f"{epsilon:g}" for epsilon in _by_budget(scans)]),
-        best=_listed([f"{_mean(some, 'known'):.2f}" for some in by_budget]),
-        default=_listed([f"{_mean(some, 'studies'):+.2f}" for some in by_budget]),
-        left=_listed([f"{_left(some):.2f}" for some in by_budget]),
+        most=max(_over_law(some, n) for some in every for n in range(len(MULTIPLES))),
+        budgets=_listed([f"{epsilon:g}" for epsilon in by_budget(scans)]),
+        best=_listed([f"{_mean(some, 'known'):.2f}" for some in every]),
+        default=_listed([f"{_mean(some, 'studies'):+.2f}" for some in every]),
+        left=_listed([f"{_left(some):.2f}" for some in every]),
         without=_listed([f"{_left(some):.2f}" for some in easy]),
     )
 
@@ -157,7 +157,7 @@ def _over_law(scans: Sequence[Scan], number: int) -> float:
 
 def picture(scans: Sequence[Scan]) -> Picture:
     panels = []
-    for epsilon, some in _by_budget(scans).items():
+    for epsilon, some in by_budget(scans).items():
         shown = {
             "c / 4": [each.runs[LAW - 2] for each in some],
             "4 c": [each.runs[LAW + 2] for each in some],
@@ -177,11 +177,6 @@ def picture(scans: Sequence[Scan]) -> Picture:
             )
         )
     return Picture("Sets that the law never saw, each split eight times", panels)
-
-
-def _by_budget(scans: Sequence[Scan]) -> dict[float, list[Scan]]:
-    budgets = sorted({each.epsilon for each in scans})
-    return {epsilon: [each for each in scans if each.epsilon == epsilon] for epsilon in budgets}
 
 
 def _times(multiple: float) -> str:

@@ -9,22 +9,21 @@ import torch
 
 import dptune
 from dptune.accounting.calibration import calibrate_direct
-from dptune.data import Data, Preprocessing
+from dptune.data import Data
 from dptune.engines.base import Engine
 from dptune.engines.modules.torch_module import TorchModule
 from dptune.engines.modules.zeroth_order import ZerothOrder
-from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.search.base import SearchMethod
 from experiments.lines import Figures
 from experiments.modules.cells import Cell
 from experiments.modules.sets import rows_of
+from experiments.networks import AS_GIVEN, of_study, one_run
 
 METHODS: dict[str, SearchMethod] = {
     "linear-scaling": dptune.LinearScaling(),
     "random-search": dptune.RandomSearch(),
 }
-AS_GIVEN = Preprocessing(unit_rows=False)
 RATES = (1e-4, 100.0)  # where searches look
 _DRAWS, _LOOKED_AT = 8, 1000  # perturbed weights, and rows whose logits they move
 
@@ -48,19 +47,10 @@ def study(cell: Cell, root: str | None, device: str) -> Figures:
         device=device,
     )
     assert result.test_accuracy is not None
-    plan = result.final.plan
     return {
         "accuracy": 100 * result.test_accuracy,
-        "spent_epsilon": result.guarantee.epsilon,
-        "learning_rate": plan.learning_rate,
-        "noise_multiplier": plan.noise_multiplier,
-        "weight_noise": plan.weight_noise,
+        **of_study(result),
         "parameters": engine.for_data(data.facts).parameters(data.facts),
-        "trials": [
-            {"learning_rate": t.plan.learning_rate, "c": t.noise, "mu": t.mu, "score": t.score}
-            for t in result.trials
-        ],
-        "notes": list(result.notes),  # where the search had to bend
         "seconds": perf_counter() - began,
     }
 
@@ -69,9 +59,7 @@ def run(cell: Cell, root: str | None, device: str) -> Figures:
     """One run of the whole budget at a setting that nobody paid for."""
     data, began = rows_of(cell.pictures, root, cell.limit), perf_counter()
     engine = engine_of(cell).for_data(data.facts)
-    plan = plan_of(cell, data)
-    rows = data.unprotected_rows(AS_GIVEN, device=device)
-    (model,) = engine.fit_many([plan], rows, [Randomness(seed=cell.seed)])
+    model, chosen = one_run(engine, plan_of(cell, data), data, cell.seed, device)
     test = data.test_rows(AS_GIVEN, device)
     assert test is not None
     (found,) = engine.evaluate_many([model], test)
@@ -80,11 +68,8 @@ def run(cell: Cell, root: str | None, device: str) -> Figures:
     return {
         "accuracy": 100 * found.correct / test.count,
         "loss": found.loss,
-        "learning_rate": plan.learning_rate,
-        "noise_multiplier": plan.noise_multiplier,
-        "weight_noise": plan.weight_noise,
-        "parameters": engine.parameters(data.facts),
-        **logit_noise(model.module, some, plan.weight_noise),
+        **chosen,
+        **logit_noise(model.module, some, chosen["weight_noise"]),
         "seconds": seconds,
     }
 

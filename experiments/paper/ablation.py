@@ -14,7 +14,7 @@ from dptune.bench.outcome import Runs
 from dptune.bench.tasks import Task
 from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
-from experiments.charts import Dots, dots_of
+from experiments.charts import Dots, Panel, Picture, dots_of
 from experiments.paper.lab import DELTA, Lab, priced
 from experiments.paper.setting import RECIPE, natural
 
@@ -74,6 +74,9 @@ class Ablation:
     @property
     def task(self) -> Task:
         return self.lab.task(self.source)
+
+    def picture(self, title: str, *panels: Panel) -> Picture:
+        return Picture(f"{self.name}: {title}, epsilon {EPSILON:g}", panels)
 
     def both(
         self,

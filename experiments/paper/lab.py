@@ -16,7 +16,7 @@ import numpy as np
 
 from dptune import gdp
 from dptune.accounting import Budget, calibrate_direct
-from dptune.bench.harness import Report, accuracies, run_method, run_oracle
+from dptune.bench.harness import Report, accuracies, fit, run_method, run_oracle
 from dptune.bench.outcome import Outcome, Runs
 from dptune.bench.store import read, write
 from dptune.bench.tasks import Task, identity, load_task
@@ -203,6 +203,22 @@ class Lab:
             key,
             lambda: run_oracle(self.task(source), budget, self.repeats, self.report, space, recipe),
         )
+
+    def mean_norm(self, source: str, kind: str, plan: TrainPlan, *, still: bool = False) -> float:
+        """How far from zero weights end on average; from where a run without noise ends, if
+        `still`."""
+        task = self.task(source)
+
+        def measure() -> float:
+            engine, start = LinearEngine(outputs=task.outputs), 0.0
+            if still:
+                (model,) = fit(engine, task, [replace(plan, noise_multiplier=0.0)])
+                start = model.weights
+            models = fit(engine, task, [plan] * self.repeats)
+            return float(np.mean([float((one.weights - start).norm()) for one in models]))
+
+        key = self.key(source, kind, plan=asdict(plan), repeats=self.repeats)
+        return float(self.cell(key, measure))
 
     def key(self, source: str, kind: str, **facts: Any) -> dict[str, Any]:
         """The key of a cell about this source."""

@@ -11,17 +11,13 @@ one.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
 from dptune.accounting import Budget
-from dptune.bench.harness import fit
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
-from dptune.engines.linear import LinearEngine
 from dptune.plan import TrainPlan
 from experiments.charts import Picture, Plot, Series
 from experiments.paper.experiment import Result
@@ -77,7 +73,7 @@ def radius(lab: Lab) -> Result:
         )
         whole = replace(whole, learning_rate=1 / curvature.greatest)
         plans = [replace(whole, steps=steps) for steps in _STEPS]
-        measured = [_distance(lab, plan) for plan in plans]
+        measured = [lab.mean_norm(lab.source, "radius", plan, still=True) for plan in plans]
         published = [radius_bound(plan, parameters, curvature) for plan in plans]
         squares = [radius_bound(plan, parameters, curvature, power=2) for plan in plans]
         rows += [[decay, *row] for row in zip(_STEPS, measured, published, squares, strict=True)]
@@ -86,7 +82,11 @@ def radius(lab: Lab) -> Result:
                 f"weight decay {decay:g}: c = {curvature.shrinks(whole.learning_rate):.3f}",
                 "steps",
                 "distance from the run without noise",
-                _series(measured, published, squares),
+                [
+                    Series("measured", _STEPS, measured),
+                    Series("Theorem 3.1", _STEPS, published),
+                    Series("where squares add", _STEPS, squares),
+                ],
                 xlog=True,
                 ylog=True,
             )
@@ -110,27 +110,3 @@ def radius(lab: Lab) -> Result:
             "their root; the bound in which squares add has that too.",
         ),
     )
-
-
-def _series(
-    measured: Sequence[float], published: Sequence[float], squares: Sequence[float]
-) -> list[Series]:
-    return [
-        Series("measured", _STEPS, measured),
-        Series("Theorem 3.1", _STEPS, published),
-        Series("where squares add", _STEPS, squares),
-    ]
-
-
-def _distance(lab: Lab, plan: TrainPlan) -> float:
-    """The mean distance of runs from the one without noise."""
-    task = lab.task(lab.source)
-
-    def measure() -> float:
-        engine = LinearEngine(outputs=task.outputs)
-        (still,) = fit(engine, task, [replace(plan, noise_multiplier=0.0)])
-        moved = fit(engine, task, [plan] * lab.repeats)
-        return float(np.mean([float((one.weights - still.weights).norm()) for one in moved]))
-
-    key = lab.key(lab.source, "radius", plan=asdict(plan), repeats=lab.repeats)
-    return float(lab.cell(key, measure))

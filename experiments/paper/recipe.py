@@ -11,9 +11,9 @@ from dptune.accounting.renyi import RenyiCurve
 from dptune.bench.tables import Table
 from dptune.bench.tasks import Task
 from dptune.engines.linear import LinearEngine
-from experiments.charts import Dots, Picture
+from experiments.charts import Dots
 from experiments.paper import published
-from experiments.paper.ablation import COLUMNS, EPSILON, KEPT, TUNED, Both, ablation, dots
+from experiments.paper.ablation import COLUMNS, EPSILON, KEPT, TUNED, Ablation, Both, ablation, dots
 from experiments.paper.experiment import Result
 from experiments.paper.lab import DELTA, Lab
 
@@ -82,17 +82,15 @@ def recipe(lab: Lab) -> Result:
             },
             rows,
         ),
-        Picture(
-            f"{whole.name}: what each part of the recipe adds, epsilon {EPSILON:g}",
-            [
-                Dots(
-                    "difference of means and its standard error",
-                    "points of test accuracy that the recipe is above the variant",
-                    others,
-                    drawn,
-                    ((0.0, "no difference"),),
-                )
-            ],
+        whole.picture(
+            "what each part of the recipe adds",
+            Dots(
+                "difference of means and its standard error",
+                "points of test accuracy that the recipe is above the variant",
+                others,
+                drawn,
+                ((0.0, "no difference"),),
+            ),
         ),
         notes=(
             "The paper's whole recipe reaches 71.66 there; momentum is worth 2.64 by its own "
@@ -121,15 +119,10 @@ def momentum(lab: Lab) -> Result:
         f"momentum {momentum:g}, {'one free step' if free else 'no free step'}"
         for momentum, free in found
     ]
+    rows = [[*which, *one.cells] for which, one in found.items()]
     return Result(
-        Table(
-            {"momentum": "g", "free steps": "d", **COLUMNS},
-            [[*which, *one.cells] for which, one in found.items()],
-        ),
-        Picture(
-            f"{whole.name}: momentum and a free step, epsilon {EPSILON:g}",
-            [dots(labels, list(found.values()))],
-        ),
+        Table({"momentum": "g", "free steps": "d", **COLUMNS}, rows),
+        whole.picture("momentum and a free step", dots(labels, list(found.values()))),
         notes=(
             "Without momentum the same learning rate moves the weights a tenth as far: what the "
             "paper's comparison shows is mostly that, as the re-tuned column tells.",
@@ -138,28 +131,27 @@ def momentum(lab: Lab) -> Result:
 
 
 def clipping(lab: Lab) -> Result:
-    whole = ablation(lab)
-    found = {norm: whole.both(clip_norm=norm) for norm in _NORMS}
-    return Result(
-        Table({"clipping norm": "g", **COLUMNS}, [[n, *one.cells] for n, one in found.items()]),
-        Picture(
-            f"{whole.name}: clipping norms, epsilon {EPSILON:g}",
-            [dots([f"norm {norm:g}" for norm in found], list(found.values()))],
-        ),
-        notes=(
-            "Noise and step shrink with the norm, so at a kept learning rate a smaller norm is "
-            "also a shorter run; the re-tuned column has that taken out.",
-        ),
-    )
+    return _varied(
+        ablation(lab), "clip_norm", _NORMS, ("clipping norm", "norm", "clipping norms"),
+        "Noise and step shrink with the norm, so at a kept learning rate a smaller norm is also a "
+        "shorter run; the re-tuned column has that taken out.",
+    )  # fmt: skip
 
 
 def weight_decay(lab: Lab) -> Result:
-    whole = ablation(lab)
-    found = {decay: whole.both(weight_decay=decay) for decay in _DECAYS}
+    words = ("weight decay", "decay", "weight decay")
+    return _varied(ablation(lab), "weight_decay", _DECAYS, words)
+
+
+def _varied(
+    whole: Ablation, field: str, values: Sequence[float], words: tuple[str, str, str], *notes: str
+) -> Result:
+    """One number of the recipe; `words` for the table, its rows and the picture."""
+    heading, short, title = words
+    changes: dict[float, dict[str, Any]] = {value: {field: value} for value in values}
+    found = {value: whole.both(**change) for value, change in changes.items()}
     return Result(
-        Table({"weight decay": "g", **COLUMNS}, [[d, *one.cells] for d, one in found.items()]),
-        Picture(
-            f"{whole.name}: weight decay, epsilon {EPSILON:g}",
-            [dots([f"decay {decay:g}" for decay in found], list(found.values()))],
-        ),
+        Table({heading: "g", **COLUMNS}, [[value, *one.cells] for value, one in found.items()]),
+        whole.picture(title, dots([f"{short} {v:g}" for v in found], list(found.values()))),
+        notes=notes,
     )

@@ -43,10 +43,7 @@ def batch_size(lab: Lab) -> Result:
         rows.append([f"{batch}, noise only", 0.01, *only, f"noise multiplier {known:g}"])
     return Result(
         Table({"batch": "", "epsilon": "g", **COLUMNS, "paper": ""}, rows),
-        Picture(
-            f"{whole.name}: batches drawn by Poisson sampling, epsilon {EPSILON:g}",
-            [dots(list(found), list(found.values()))],
-        ),
+        whole.picture("batches drawn by Poisson sampling", dots(list(found), list(found.values()))),
         notes=(
             "The paper's noise multipliers at epsilon 0.01 come from an accountant that rounds up; "
             "ours are the exact ones, so a little smaller.",
