@@ -81,8 +81,12 @@ def _file(folder: Path, verb: str) -> Path:
 
 
 def fixed(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a frozen dataclass: JSON has lists for tuples."""
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
+    """Fields of a frozen dataclass: JSON and TOML have lists for tuples."""
+    return {name: _tuples(value) for name, value in plain.items()}
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def add(folder: Path, cell: AnyCell, figures: Figures) -> None:

