@@ -5,7 +5,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Protocol, TypeVar
 
+from dptune.bench.harness import Report
 from dptune.bench.store import write
+from experiments.charts import Picture
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 COMPARED = BENCHMARKS / "compare"
@@ -16,6 +18,20 @@ def write_below(page: Path, text: str) -> None:
     """The words at the top of a page stay, and these figures take the place of those below."""
     words, mark, _ = page.read_text().partition(_BEGIN)
     write(page, words + (mark or _BEGIN) + text)
+
+
+def draw(picture: Picture | None, file: Path, report: Report) -> bool:
+    """Whether there is a picture now; an older one may show what was measured otherwise."""
+    file.unlink(missing_ok=True)
+    if picture is None:
+        return False
+    try:
+        from experiments import figures
+    except ImportError:
+        report(f"{file.name} was not drawn: matplotlib is missing; run this again where it is")
+        return False
+    write(file, figures.png(picture))
+    return True
 
 
 def markdown(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:

@@ -16,6 +16,7 @@ from dptune import validate
 from dptune.bench.harness import Report
 from dptune.bench.store import read, write
 from dptune.errors import InvalidInput
+from experiments.pages import draw
 from experiments.paper import (
     averaging,
     budgets,
@@ -106,7 +107,7 @@ def choose(name: str) -> list[Experiment]:
 
 def _save(experiment: Experiment, result: Result, lab: Lab, effort: str) -> None:
     name = experiment.name
-    drawn = _draw(result, lab.out / f"{name}.png", lab.report)
+    drawn = draw(result.picture, lab.out / f"{name}.png", lab.report)
     every = result.details or result.table
     write(lab.out / f"{name}.csv", every.csv())
     write(lab.out / f"{name}.md", _page(experiment, result, lab, drawn))
@@ -125,19 +126,6 @@ def _save(experiment: Experiment, result: Result, lab: Lab, effort: str) -> None
     }
     # Last, since the page of contents goes by it.
     write(lab.out / f"{name}.json", json.dumps(plain, indent=1) + "\n")
-
-
-def _draw(result: Result, file: Path, report: Report) -> bool:
-    file.unlink(missing_ok=True)  # it may show what was measured otherwise
-    if result.picture is None:
-        return False
-    try:
-        from experiments import figures
-    except ImportError:
-        report(f"{file.name} was not drawn: matplotlib is missing; run this again where it is")
-        return False
-    write(file, figures.png(result.picture))
-    return True
 
 
 def _page(experiment: Experiment, result: Result, lab: Lab, drawn: bool) -> str:

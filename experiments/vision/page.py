@@ -15,7 +15,7 @@ from dptune.bench.tables import Table
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.random_search import RandomSearch
 from experiments.charts import Panel, Picture, Plot, Series
-from experiments.pages import with_spread
+from experiments.pages import draw, with_spread
 from experiments.paper import published
 from experiments.vision.cells import Cell, Measured, cells_in
 
@@ -38,7 +38,7 @@ Found = Mapping[Cell, Measured]
 def write_page(out: Path, report: Report) -> Path:
     """The page and the picture of all that the folder holds."""
     found = cells_in(out)
-    drawn = bool(found) and _draw(found, out / PICTURE, report)
+    drawn = bool(found) and draw(picture(found), out / PICTURE, report)
     compared = _compared(out)
     parts = ["# Vision: the paper's tasks from pictures", _setting(found), *_by_set(found)]
     parts += _gaps(found)
@@ -292,17 +292,6 @@ def _rows_of(found: Found, pictures: str) -> dict[str, dict[float | None, Measur
             features = cell.features if cell.limit is None else f"{cell.features} ({cell.limit:,})"
             rows.setdefault(features, {})[cell.epsilon] = measured
     return dict(sorted(rows.items()))
-
-
-def _draw(found: Found, file: Path, report: Report) -> bool:
-    file.unlink(missing_ok=True)  # it may show what was measured otherwise
-    try:
-        from experiments import figures
-    except ImportError:
-        report(f"{file.name} was not drawn: matplotlib is missing; run this again where it is")
-        return False
-    write(file, figures.png(picture(found)))
-    return True
 
 
 def picture(found: Found) -> Picture:

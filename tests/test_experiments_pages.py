@@ -13,10 +13,14 @@ import pytest
 from dptune.errors import InvalidInput
 from experiments import figures, lines, pages
 from experiments.default import against, directions, drawn_page, gains
+from experiments.language import page as language_page
 from experiments.law import unseen
+from experiments.modules import page as modules_page
 from experiments.sets import files
 from experiments.sets.public import PublicSet, public_sets, set_of
 from experiments.sets.readers import READY, TABLES
+from experiments.tables import page as tables_page
+from experiments.vision import page as vision_page
 from support.commands import called
 
 TABLE = pd.DataFrame(
@@ -127,6 +131,21 @@ def test_stored_pages_say_what_is_stored(compared: Path, name: str) -> None:
         (unseen.write_page([]) if name == "unseen" else drawn_page.write(None))
     for file in (f"{name}.md", f"{name}.json"):
         assert (compared / file).read_text() == (pages.COMPARED / file).read_text()
+
+
+@pytest.mark.parametrize("name", ["language", "modules", "tables", "vision"])
+def test_stored_pages_of_cells_say_what_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(figures, "png", lambda picture: b"drawn")
+    folder = shutil.copytree(pages.BENCHMARKS / name, tmp_path / name)
+    written = {
+        "language": language_page.write_page,
+        "modules": modules_page.write_page,
+        "tables": tables_page.write_page,
+        "vision": lambda out: vision_page.write_page(out, lambda _: None),
+    }[name](folder)
+    assert written.read_text() == (pages.BENCHMARKS / name / f"{name}.md").read_text()
 
 
 def test_figures_take_the_place_of_older_ones_and_words_stay(tmp_path: Path) -> None:
