@@ -12,6 +12,7 @@ from experiments.default import verbs as default
 from experiments.language import verbs as language
 from experiments.law import verbs as law
 from experiments.modules import verbs as modules
+from experiments.noise import verbs as noise
 from experiments.paper import verbs as paper
 from experiments.sets import verbs as sets
 from experiments.synthetic import verbs as synthetic
@@ -33,6 +34,7 @@ PANELS: dict[str, dict[str, Any]] = {
         "gains": default.gains,
         "drawn": default.drawn,
         "against": default.against,
+        "adult-magic": default.adult_magic,
         "directions": default.directions,
     },
     "The law of best noise": {
@@ -47,6 +49,7 @@ PANELS: dict[str, dict[str, Any]] = {
         "tables": tables.app,
         "synthetic": synthetic.app,
         "imagenet-shape": pictures.imagenet_shape,
+        "last-bits": noise.last_bits,
         "augmented-copies": pictures.augmented_copies,
     },
 }

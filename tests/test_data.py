@@ -572,7 +572,7 @@ def test_an_engine_trains_on_opened_rows(task: str) -> None:
 
 def test_the_page_on_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parent.parent / "docs" / "data.md"
+    page = Path(__file__).parent.parent / "docs" / "guide" / "data.md"
     names: dict[str, Any] = {}
     for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(text, str(page), "exec"), names)

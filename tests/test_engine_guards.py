@@ -63,6 +63,11 @@ def test_an_interrupted_rewrite_of_chunks_leaves_nothing_that_opens(
         DiskRows(tmp_path)
 
 
+def test_rows_on_disk_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+    write_chunks(tmp_path, [(FEATURES, LABELS)])
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+
+
 def test_rounded_products_are_refused() -> None:
     rows, engine = MemoryRows(FEATURES, LABELS), LinearEngine(outputs=2)
     torch.set_float32_matmul_precision("medium")

@@ -564,7 +564,7 @@ def test_wrong_rows_are_named_by_column_and_no_value_is_shown() -> None:
 @pytest.mark.usefixtures("few_payments")
 def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parent.parent / "docs" / "estimator.md"
+    page = Path(__file__).parent.parent / "docs" / "guide" / "estimator.md"
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     names: dict[str, object] = {}
     for block in blocks:

@@ -12,7 +12,7 @@ import pytest
 
 from dptune.errors import InvalidInput
 from experiments import figures, lines, pages
-from experiments.default import against, directions, drawn_page, gains
+from experiments.default import adult_magic, against, directions, drawn_page, gains
 from experiments.language import page as language_page
 from experiments.law import unseen
 from experiments.modules import page as modules_page
@@ -116,17 +116,24 @@ def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             shutil.copy(file, tmp_path)
     monkeypatch.setattr(figures, "png", lambda picture: b"")
     monkeypatch.setattr(gains, "COMPARED", tmp_path)
-    for module, name in ((drawn_page, "PAGE"), (unseen, "PAGE"), (against, "FIGURES")):
+    for module, name in (
+        (drawn_page, "PAGE"),
+        (unseen, "PAGE"),
+        (against, "FIGURES"),
+        (adult_magic, "FIGURES"),
+    ):
         monkeypatch.setattr(module, name, tmp_path / getattr(module, name).name)
     return tmp_path
 
 
-@pytest.mark.parametrize("name", [*gains.PAGES, "drawn", "unseen", "against"])
+@pytest.mark.parametrize("name", [*gains.PAGES, "drawn", "unseen", "against", "adult-magic"])
 def test_stored_pages_say_what_is_stored(compared: Path, name: str) -> None:
     if name in gains.PAGES:
         gains.write_page(name, [], [])
     elif name == "against":
         against.write_figures(against.read_figures())
+    elif name == "adult-magic":
+        adult_magic.write_figures(adult_magic.read_figures())
     else:
         (unseen.write_page([]) if name == "unseen" else drawn_page.write(None))
     for file in (f"{name}.md", f"{name}.json"):

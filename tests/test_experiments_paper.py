@@ -664,7 +664,7 @@ def test_the_map_of_best_noise_is_measured_once_and_drawn_again(
 
 
 def test_the_stored_map_of_best_noise_can_be_read() -> None:
-    """Whatever else changes, docs/law.md shows these."""
+    """Whatever else changes, docs/design/law.md shows these."""
     stored = best_noise.load(Path(__file__).parent.parent / "benchmarks" / "best-noise.json")
     assert len(stored) > 200 and all(len(scan.accuracies) == len(scan.noises) for scan in stored)
     for scan in stored:  # the law is the one that searches start from

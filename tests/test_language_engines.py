@@ -108,6 +108,8 @@ def test_a_model_is_trained_kept_and_opened_by_transformers_alone(
         classes=CLASSES if task == "softmax" else (),
     )
     assert "What it promises" in (out / "README.md").read_text()
+    modes = {file.stat().st_mode for file in out.glob("*.*")}
+    assert len(modes) == 1, "all can be read by whoever may read one"
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     assert tokenizer("the film").input_ids
     words = features[0] if task == "softmax" else features[0, 0]

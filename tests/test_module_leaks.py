@@ -2,6 +2,7 @@
 anything is paid, and else the run ends without a result."""
 
 import hashlib
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from dptune import Budget, Data
 from dptune.data.rows import IDS, MemoryRows
 from dptune.engines import Randomness, TorchModule, ZerothOrder
 from dptune.engines.checkpoint import Checkpoint, steps_kept
+from dptune.engines.modules.doctor import examine
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.module_state import ModuleState
 from dptune.engines.randomness import Passes
@@ -205,6 +207,30 @@ def test_word_that_is_in_no_table_does_not_end_a_run() -> None:
         return weights
 
     assert torch.equal(trained(words), trained(strange))
+
+
+@pytest.mark.parametrize("kind", [TorchModule, ZerothOrder])
+@pytest.mark.parametrize(
+    ("factory", "says"),
+    [
+        (zoo.OwnTableUnbound, "a number that is in no table.*could end a run that is paid for"),
+        (zoo.CountsWords, "a number that is in no table.*could end a run that is paid for"),
+        (zoo.OwnTableMixing, "depends on the other rows"),
+    ],
+)
+def test_module_with_a_table_of_its_own_is_refused_before_anything_is_paid(
+    kind: Any, factory: Any, says: str, tmp_path: Path
+) -> None:
+    """Where it fails on a word that it does not have, or mixes rows."""
+    words = np.random.default_rng(0).integers(zoo.WORDS, size=(300, 4))
+    words[17, 0] = 10**6
+    data = Data(words, np.arange(300) % 3)
+    engine = kind(factory, ids=True)
+    with pytest.raises(InvalidInput, match=f"nothing was paid.*{says}"):
+        dptune.tune(data, budget=Budget(1.0, 1e-5), engine=engine, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (problem,) = examine(factory(), (4,), ids=True).problems
+    assert re.search(says, str(problem))
 
 
 def writes() -> nn.Module:

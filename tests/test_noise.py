@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.torch import load_file
-from scipy.stats import norm
+from scipy.integrate import quad
+from scipy.stats import kstest, norm
 
 import dptune
 from dptune.engines.per_row import add_noise_
-from dptune.engines.randomness import Randomness
+from dptune.engines.randomness import Randomness, fill_in_pairs_
 from dptune.noise import add_noise, grid_step, rounder
 from dptune.study.measure import fresh_normal
 
@@ -103,12 +104,12 @@ def probability_of_step(released: Array, exact: Array, noise: float) -> tuple[Ar
 
 def test_all_sums_are_as_likely_beneath_what_is_released_as_they_should_be() -> None:
     """All sums are possible beneath what is released, and each is as likely as by the priced
-    mechanism, to what docs/privacy.md says."""
+    mechanism, to what docs/design/noise.md says."""
     chance, noise = np.random.default_rng(0), 40.0
     sums = chance.integers(-(2**30), 2**30, size=2000) * 2.0**-24
     others = sums + chance.integers(-(2**20), 2**20, size=2000) * 2.0**-24
     released = add_noise(sums, noise, fresh_normal)
-    inside = np.abs(released - sums) < 3 * noise  # beyond lies the tail, see docs/privacy.md
+    inside = np.abs(released - sums) < 3 * noise  # beyond lies the tail, see docs/design/noise.md
     assert inside.mean() > 0.9
     for beneath in (sums, others):
         counted, true = probability_of_step(released[inside], beneath[inside], noise)
@@ -130,6 +131,86 @@ def test_bound_of_what_last_bits_tell_is_what_pages_say() -> None:
     # In the tail, 3.65 and what 53 bits of an exponential give; beyond 6.5 deviations is nobody.
     exceeding = math.exp(-3.65 * (6.5 - 3.65))
     assert 2 / (2.0**-17 * 3.65 * exceeding * 2**53) < 3e-7 and 2 * norm.sf(6.5) < 1e-10
+
+
+# The same of noise that is made in pairs, as on a GPU: a pair is two whole numbers below 2^53
+
+
+def pairs_as_on_a_gpu(shape: tuple[int, ...]) -> Array:
+    """What torch's kernel does (curand_normal2_double), number by number."""
+    chance = np.random.default_rng(7)
+    length, angle = (chance.integers(_MANTISSA * 2, size=shape[1]) for _ in range(2))
+    sizes = np.sqrt(-2 * np.log((length + 0.5) * 2.0**-53))
+    turns = np.pi * (angle + 0.5) * 2.0**-52
+    return np.stack([sizes * np.sin(turns), sizes * np.cos(turns)])
+
+
+def share_that_fits(released: Array, exact: Array, noise: float) -> float:
+    """Of pairs whose whole number can be computed to a tenth, how many have one."""
+    numbers = (released - exact) / noise
+    squares = (numbers**2).sum(0)
+    uniform = np.exp(-squares / 2)
+    off = np.sqrt(squares) * np.spacing(np.abs(released)).max(0) / noise + squares * 2.0**-52
+    room = 2 * uniform * off * 2.0**53
+    whole = uniform * 2.0**53 - 0.5
+    computable = (room < 0.1) & (uniform < 2.0**-6)  # near 1, float64 has no finer digits
+    assert computable.sum() > 100
+    return float((np.abs(whole - np.rint(whole)) <= room)[computable].mean())
+
+
+def test_the_attack_on_pairs_tells_sums_whose_last_bits_are_seen_and_no_others() -> None:
+    chance, noise, many = np.random.default_rng(0), 40.0, 200_000
+    sums = chance.integers(-(2**30), 2**30, size=(2, many)) * 2.0**-24
+    others = sums + chance.integers(-(2**20), 2**20, size=(2, many)) * 2.0**-24
+    drawn = pairs_as_on_a_gpu((2, many))
+    seen, rounded = sums + noise * drawn, add_noise(sums, noise, lambda shape: drawn)
+    assert share_that_fits(seen, sums, noise) > 0.99 > 0.3 > share_that_fits(seen, others, noise)
+    difference = share_that_fits(rounded, sums, noise) - share_that_fits(rounded, others, noise)
+    assert abs(difference) < 0.2, "by luck alone it is more once in a million"
+
+
+def test_pairs_far_from_zero_are_as_many_as_elsewhere() -> None:
+    """At 7.2 deviations torch's kernel has 2.7 lengths to a step of the grid. Here they do not come
+    from whole numbers: in the tail a uniform number is as fine as float64."""
+    radius, step = 7.2, 2.0**-17
+    assert radius * math.exp(-(radius**2) / 2) * step * 2**53 < 3
+    kernel, zeros = pairs_as_on_a_gpu((2, 200_000)), np.zeros((2, 200_000))
+    drawn = torch.empty(2, 200_000, dtype=torch.float64)
+    ours = fill_in_pairs_(drawn, torch.Generator().manual_seed(1)).numpy()
+    assert share_that_fits(kernel, zeros, 1.0) > 0.99 > 0.3 > share_that_fits(ours, zeros, 1.0)
+
+
+def test_bound_of_what_last_bits_of_pairs_tell_is_what_pages_say() -> None:
+    """A step at r deviations has r 2^36 lengths and 2^36 / (2 pi r) angles or more: up to two more
+    or less of each at either end."""
+    pairs, failing, least = 5e9, 1e-10, 2.0**-17
+
+    def square(r: float) -> float:
+        return ((4 / r + 8 * math.pi * r) / 2**36) ** 2
+
+    mean, _ = quad(
+        lambda log: math.exp(2 * log - math.exp(2 * log) / 2) * square(math.exp(log)),
+        math.log(least),
+        math.log(40),
+        limit=200,
+    )
+    mean += least**2 / 2 * square(least)
+    assert square(0.01) < 6e-9**2 and square(9.0) < 6e-9**2
+    assert pairs * mean / 2 + math.sqrt(2 * pairs * mean * math.log(1 / failing)) < 3e-4
+
+
+def test_pairs_are_normal_and_independent() -> None:
+    """By moments and by the distribution, at levels that luck misses once in a million."""
+    for many in (1, 400_001):
+        out = torch.empty(many, dtype=torch.float64)
+        drawn = fill_in_pairs_(out, torch.Generator().manual_seed(3)).numpy()
+        assert np.isfinite(drawn).all() and drawn.shape == (many,)
+    assert kstest(drawn, "norm").pvalue > 1e-6
+    first, second = drawn[:200_000], drawn[200_001:]
+    for one, other in ((first, second), (first**2 - 1, second**2 - 1)):
+        assert abs(float((one * other).mean())) < 5 * 2 / math.sqrt(200_000)
+    long = torch.empty(2, 5, dtype=torch.float64)
+    assert len({*fill_in_pairs_(long, torch.Generator()).flatten().tolist()}) == 10
 
 
 # What is added, and where it lies
@@ -185,6 +266,8 @@ def test_rounding_does_not_change_the_noise() -> None:
 
 
 DRAWS = {"normal_", "standard_normal", "stream_normal", "fresh_normal", "drawn", "normal", "randn"}
+DRAWS |= {"fill_in_pairs_", "randn_like", "laplace", "gauss", "normalvariate", "exponential_"}
+DRAWS |= {"multivariate_normal", "standard_t", "gumbel", "log_normal_", "cauchy_"}
 ALLOWED = {
     "noise.py",
     "validate.py",  # which asks for it

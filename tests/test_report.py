@@ -295,7 +295,7 @@ def test_a_card_tells_data_trials_settings_and_promise(folders: dict[str, Path])
 def test_a_card_names_classes_and_where_noise_comes_from(folders: dict[str, Path]) -> None:
     card = model_card(folders["unit-noise"])
     assert "\nClasses: down, up.\n" in card
-    assert "is not seeded; `seed = 0` in run.toml is for public choices." in card
+    assert "is not seeded; seed = 0 in run.toml is for public choices." in card
 
 
 def test_a_card_names_the_first_of_many_classes(tmp_path: Path) -> None:

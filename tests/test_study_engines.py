@@ -492,7 +492,7 @@ def test_what_is_trained_is_not_on_the_device_of_training_any_more(tmp_path: Pat
 
 
 def test_the_page_on_engines_runs(same_noise: None) -> None:
-    page = Path(__file__).parent.parent / "docs" / "engines.md"
+    page = Path(__file__).parent.parent / "docs" / "guide" / "engines.md"
     names: dict[str, Any] = {}
     for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(text, str(page), "exec"), names)

@@ -7,23 +7,22 @@ its figures move within their spread.
 """
 
 import json
-import math
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dptune.bench.harness import Report
+from experiments.default import rivals
+from experiments.default.rivals import DELTA
 from experiments.pages import COMPARED, markdown, with_spread, write_below
 from experiments.sets import files
 
 TABLES = {"diamonds": "fit", "earnings": "fit", "votes": "seen", "rodents": "seen"}
 EPSILONS = (0.3, 1.0, 3.0)
-DELTA = 1e-5
 RUNS = 5
-CLIP, BATCH, EPOCHS = 1.0, 512, 20
 GUESS, HINDSIGHT = 1.0, 10.0  # learning rates of Opacus
 FIGURES = COMPARED / "against.json"
 
@@ -42,68 +41,14 @@ def share(found: Any, labels: Any) -> float:
 
 
 def opacus(split: Split, epsilon: float, run: int, rate: float) -> float:
-    """DP-SGD of a logistic regression on the table as it is."""
-    import torch
-    from opacus import PrivacyEngine
-    from torch.nn.functional import cross_entropy
-
     rows, labels, new, answers = split
-    torch.manual_seed(run)
-    model = torch.nn.Linear(rows.shape[1], int(labels.max()) + 1)
-    model, optimizer, loader = PrivacyEngine().make_private(
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=rate),
-        data_loader=torch.utils.data.DataLoader(
-            _together(torch.from_numpy(rows), torch.from_numpy(labels)),
-            batch_size=BATCH,
-            collate_fn=tuple,
-        ),
-        noise_multiplier=_noise(len(rows), epsilon),
-        max_grad_norm=CLIP,
-    )
-    for _ in range(EPOCHS):
-        for some, theirs in loader:
-            optimizer.zero_grad()
-            torch.autograd.backward(cross_entropy(model(some), theirs))
-            optimizer.step()
-    with torch.no_grad():
-        found = (torch.from_numpy(new) @ model._module.weight.T + model._module.bias).argmax(1)
-    return share(found, answers)
-
-
-@cache
-def _noise(rows: int, epsilon: float) -> float:
-    """As `make_private_with_epsilon` finds it, once for all runs."""
-    from opacus.accountants.utils import get_noise_multiplier
-
-    batches = math.ceil(rows / BATCH)
-    noise: float = get_noise_multiplier(
-        target_epsilon=epsilon, target_delta=DELTA, sample_rate=1 / batches, epochs=EPOCHS
-    )
-    return noise
-
-
-def _together(rows: Any, labels: Any) -> Any:
-    """A data set that hands out a batch at once; row by row, loading takes most of the time."""
-    import torch
-
-    class Rows(torch.utils.data.TensorDataset):
-        def __getitems__(self, numbers: list[int]) -> tuple[Any, ...]:
-            found: tuple[Any, ...] = self[torch.tensor(numbers)]
-            return found
-
-    return Rows(rows, labels)
+    return share(rivals.dp_sgd(rows, labels, new, epsilon, run, rate).argmax(1), answers)
 
 
 def diffprivlib(split: Split, epsilon: float, run: int) -> float:
-    """Its logistic regression as it comes. It must know the longest row: rows of unit length."""
-    from diffprivlib.models import LogisticRegression
-
     rows, labels, new, answers = split
-    unit, new = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (rows, new))
-    model = LogisticRegression(epsilon=epsilon, data_norm=1.0, random_state=run, max_iter=1000)
-    # A row of unit length can be longer than 1 by a rounding error, and is then clipped.
-    return share(model.fit(unit, labels).predict(new), answers)
+    model = rivals.diffprivlib(rivals.unit(rows), labels, epsilon, run)
+    return share(model.predict(rivals.unit(new)), answers)
 
 
 def no_privacy(split: Split) -> float:

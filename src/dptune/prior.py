@@ -1,7 +1,7 @@
 """Where searches for the total step size start from: each engine says its own.
 
-The law that the searches of linear models start from (docs/law.md) is calibrated for linear models:
-a run of price mu that leaves noise of standard deviation c on every weight is best near
+The law that the searches of linear models start from (docs/design/law.md) is calibrated for linear
+models: a run of price mu that leaves noise of standard deviation c on every weight is best near
 
     1 / c^2 = 1 / near^2 + 1 / far^2,
     near = noise * counted^columns_power * weights^weights_power,

@@ -26,6 +26,12 @@ def open_regular(path: Path) -> BufferedReader:
     return file
 
 
+def read_regular(path: Path) -> bytes:
+    """All bytes of a regular file."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
@@ -52,7 +58,7 @@ def new_file(path: Path, mode: int = PUBLIC) -> BufferedWriter:
     """A file that was not there before, opened to be written; never one that a link leads to."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    return open(os.open(path, flags, mode), "wb")
+    return open(path, "wb", opener=lambda name, _: os.open(name, flags, mode))
 
 
 def sync_folder(folder: Path) -> None:

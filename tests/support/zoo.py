@@ -40,6 +40,24 @@ class Bag(nn.Module):
         return answer
 
 
+class OwnTable(nn.Module):
+    """Looks words up in a table that is a plain parameter; others are read as its ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.outer = nn.Parameter(torch.randn(WORDS, 4)), nn.Linear(4, 3)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        answer: Tensor = self.outer(self.between(self.table[self.known(rows)].mean(1)))
+        return answer
+
+    def known(self, rows: Tensor) -> Tensor:
+        return rows.clamp(0, WORDS - 1)
+
+    def between(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+
 class Around(nn.Module):
     """Two layers, and between them whatever a subclass does to hidden numbers."""
 
@@ -136,6 +154,7 @@ APART: dict[str, tuple[Make, Callable[[int], Tensor]]] = {
         lambda: nn.Sequential(nn.EmbeddingBag(WORDS, 8, mode="sum"), nn.Linear(8, 3)),
         words(2, 9),
     ),
+    "a table of its own": (OwnTable, words(1, 9)),
     "older weight norm": (old_weight_norm, vectors(1, 6)),
     "orthogonal weights": (
         lambda: nn.Sequential(
@@ -217,6 +236,33 @@ class OnlyWhenUsed(Around):
 
     def between(self, hidden: Tensor) -> Tensor:
         return hidden if self.training else hidden - hidden.mean(0)
+
+
+class OwnTableUnbound(OwnTable):
+    """Fails on a word that is not in its table."""
+
+    def known(self, rows: Tensor) -> Tensor:
+        return rows
+
+
+class OwnTableMixing(OwnTable):
+    """Shows no mixing where all rows hold the same words."""
+
+    def between(self, hidden: Tensor) -> Tensor:
+        return hidden - 0.5 * hidden.mean(0)
+
+
+class CountsWords(nn.Module):
+    """Counts the words of a row beside looking them up, and fails on one that it does not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.outer = nn.Embedding(WORDS, 4), nn.Linear(4 + WORDS, 3)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        counts = nn.functional.one_hot(rows, WORDS).float().mean(1)
+        answer: Tensor = self.outer(torch.cat([self.words(rows).mean(1), counts], 1))
+        return answer
 
 
 class Counts(Around):
@@ -329,8 +375,12 @@ class KeptInEval(RunningMean):
 
 
 class Fails(Around):
+    def __init__(self, most: float) -> None:
+        super().__init__()
+        self.most = most
+
     def forward(self, rows: Tensor) -> Tensor:
-        if float(rows.abs().max()) > 100:
+        if float(rows.abs().max()) > self.most:
             raise ValueError("a number is too large")
         return super().forward(rows)
 
@@ -417,7 +467,8 @@ TOGETHER: dict[str, tuple[Make, Callable[[int], Tensor], str]] = {
         vectors(6),
         "norm that is remembered",
     ),
-    "fails on large numbers": (Fails, vectors(6), "could end a run that is paid for"),
+    "fails on large numbers": (lambda: Fails(1e2), vectors(6), "could end a run that is paid for"),
+    "fails on the largest": (lambda: Fails(1e37), vectors(6), "could end a run that is paid for"),
     "noise of its own": (OwnNoise, vectors(6), "two passes over the same rows"),
     "encoder with torch's usual dropout": (
         encoder,

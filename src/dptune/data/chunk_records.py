@@ -11,6 +11,7 @@ import numpy as np
 
 from dptune.data.disk import StoredChunk, chunk_file, save_text
 from dptune.plain_data import UNFIT, read_json
+from dptune.whole_files import open_regular, read_regular
 
 GROUPS, NUMBERS = "groups.npy", "numbers.npy"
 _RECORD = "json"
@@ -35,7 +36,7 @@ class ChunkRecord:
     def read(folder: Path, number: int) -> "ChunkRecord | None":
         """None where there is none, or one that was torn."""
         try:
-            plain = read_json(chunk_file(folder, number, _RECORD).read_bytes(), "it")
+            plain = read_json(read_regular(chunk_file(folder, number, _RECORD)), "it")
             if plain["chunk"] is not None:
                 plain["chunk"] = StoredChunk.of(plain["chunk"])
             plain["remarks"] = tuple(map(tuple, plain["remarks"]))
@@ -57,7 +58,7 @@ class ChunkRecord:
         """Whether none was removed, torn or changed."""
         try:
             return self.chunk is None or digest_of_files(folder, self.chunk.number) == self.files
-        except OSError:
+        except (OSError, ValueError):
             return False
 
 
@@ -75,7 +76,7 @@ def read_records(folder: Path) -> list[ChunkRecord]:
 def digest_of_files(folder: Path, number: int) -> str:
     digest = hashlib.sha256()
     for name in _FILES:
-        with chunk_file(folder, number, name).open("rb") as file:
+        with open_regular(chunk_file(folder, number, name)) as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import reduce
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from dptune.data.rows import (
 )
 from dptune.errors import InvalidInput
 from dptune.plain_data import UNFIT, read_json
+from dptune.whole_files import PRIVATE, new_file, open_regular, read_regular
 
 INDEX = "index.json"  # written last, so that what is not finished has none
 _READERS = 4
@@ -118,17 +120,22 @@ def write_index(folder: Path, chunks: Sequence[StoredChunk], *, precision: str) 
 
 def save_text(path: Path, text: str) -> None:
     """The new one or the old, whenever it is cut off."""
-    draft = path.with_name(f"{path.name}.new")
-    draft.write_text(text)
-    draft.replace(path)
+    with _private_draft(path.with_name(f"{path.name}.new")) as file:
+        file.write(text.encode())
+    Path(file.name).replace(path)
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
     """As a new file: one that somebody has mapped into memory must not change under them."""
-    draft = path.with_suffix(".new")
-    with draft.open("wb") as file:
+    with _private_draft(path.with_suffix(".new")) as file:
         np.save(file, array)
-    draft.replace(path)
+    Path(file.name).replace(path)
+
+
+def _private_draft(path: Path) -> BufferedWriter:
+    """For the owner alone: it is private rows that are written."""
+    path.unlink(missing_ok=True)  # what a kill left
+    return new_file(path, PRIVATE)
 
 
 def chunk_file(folder: Path, number: int, name: str) -> Path:
@@ -153,7 +160,7 @@ class DiskRows:
     def __init__(self, folder: str | Path, *, device: str = "cpu") -> None:
         self.folder = Path(str(folder))
         try:
-            index = read_json((self.folder / INDEX).read_bytes(), INDEX)
+            index = read_json(read_regular(self.folder / INDEX), INDEX)
             targets, copies = target_facts(index["targets"]), int(index["copies"])
             # Folders of version 0.1 hold tables only.
             shape = tuple(map(int, index.get("shape") or [index["columns"]]))
@@ -285,6 +292,7 @@ class DiskRows:
         def load(name: str) -> Tensor:
             path = chunk_file(self.folder, self._numbers[number], f"{name}.npy")
             if path not in self._layouts:  # when the folder is opened
+                open_regular(path).close()
                 mapped = np.load(path, mmap_mode="c")
                 order = "F" if np.isfortran(mapped) else "C"
                 self._layouts[path] = (mapped.dtype, "c", mapped.offset, mapped.shape, order)

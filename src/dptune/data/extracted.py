@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from dptune.data.readers import Part, Source
 from dptune.errors import InvalidInput
 from dptune.plain_data import UNFIT, read_json
 from dptune.table_files import listed
+from dptune.whole_files import read_regular
 
 CONTENTS = "features.json"
 SHIFT = "shift-"  # what the name of a part of shifted pictures starts with
@@ -65,7 +67,7 @@ class Extracted:
     @staticmethod
     def read(folder: Path) -> "Extracted":
         try:
-            plain = read_json((folder / CONTENTS).read_bytes(), "it")
+            plain = read_json(read_regular(folder / CONTENTS), "it")
             parts = {
                 name: ExtractedPart(
                     int(part["pictures"]),
@@ -196,7 +198,7 @@ def _records(folder: Path, name: str, inside: Extracted) -> list[ChunkRecord]:
 def _indexed(folder: Path) -> list[tuple[int, int]]:
     """(number, rows) of every chunk."""
     try:
-        index = read_json((folder / INDEX).read_bytes(), INDEX)
+        index = read_json(read_regular(folder / INDEX), INDEX)
         return list(zip(index["numbers"], index["counts"], strict=True))
     except (OSError, *UNFIT):
         return []
@@ -232,8 +234,8 @@ def read_numbers(folder: Path, part: str) -> NDArray[np.int64]:
 def _beside_rows(folder: Path, what: str) -> NDArray[np.int64]:
     """One number a row, of all chunks."""
     try:
-        numbers = read_json((folder / INDEX).read_bytes(), INDEX)["numbers"]
-        files = (chunk_file(folder, number, what) for number in numbers)
+        numbers = read_json(read_regular(folder / INDEX), INDEX)["numbers"]
+        files = (BytesIO(read_regular(chunk_file(folder, number, what))) for number in numbers)
         return np.concatenate([np.load(file, allow_pickle=False) for file in files])
     except Exception as error:  # bytes of any kind come here, and NumPy fails in any way
         raise InvalidInput(

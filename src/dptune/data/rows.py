@@ -292,7 +292,9 @@ class MemoryRows:
             chunk_rows = _MOST_ROWS_OF_A_CHUNK
             if self.device.type == "cpu":
                 fit = _ROWS_TIMES_COLUMNS_SQUARED // (self.columns * self.copies) ** 2
-                chunk_rows = min(max(fit, _LEAST_ROWS_OF_A_CHUNK), _MOST_ROWS_OF_A_CHUNK)
+                fit = min(max(fit, _LEAST_ROWS_OF_A_CHUNK), _MOST_ROWS_OF_A_CHUNK)
+                # Equal chunks: a short last one would take as long beside its products.
+                chunk_rows = -(-self.count // max(1, round(self.count / fit)))
         chunk_rows = validate.whole(1, chunk_rows=chunk_rows)
         if len(self.targets) != self.count:
             raise InvalidInput(

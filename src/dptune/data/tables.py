@@ -51,4 +51,5 @@ def directions(
     with np.errstate(over="ignore"):
         lengths = (largest * norms)[:, 0]
     norms[norms == 0] = 1
-    return inside / norms, lengths
+    inside /= norms
+    return inside, lengths

@@ -199,7 +199,7 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(
                 f"{found} fitted on these very rows: nobody pays for such exact figures of private "
                 "rows, and no guarantee would cover them. Scale by public rows or known ranges "
-                "(docs/estimator.md); where that was done, say so with public_scaling=True."
+                "(docs/guide/estimator.md); where that was done, say so with public_scaling=True."
             )
 
     def _promise(self, promise: Guarantee, compared: NDArray[Any]) -> Guarantee:

@@ -152,7 +152,7 @@ def must_be_numbers(X: Any) -> None:
     if others:
         raise InvalidInput(
             f"{_named(others)} no numbers; declare what columns hold with columns={{...}} "
-            "(docs/tables.md), or leave these out."
+            "(docs/guide/tables.md), or leave these out."
         )
 
 
@@ -189,7 +189,7 @@ def must_be_finite(rows: NDArray[Any], names: Sequence[str]) -> None:
             counted = "" if names else "(counted from 1) "
             holds = _named(said, f"{counted}holds", f"{counted}hold")
             raise InvalidInput(
-                f"{holds} {what}; declare {instead} with columns={{...}} (docs/tables.md)."
+                f"{holds} {what}; declare {instead} with columns={{...}} (docs/guide/tables.md)."
             )
 
 

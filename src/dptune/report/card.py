@@ -181,7 +181,7 @@ def _guarantee(run: Summary) -> list[str]:
         *(f"- **{heading}**: {markdown(sentence)}." for heading, sentence in sections),
         "",
         "Noise is drawn from the operating system's randomness and is not seeded; "
-        f"`seed = {run.asked['run']['seed']}` in run.toml is for public choices.",
+        f"seed = {markdown(str(run.asked['run']['seed']))} in run.toml is for public choices.",
     ]
 
 

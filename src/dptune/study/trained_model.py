@@ -20,7 +20,7 @@ from dptune.engines.language.folder import save_pretrained
 from dptune.engines.modules.torch_module import ModuleModel, TorchModule
 from dptune.errors import InvalidInput
 from dptune.features.local_module import own_functions
-from dptune.own_code import must_be_given, pretrained_name
+from dptune.own_code import must_be_absolute, must_be_given, pretrained_name
 from dptune.study.config import engine_from
 from dptune.study.finished_run import FinishedRun
 from dptune.study.model_facts import MODEL_FILE, PREPARE, ModelFacts, read_facts
@@ -207,10 +207,11 @@ def load(path: str | Path, *, own_code: bool = False) -> TrainedModel:
 def load_from(folder: FinishedRun, *, own_code: bool) -> TrainedModel:
     """The same from a folder that is open."""
     facts, made, tensors = read_facts(folder)
-    engine = engine_from(made)  # which this program may not know: no damage
-    must_be_given(engine.own_functions.values(), str(folder.path / MODEL_FILE), asked=own_code)
+    engine, file = engine_from(made), folder.path / MODEL_FILE  # an unknown engine is no damage
+    must_be_absolute(made, file)
+    must_be_given(engine.own_functions.values(), file, asked=own_code)
     if own_code:  # what made its features is run when new rows are predicted
-        must_be_given(own_functions(facts.made_by or {}), "", asked=True)
+        must_be_given(own_functions(facts.made_by or {}), file, asked=True)
     with folder.undamaged(MODEL_FILE):
         model = engine.unpack(tensors)
     return TrainedModel(engine=engine, model=model, **vars(facts))

@@ -67,7 +67,10 @@ def save_pretrained(
         )
     with quiet(transformers_package(EXTRA)):
         _as_in_training(load_tokenizer(tokenizer), model, reader).save_pretrained(folder)
-    (folder / "README.md").write_text(_card(engine, reader, card, labels), encoding="utf-8")
+    page = folder / "README.md"
+    page.write_text(_card(engine, reader, card, labels), encoding="utf-8")
+    for file in folder.glob("*.safetensors"):  # which safetensors writes for the owner alone
+        file.chmod(page.stat().st_mode)
     return folder
 
 

@@ -30,6 +30,7 @@ from dptune.engines.modules.problem import (
     wanting_gradients,
 )
 from dptune.engines.modules.row_check import as_it_was, problems_on_rows
+from dptune.engines.modules.word_numbers import problems_of_words
 from dptune.errors import DptuneError, InvalidInput
 
 _MADE_UP = 4  # rows
@@ -95,7 +96,8 @@ def examine(
         try:
             known = [each.layer for each in found]
             with nothing_near_zero(module, names):
-                on_rows = problems_on_rows(module, rows, others, compute=compute)
+                on_rows = problems_of_words(module, rows) if ids else []
+                on_rows = on_rows or problems_on_rows(module, rows, others, compute=compute)
             found += [p for p in on_rows if not any(_is_within(p.layer, it) for it in known)]
             if not found:
                 routes = _routes(module, names, rows)

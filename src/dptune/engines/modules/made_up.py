@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dptune.engines.language.reader import Reader
 from dptune.engines.modules.problem import Names
+from dptune.engines.modules.word_numbers import TABLES, largest_size
 from dptune.errors import InvalidInput
 
 _SOMETHING, _NEAR_ZERO = 0.02, 1e-3
@@ -18,16 +19,17 @@ def made_up(
     module: nn.Module, shape: Sequence[int], rows: int, *, ids: bool, seed: int = 0
 ) -> Tensor:
     """Rows of such a shape, always the same for one `seed`; of `ids`, numbers that every embedding
-    has a line for."""
+    has a line for. A module with tables of its own takes any numbers, of which most are small here,
+    because the table may be."""
     generator = torch.Generator().manual_seed(seed)
     if isinstance(module, Reader):
         return module.made_up(shape, rows, generator)
-    tables = (nn.Embedding, nn.EmbeddingBag)
-    words = [m.num_embeddings for m in module.modules() if isinstance(m, tables)]
+    words = [m.num_embeddings for m in module.modules() if isinstance(m, TABLES)]
     try:
-        if ids:
-            return torch.randint(min(words, default=1), (rows, *shape), generator=generator)
-        return torch.rand((rows, *shape), generator=generator)
+        if ids and words:
+            return torch.randint(min(words), (rows, *shape), generator=generator)
+        numbers = torch.rand((rows, *shape), generator=generator)
+        return ((largest_size(module) + 1) ** numbers).long() - 1 if ids else numbers
     except (RuntimeError, MemoryError):
         raise InvalidInput(
             f"{rows} made-up rows of shape {tuple(shape)} do not fit into memory: one has "

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from dptune.data.preprocess import LARGEST
 from dptune.engines.modules.losses import outputs_of
 from dptune.engines.modules.module_state import ModuleState, tensors_of
 from dptune.engines.modules.part_calls import (
@@ -45,6 +46,7 @@ CHANGES: Mapping[str, Change] = {
     "are zero": torch.zeros_like,
     "are a thousandth of what they were": lambda values: values * 1e-3,
     LARGER: lambda values: values * 2.0**10,
+    "are as large as rows may be": lambda values: torch.full_like(values, LARGEST),
     "are negative": torch.neg,
     NOT_NUMBERS: lambda values: torch.full_like(values, torch.nan),
 }
@@ -221,7 +223,7 @@ class _Check:
                     after = self._row(other, keep)
                 except Exception as error:
                     if words != NOT_NUMBERS:  # which no row is, once it was read
-                        yield _fails(f"the others {words}", error)
+                        yield fails(f"the others {words}", error)
                         return
                     continue
                 if self._differ(before, after, batch, keep, noise):
@@ -249,7 +251,7 @@ class _Check:
             with tape.forcing():
                 by_itself = self._row(alone, 0)
         except Exception as error:
-            yield _fails("it is alone in its batch", error)
+            yield fails("it is alone in its batch", error)
             return
         # Not in step: parts are called once a row, say.
         found = tape.apart if tape.is_in_step else {WHOLE: apart(together, by_itself)}
@@ -364,7 +366,8 @@ def _takes_rows_second(part: nn.Module) -> bool:
     return getattr(part, "batch_first", True) is False
 
 
-def _fails(words: str, error: Exception) -> Problem:
+def fails(words: str, error: Exception) -> Problem:
+    """That a module fails on a row when `words`."""
     said = " ".join(str(error).split())
     return Problem(
         WHOLE,

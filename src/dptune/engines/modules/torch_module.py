@@ -30,6 +30,7 @@ from dptune.engines.modules.precision import COMPUTE, all_in_float32, computing
 from dptune.engines.modules.problem import WHOLE, Names, must_be_none
 from dptune.engines.modules.row_check import problems_on_rows
 from dptune.engines.modules.trained import trained_names
+from dptune.engines.modules.word_numbers import bound_words, problems_of_words
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
 from dptune.errors import InvalidInput, OwnCodeProblem
@@ -219,6 +220,7 @@ class TorchModule(Engine[ModuleModel]):
         module = self.made()
         self.must_be_repeated(module)
         doctor.must_be_sound(module, self.names(module))
+        self.words_must_be_bound(module, facts)
         self.rows_must_be_apart(module.to(device), facts, modes=(True, False))
         return self.traced(module, facts, device)
 
@@ -268,6 +270,13 @@ class TorchModule(Engine[ModuleModel]):
                     "is seeded for the factory; do not draw them from NumPy or the clock, and read "
                     "pretrained ones from a file."
                 )
+
+    def words_must_be_bound(self, module: nn.Module, facts: DataFacts) -> None:
+        """Refuse a module, not yet on a GPU, that fails on numbers of words that it does not have:
+        one private row would end a run that is paid for."""
+        if self.ids:
+            rows = made_up(module, facts.shape, _MADE_UP, ids=True)
+            must_be_none(problems_of_words(module, rows))
 
     def rows_must_be_apart(
         self, module: nn.Module, facts: DataFacts, *, modes: Sequence[bool]
@@ -499,7 +508,7 @@ class TorchModule(Engine[ModuleModel]):
         with descent.public_numbers(randomness or Randomness(), torch.device("cpu")):
             module = self._from_factory()
         if self.ids and not self.is_pretrained:
-            _bound_words(module)
+            bound_words(module)
         _compute_again(module, self.checkpointed)
         return module
 
@@ -615,19 +624,6 @@ def _shaken(module: nn.Module, names: Names) -> Iterator[None]:
     finally:
         for name, data in kept.items():
             named[name].data = data
-
-
-def _bound_words(module: nn.Module) -> None:
-    """A number that is in no table is read as the table's first or last line: it would end a run
-    that is paid for, and tell by that that its row is there."""
-    for layer in module.modules():
-        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
-            layer.register_forward_pre_hook(_within_table)
-
-
-def _within_table(layer: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    words, *more = given
-    return words.clamp(0, layer.num_embeddings - 1), *more
 
 
 def _listed(layers: Sequence[str]) -> str:

@@ -95,6 +95,7 @@ class ZerothOrder(TorchModule):
         """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
         module = self.made()
         self.must_be_repeated(module)
+        self.words_must_be_bound(module, facts)
         FlatWeights(module, self.names(module), device)
         self.rows_must_be_apart(module, facts, modes=(False,))
         rows, targets = self._made_up(module, facts, device, _MADE_UP, 1)
