@@ -29,7 +29,7 @@ from dptune.study.config import Preparation
 from dptune.study.planning import before_paying
 from dptune.study.recipe import settled
 from dptune.texts.tokenizer import load_tokenizer
-from reproduction.language.prepare import halve
+from experiments.language.prepare import halve
 from support.studies import a_config
 from support.tiny_models import KINDS, LENGTH, write_mean_pooling, write_tiny_model
 
@@ -290,7 +290,8 @@ def test_language_models_are_tuned_as_they_were_measured(folder: Callable[[str],
 def test_so_few_texts_that_a_model_stays_as_it_was_are_told_of_before_paying(
     folder: Callable[[str], str], count: int, hopeless: bool
 ) -> None:
-    """Six mailboxes made a model worse at every budget up to 2.7 (docs/language-measured.md)."""
+    """Six mailboxes made a model worse at every budget up to 2.7
+    (experiments/notes/language-measured.md)."""
     config = a_config(
         budget=Budget(2.7, 1e-5),
         preparation=Preparation(unit_rows=False),

@@ -9,7 +9,8 @@ An adaptive optimizer, whose steps are measured in learning rates, leaves about 
 in every step: c = rate * sqrt(steps), whatever the price and the rows.
 
 Training is best stopped where that noise is about one: docs/design/law.md says why,
-docs/law-measured.md what is behind the refinement below, which knows only public and paid facts.
+experiments/notes/law-measured.md what is behind the refinement below, which knows only public and
+paid facts.
 """
 
 import math
