@@ -26,11 +26,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 WIDTH = 100
 RETIRED = Path(__file__).parent / "support" / "retired_words.txt"
 MADE = {"command-line.md", "table-errors.md"}  # from help and messages
-PROSE = [
-    page
-    for page in PAGES
-    if page.is_relative_to(ROOT / "docs") or page in {ROOT / "README.md", ROOT / "CONTRIBUTING.md"}
-]
+PROSE = [page for page in PAGES if page.is_relative_to(ROOT / "docs") or page.parent == ROOT]
 
 
 @cache
