@@ -57,7 +57,8 @@ FEATURES = [
 
 def made(features: Any = ROWS, labels: Any = None, **facts: Any) -> Data:
     labels = LABELS if labels is None else labels
-    return Data(features, labels, **{"columns": COLUMNS, "classes": "public"} | facts)
+    columns = facts.pop("columns", COLUMNS)
+    return Data.from_columns(features, labels, columns, **{"classes": "public"} | facts)
 
 
 def as_given(encoding: Encoding | None) -> Preprocessing:
@@ -170,12 +171,9 @@ def test_test_rows_with_gaps_that_are_private_rows_are_refused() -> None:
     assert (len(features_of(rest)), len(features_of(held))) == (150, 50)
 
 
-@pytest.mark.parametrize(
-    "facts", [{"augmented": True}, {"task": "words", "labels": None}], ids=["copies", "words"]
-)
-def test_what_is_no_table_has_no_columns(facts: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="leave columns out"):
-        Data(ROWS, **{"labels": LABELS} | facts, columns=COLUMNS)
+def test_tokens_of_texts_have_no_columns() -> None:
+    with pytest.raises(InvalidInput, match=r"use Data.from_disk or Data.from_texts"):
+        Data.from_columns(ROWS, None, COLUMNS, task="words")
 
 
 def test_what_rows_say_of_a_mistake_is_for_their_holder() -> None:

@@ -109,8 +109,20 @@ def are_joined(made_by: Mapping[str, Any]) -> bool:
     return alone and made_by["unit"] is not None
 
 
-def texts_in_words(made_by: Mapping[str, Any]) -> list[str]:
+def facts_of_maker(made_by: Mapping[str, Any] | None) -> list[str]:
+    """What is public about public networks that made features."""
+    if made_by is None or is_of_words(made_by):
+        return []
+    return [
+        f"the features were made by {made_by_in_words(made_by)}, whose weights are taken as "
+        f"public: nothing is promised about {rows_in_words(made_by)} that they were trained on"
+    ]
+
+
+def facts_of_texts(made_by: Mapping[str, Any] | None) -> list[str]:
     """What becomes public of texts; how many were cut does not."""
+    if not is_of_texts(made_by):
+        return []
     length, name = made_by["length"], made_by["name"]
     task, rows = made_by["task"], made_by["texts_per_unit"]
     has_prompts = task == "words" and len(made_by["columns"]) == 2

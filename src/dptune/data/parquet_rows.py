@@ -41,7 +41,7 @@ class ParquetRows(DiskRows):
                 f"every step: declare its label {declared.label!r} among the columns, as a "
                 "category with all its values or a number with its range."
             )
-        self._label = facts
+        self._label, self.features = facts, declared.features
         self._groups = [group for file in files for group in _groups_of(file)]
         self._places = [n for n, name in enumerate(declared.columns.kept) if name != declared.label]
         self._set_up(

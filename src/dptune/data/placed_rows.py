@@ -9,7 +9,9 @@ row at its place, as zeros of infinite norm, which clipping scales to nothing.
 import copy
 from collections.abc import Iterator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dptune.data.rows import Chunk, MemoryRows, Rows
@@ -45,6 +47,15 @@ class RowsWithGaps:
             else:
                 self._at_their_places = _Placed(rows, self._places, self._all)
         return self._at_their_places
+
+
+def numbers_of_kept(
+    kept: NDArray[np.bool_], numbers: NDArray[np.int64] | None
+) -> NDArray[np.int64] | None:
+    """The numbers of the rows that are kept; None if no row is empty."""
+    if numbers is None:
+        return None if kept.all() else np.flatnonzero(kept)
+    return numbers[kept]
 
 
 def at_their_places(rows: Rows) -> Rows:

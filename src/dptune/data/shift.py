@@ -1,6 +1,6 @@
 """Rows of another origin than the private ones, on which the final model is tried."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.data.arrays import as_class_labels
+from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 from dptune.table_files import listed
 
@@ -23,6 +24,16 @@ class Shift:
     labels: Any = None
     groups: Any = None
     group_names: Sequence[str] = ()
+
+    def pair(self) -> Any:
+        """Its rows as `test` takes them."""
+        if not isinstance(self.features, DiskRows):
+            return self.features, self.labels
+        if self.labels is not None:
+            raise InvalidInput(
+                f"the chunks in {self.features.folder} hold their labels; leave labels out."
+            )
+        return self.features
 
     def masks(self, count: int) -> dict[str, NDArray[np.bool_]]:
         """Which of the `count` rows are in each group that has any; empty without groups."""
@@ -54,6 +65,28 @@ class Shift:
             )
         each = {name: numbers == number for number, name in enumerate(names)}
         return {name: mask for name, mask in each.items() if mask.any()}
+
+
+def checked_shifts(given: Mapping[str, Shift] | None, task: str) -> Mapping[str, Shift]:
+    """Shifts by name, for a task that has accuracies to report."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            "shifts must be a mapping of names to Shift(features, labels); got "
+            f"{type(given).__name__}."
+        )
+    if given and task != "classes":
+        raise InvalidInput(
+            f"shifts report accuracies, and task={task!r} has none; leave the shifts out."
+        )
+    for name, shift in given.items():
+        validate.text(shifts=name)
+        if not isinstance(shift, Shift):
+            raise InvalidInput(
+                f"the shift {name} must be a Shift(features, labels); got {type(shift).__name__}."
+            )
+    return given
 
 
 def shifted(name: str) -> str:

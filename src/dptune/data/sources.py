@@ -7,7 +7,7 @@ message shows of a file is its columns, never its values.
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from dptune import validate
 from dptune.columns import Coded, Columns, Encoding
 from dptune.data.arrays import places
 from dptune.data.classes import Numbered, must_name_classes, name_classes
-from dptune.data.data import Data
+from dptune.data.data import Data, Facts
 from dptune.data.declared_files import Declared, batches_of, read_new
 from dptune.data.disk import INDEX, DiskRows
 from dptune.data.extracted import (
@@ -29,6 +29,7 @@ from dptune.data.extracted import (
 )
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
 from dptune.data.made_by import is_of_texts
+from dptune.data.origin import Origin
 from dptune.data.parquet_rows import is_large
 from dptune.data.readers import (
     DEFAULT_LABEL,
@@ -157,39 +158,58 @@ def load_data(
                 f"{listed(train.columns)}; they need the same, in the same order."
             )
     by_name = task == "classes"
-    origins = None
-    if opened.made_by is not None:
-        origins = origins_of_features(opened.made_by, rows, classes)
+    origin = Origin(
+        fingerprint=None if _is_hub(source) else identity,
+        made_by=opened.made_by,
+        numbers=train.numbers,
+        in_words=origins_of_features(opened.made_by, rows, classes) if opened.made_by else None,
+    )
     labels_are_texts = is_of_texts(opened.made_by) and not isinstance(train.features, DiskRows)
     if by_name and classes is None and not labels_are_texts:
         classes = train.classes or None
     _must_be_learnable(train, classes, declared, by_name)
-    data = Data(
-        train.features,
+    data = _data_of(
+        train,
         _labels(train, by_name),
+        declared,
+        origin,
         name=_default_name(source) if name is None else name,
         task=task,
         classes=classes,
         rows=train.asked if rows is None else rows,
-        numbers=train.numbers,
         target_range=target_range,
-        column_names=train.columns,
-        columns=None if declared is None else declared.features,
-        fingerprint=None if _is_hub(source) else identity,
         test=_rows_beside(others.get("test"), by_name),
         public=_rows_beside(others.get("public"), by_name),
         shifts={
             each: Shift(part.features, _labels(part, by_name), part.groups, part.group_names)
             for each, part in tried_on.items()
         },
-        made_by=opened.made_by,
-        origins=origins,
     )
     data.unused_test_rows = test is None and "test" in opened.parts
+    return data
+
+
+def _data_of(
+    train: Part, labels: Any, declared: Declared | None, origin: Origin, **facts: Unpack[Facts]
+) -> Data:
+    """By the constructor for rows of this kind."""
+    if isinstance(train.features, DiskRows):
+        data = Data.from_disk(train.features, origin=origin, **facts)
+    elif declared is not None:
+        data = Data.from_columns(train.features, labels, declared.features, origin=origin, **facts)
+    else:
+        # More columns are rather features that some model made.
+        few = len(train.columns) <= MOST_COLUMNS_OF_A_TABLE
+        data = Data.from_table(
+            train.features,
+            labels,
+            column_names=train.columns,
+            columns=train.plain if few else None,
+            origin=origin,
+            **facts,
+        )
     if declared is not None:
-        data.declared = declared.columns  # the label among them
-    elif train.plain is not None and data.columns <= MOST_COLUMNS_OF_A_TABLE:  # else features
-        data.encoding, data.as_given = Encoding(train.plain), False
+        data.declared = declared.columns  # run.toml has the label's column, too
     return data
 
 

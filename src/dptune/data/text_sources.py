@@ -25,8 +25,10 @@ from dptune.data.classes import (
 from dptune.data.copies import has_copies
 from dptune.data.data import Data
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
+from dptune.data.origin import Origin
 from dptune.data.readers import DEFAULT_LABEL
 from dptune.data.shift import Shift, shifted
+from dptune.data.targets import TAKEN
 from dptune.errors import InvalidInput
 from dptune.texts.encoder import DEFAULT_LENGTH, DEFAULT_TEXTS_PER_UNIT, Encoder
 from dptune.texts.reading import names_of_columns
@@ -83,7 +85,12 @@ def load_texts(
         for which, texts in others.items()
     }
     features, targets = _rows(encoder, private, found, of_private, shown=False)
-    return Data(
+    origin = Origin(
+        fingerprint=_fingerprint(source, private, unit),
+        made_by=encoder.made_by,
+        in_words={} if classes else {"classes": TAKEN},
+    )
+    return Data.from_texts(
         features,
         targets,
         name=_default_name(source) if name is None else name,
@@ -91,12 +98,10 @@ def load_texts(
         classes=found,
         rows=rows,
         augmented=unit is not None,
-        fingerprint=_fingerprint(source, private, unit),
         test=made.get("test"),
         public=made.get("public"),
         shifts={each: Shift(*made[shifted(each)]) for each in shifts},
-        made_by=encoder.made_by,
-        origins={} if classes else {"classes": "taken from the data"},
+        origin=origin,
     )
 
 

@@ -37,7 +37,9 @@ class Rows:
     names: tuple[str, ...] = ()
 
     def data(self, labels: NDArray[Any], **facts: Any) -> Data:
-        return Data(self.features, labels, columns=self.columns, column_names=self.names, **facts)
+        if self.columns is not None:
+            return Data.from_columns(self.features, labels, self.columns, **facts)
+        return Data.from_table(self.features, labels, column_names=self.names, **facts)
 
     def compared(self) -> NDArray[Any]:
         """As numbers that are the same in every fit, whatever is declared and whatever other rows
