@@ -1,10 +1,11 @@
-"""Rows from whatever gives (features, labels), as arrays: loaders of batches, data sets of single
-rows, lists of pairs.
+"""Rows of what other libraries give, as arrays: loaders of batches, data sets of single rows, lists
+of pairs, scikit-learn's Bunch.
 
 What a message shows is shapes and types, never values.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dptune.data.arrays import as_array, as_features
+from dptune.data.classes import name_classes
+from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 
 
@@ -109,3 +112,29 @@ def _labels(values: Any, what: str) -> NDArray[Any]:
         return as_array(values, what)
     plain = [each.item() if isinstance(each, Tensor) else each for each in values]
     return np.fromiter(plain, dtype=object, count=len(plain))
+
+
+def read_bunch(bunch: Any, facts: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Features and labels of a scikit-learn Bunch, and the facts about them. If it names its
+    classes, the names become the labels."""
+    if not hasattr(bunch, "data") or not hasattr(bunch, "target"):
+        raise InvalidInput(
+            "Data.of takes a scikit-learn Bunch with .data and .target; got "
+            f"{type(bunch).__name__}. Give arrays to Data(features, labels)."
+        )
+    names = list(getattr(bunch, "target_names", ()))
+    undeclared = facts.get("task", "classes") == "classes" and facts.get("classes") is None
+    if not undeclared or len(names) < 2:  # a single name is that of a column, not of a class
+        return bunch.data, bunch.target, facts
+    facts = facts | {"classes": names}
+    for which in ("test", "public"):
+        if isinstance(facts.get(which), tuple | list):  # chunks hold numbers
+            features, numbers = facts[which]
+            facts[which] = features, name_classes(numbers, names)
+    facts["shifts"] = {
+        name: shift
+        if isinstance(shift.features, DiskRows)
+        else replace(shift, labels=name_classes(shift.labels, names))
+        for name, shift in (facts.get("shifts") or {}).items()
+    }
+    return bunch.data, name_classes(bunch.target, names), facts

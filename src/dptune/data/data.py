@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 from dptune import validate
 from dptune.columns import Columns, Encoding
 from dptune.data import remarks
-from dptune.data.batches import gather
-from dptune.data.classes import WITH_CLASSES, name_classes
-from dptune.data.copies import has_copies
+from dptune.data.apart import must_hold_no_private_rows, must_hold_no_reporting_rows
+from dptune.data.batches import gather, read_bunch
+from dptune.data.classes import WITH_CLASSES
 from dptune.data.declared import Vocabularies
 from dptune.data.disk import DiskRows
 from dptune.data.kinds import ChunkRows, ColumnRows, Kind, ParquetColumnRows, PlainRows
 from dptune.data.made_by import facts_of_maker, facts_of_texts, rows_in_words
-from dptune.data.origin import Origin
+from dptune.data.origin import OF_ARRAYS, Origin
+from dptune.data.paid import must_be_paid
 from dptune.data.parquet_rows import ParquetRows
 from dptune.data.placed_rows import RowsWithGaps, numbers_of_kept
 from dptune.data.preprocess import Preprocessing
@@ -57,19 +58,6 @@ _MOVED = {
         "Data.from_table(features, labels, origin=Origin(...))",
     ),
 }
-
-
-class Facts(TypedDict, total=False):
-    """What every constructor of `Data` takes beside the rows; `Data` explains them."""
-
-    name: str
-    test: Any
-    public: Any
-    shifts: Mapping[str, Shift] | None
-    task: str
-    classes: Sequence[Any] | str | None
-    target_range: tuple[float, float] | None
-    rows: int | None
 
 
 class Data:
@@ -112,19 +100,54 @@ class Data:
         rows: int | None = None,
         **moved: Any,
     ) -> None:
-        _must_be_plain(task, moved)
-        self._read(
-            PlainRows(features),
-            labels,
-            name=name,
-            test=test,
-            public=public,
-            shifts=shifts,
-            task=task,
-            classes=classes,
-            target_range=target_range,
-            rows=rows,
+        validate.text(name=name)
+        kind = features if isinstance(features, Kind) else _plain(features, task, moved)
+        origin, targets = kind.origin, targets_of(task, classes, target_range)
+        train = kind.read(labels, targets)
+        self.name, self.made_by = name, origin.made_by
+        self.fingerprint = origin.fingerprint or kind.fingerprint(targets)
+        self.loss, self.classes, self._secret = targets.loss, targets.classes, targets.secret
+        self.target_range = targets.range
+        self.shape, self.copies, self.column_names = kind.shape, kind.copies, kind.names
+        self.columns = math.prod(self.shape)
+        self.encoding, self.as_given = kind.encoding, False
+        self.declared = kind.columns if isinstance(kind, ColumnRows) else None
+        self._vocabularies = kind.vocabularies or {}
+        plain = self.loss in ("softmax", "squared") and self.copies == 1 and self.made_by is None
+        few = len(self.shape) == 1 and self.columns <= MOST_COLUMNS_IN_DOUBT
+        if self.encoding is None and plain and few:  # perhaps a table, not what a network made
+            numbered = (f"column {number}" for number in range(1, self.columns + 1))
+            self.encoding, self.as_given = Encoding(Columns.of_numbers(numbered)), True
+        self.count = train.count if rows is None else validate.whole(1, rows=rows)
+        self._numbers = origin.numbers_of(train.count)
+        self.outputs = CLASSES_UNTIL_BOUGHT if self.has_secret_classes else len(self.classes) or 1
+        in_words = {
+            "rows": TAKEN if rows is None else DECLARED,
+            "classes": TAKEN if classes is None or isinstance(classes, str) else DECLARED,
+        } | dict(origin.in_words or {})
+        self._origin_of_classes = in_words["classes"]
+        self.public_facts = (
+            f"the number of {rows_in_words(self.made_by)} ({self.count:,}), {in_words['rows']}",
+            *facts_of_texts(self.made_by),
+            *kind.facts(),
+            *facts_of_maker(self.made_by),
+            *targets.facts(self._origin_of_classes),
         )
+        self._parts: dict[str, RowSource] = {"train": train}
+        self._groups: dict[str, dict[str, NDArray[np.bool_]]] = {}
+        others = {"test": test, "public": public}
+        shifts = checked_shifts(shifts, task)
+        others |= {shifted(shift): rows_of.pair() for shift, rows_of in shifts.items()}
+        for which, given in others.items():
+            if given is not None:
+                self._parts[which] = kind.beside(given, which, targets)
+                must_hold_no_private_rows(self._parts[which], which, train)
+        for shift, about in shifts.items():
+            self._groups[shift] = about.masks(self._parts[shifted(shift)].count)
+        self.shifts = tuple(shifts)  # their names
+        self.left_out: dict[str, int] = {}
+        self.unused_test_rows = False  # in the file of the private rows, which `load_data` knows
+        self._built = _Cache()
 
     @classmethod
     def from_table(
@@ -133,15 +156,13 @@ class Data:
         labels: Any,
         *,
         column_names: Sequence[str] = (),
-        columns: Columns | None = None,
         augmented: bool = False,
-        origin: Origin | None = None,
-        **facts: Unpack[Facts],
+        origin: Origin = OF_ARRAYS,
+        **facts: Any,
     ) -> "Data":
         """Arrays of which more is known. A model finds its columns by `column_names`, by default
         those of a frame. With `augmented`, the second axis holds copies of each row."""
-        kind = PlainRows(features, column_names=column_names, augmented=augmented, columns=columns)
-        return cls.__new__(cls)._read(kind, labels, origin, **facts)
+        return cls(PlainRows(features, column_names, augmented, origin), labels, **facts)
 
     @classmethod
     def from_columns(
@@ -151,14 +172,13 @@ class Data:
         columns: Columns | Mapping[str, Any],
         *,
         column_names: Sequence[str] = (),
-        origin: Origin | None = None,
-        **facts: Unpack[Facts],
+        origin: Origin = OF_ARRAYS,
+        **facts: Any,
     ) -> "Data":
         """A frame (pandas, polars, Arrow, a mapping of arrays) of numbers, texts, dates and gaps,
         whose columns are declared by name. All other rows are such frames, too. An array is taken
         with `column_names`."""
-        kind = ColumnRows(frame, Columns.of(columns), column_names=column_names)
-        return cls.__new__(cls)._read(kind, labels, origin, **facts)
+        return cls(ColumnRows(frame, Columns.of(columns), column_names, origin), labels, **facts)
 
     @classmethod
     def from_disk(
@@ -166,17 +186,14 @@ class Data:
         chunks: DiskRows | str | Path,
         *,
         column_names: Sequence[str] = (),
-        origin: Origin | None = None,
-        **facts: Unpack[Facts],
+        origin: Origin = OF_ARRAYS,
+        **facts: Any,
     ) -> "Data":
         """Chunks that `write_chunks` wrote. They hold their labels: class numbers, or values."""
         rows = chunks if isinstance(chunks, DiskRows) else DiskRows(chunks)
-        kind: Kind
         if isinstance(rows, ParquetRows):
-            kind = ParquetColumnRows(rows)
-        else:
-            kind = ChunkRows(rows, column_names=column_names)
-        return cls.__new__(cls)._read(kind, None, origin, **facts)
+            return cls(ParquetColumnRows(rows, origin), **facts)
+        return cls(ChunkRows(rows, column_names, origin), **facts)
 
     @classmethod
     def from_texts(
@@ -185,14 +202,13 @@ class Data:
         labels: Any = None,
         *,
         augmented: bool = False,
-        origin: Origin | None = None,
-        **facts: Unpack[Facts],
+        origin: Origin = OF_ARRAYS,
+        **facts: Any,
     ) -> "Data":
         """Texts as numbers of tokens (`dptune.texts`); `load_data(text=...)` makes them. With task
         "words" (next tokens), "spans" (answers in contexts) or "inside" (completions out of
         `classes`), rows hold what is asked of them, so there are no labels."""
-        kind = PlainRows(tokens, augmented=augmented)
-        return cls.__new__(cls)._read(kind, labels, origin, **facts)
+        return cls(PlainRows(tokens, augmented=augmented, origin=origin), labels, **facts)
 
     @classmethod
     def from_batches(
@@ -215,132 +231,44 @@ class Data:
     def of(cls, bunch: Any, **facts: Any) -> "Data":
         """From a scikit-learn Bunch; `facts` are those of `Data`. Where it names its classes, the
         names become the labels."""
-        if not hasattr(bunch, "data") or not hasattr(bunch, "target"):
-            raise InvalidInput(
-                "Data.of takes a scikit-learn Bunch with .data and .target; got "
-                f"{type(bunch).__name__}. Give arrays to Data(features, labels)."
-            )
-        labels = bunch.target
-        names = list(getattr(bunch, "target_names", ()))
-        # A single name is the name of a column, not of a class.
-        named = len(names) > 1 and facts.get("task", "classes") == "classes"
-        if named and facts.get("classes") is None:
-            labels, facts["classes"] = name_classes(labels, names), names
-            for other in ("test", "public"):
-                if facts.get(other) is not None:
-                    features, numbers = facts[other]
-                    facts[other] = (features, name_classes(numbers, names))
-            facts["shifts"] = {
-                name: shift
-                if isinstance(shift.features, DiskRows)
-                else replace(shift, labels=name_classes(shift.labels, names))
-                for name, shift in (facts.get("shifts") or {}).items()
-            }
-        return cls(bunch.data, labels, **facts)
-
-    def _read(
-        self,
-        kind: Kind,
-        labels: Any,
-        origin: Origin | None = None,
-        *,
-        name: str = "data",
-        test: Any = None,
-        public: Any = None,
-        shifts: Mapping[str, Shift] | None = None,
-        task: str = "classes",
-        classes: Sequence[Any] | str | None = None,
-        target_range: tuple[float, float] | None = None,
-        rows: int | None = None,
-    ) -> "Data":
-        """Read all rows: what every constructor does."""
-        validate.text(name=name)
-        origin, targets = origin or Origin(), targets_of(task, classes, target_range)
-        train = kind.private(labels, targets)
-        self.name, self.made_by = name, origin.made_by
-        self.fingerprint = origin.fingerprint or kind.fingerprint(targets)
-        self.loss, self.classes, self._secret = targets.loss, targets.classes, targets.secret
-        self.target_range = targets.range
-        self.shape, self.copies, self.column_names = kind.shape, kind.copies, kind.names
-        self.columns = math.prod(self.shape)
-        self.encoding, self.as_given = kind.encoding, False
-        self.declared = kind.encoding.columns if isinstance(kind, ColumnRows) else None
-        self._vocabularies = kind.vocabularies
-        if self.encoding is None and self._may_be_a_table():
-            numbered = (f"column {number}" for number in range(1, self.columns + 1))
-            self.encoding, self.as_given = Encoding(Columns.of_numbers(numbered)), True
-        self.count = train.count if rows is None else validate.whole(1, rows=rows)
-        self._numbers = origin.numbers_of(train.count)
-        self.outputs = CLASSES_UNTIL_BOUGHT if self.has_secret_classes else len(self.classes) or 1
-        in_words = {
-            "rows": TAKEN if rows is None else DECLARED,
-            "classes": TAKEN if classes is None or isinstance(classes, str) else DECLARED,
-        } | dict(origin.in_words or {})
-        self._origin_of_classes = in_words["classes"]
-        self.public_facts = (
-            f"the number of {rows_in_words(self.made_by)} ({self.count:,}), {in_words['rows']}",
-            *facts_of_texts(self.made_by),
-            *kind.facts(self.made_by),
-            *facts_of_maker(self.made_by),
-            *targets.facts(self._origin_of_classes),
-        )
-        self._parts: dict[str, RowSource] = {"train": train}
-        self._groups: dict[str, dict[str, NDArray[np.bool_]]] = {}
-        others = {"test": test, "public": public}
-        shifts = checked_shifts(shifts, task)
-        others |= {shifted(shift): rows_of.pair() for shift, rows_of in shifts.items()}
-        for which, given in others.items():
-            if given is not None:
-                self._parts[which] = kind.beside(given, which, targets)
-                self._must_hold_no_private_rows(which)
-        for shift, about in shifts.items():
-            self._groups[shift] = about.masks(self._parts[shifted(shift)].count)
-        self.shifts = tuple(shifts)  # their names
-        self.left_out: dict[str, int] = {}
-        self.unused_test_rows = False  # in the file of the private rows, which `load_data` knows
-        self._built = _Cache()
-        return self
+        features, labels, facts = read_bunch(bunch, facts)
+        return cls(features, labels, **facts)
 
     @property
     def facts(self) -> DataFacts:
         """What an engine may know before anything is paid."""
-        named = None if self.encoding is None else self.encoding.columns
         return DataFacts(
             self.count,
             self.shape,
             self.copies,
             self.outputs,
             self.loss,
-            named,
+            None if self.encoding is None else self.encoding.columns,
             self.as_given,
             self.has_secret_classes,
         )
 
     @property
     def has_secret_classes(self) -> bool:
-        """Whether names of classes are to be bought; until then `classes` is empty."""
+        """Whether the names of classes are still secret; until they are bought `classes` is
+        empty."""
         return self._secret is not None
 
     @property
     def learns_classes(self) -> bool:
-        """Whether every row has one, or holds one among what is asked of it."""
+        """Whether every row has a class, or holds one among what is asked of it."""
         return self.has_secret_classes or bool(self.classes)
 
-    def _may_be_a_table(self) -> bool:
-        """Whether rows that nobody declared may be columns of a table, and not what some network
-        made."""
-        plain = self.loss in ("softmax", "squared") and self.copies == 1 and self.made_by is None
-        return plain and len(self.shape) == 1 and self.columns <= MOST_COLUMNS_IN_DOUBT
-
     def __repr__(self) -> str:
-        found = [f"{self.count:,} rows", f"{self.columns:,} columns"]
+        shape = f"of shape {' x '.join(map(str, self.shape))}"
+        facts = [f"{self.count:,} rows", f"{self.columns:,} columns"]
         if not self.facts.is_table:
-            found[1] = f"of shape {' x '.join(map(str, self.shape))}"
+            facts[1] = shape
         if self.classes:
-            found.append(f"{len(self.classes):,} classes")
+            facts.append(f"{len(self.classes):,} classes")
         if self.has_secret_classes:
-            found.append("classes to be bought")
-        return f"Data({self.name!r}, {', '.join(found)})"
+            facts.append("classes to be bought")
+        return f"Data({self.name!r}, {', '.join(facts)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_built": None}  # heavy to send, quickly built again
@@ -356,59 +284,112 @@ class Data:
         device: str = "cpu",
         precision: str = "float32",
     ) -> Rows:
-        """The private rows, for whoever has paid: `receipt` must be of a payment for these rows
-        that was started, which its ledger is asked. Opening them again is cheap."""
-        self._must_be_paid(receipt)
+        """The private rows. The ledger that gave the `receipt` must confirm that its payment is for
+        these rows and was started. Opening them again is cheap."""
+        must_be_paid(receipt, self.fingerprint)
         rows = self._rows("train", preprocessing, device, precision)
         if self._numbers is None or rows.count == self.count:
             return rows
         places = max(self.count, int(self._numbers[-1]) + 1)  # fewer rows may be declared
         return RowsWithGaps(rows, torch.from_numpy(self._numbers), places)
 
-    def unprotected_rows(
-        self, preprocessing: Preprocessing, *, device: str = "cpu", precision: str = "float32"
-    ) -> Rows:
-        """The training rows without payment, for data that are public anyway, as in benchmarks:
-        nothing that comes of these rows can be promised anything."""
-        return self._rows("train", preprocessing, device, precision)
-
     def tables_for(
         self, receipt: Receipt, preprocessing: Preprocessing | None = None
     ) -> Iterator[NDArray[Any]]:
-        """The private features, preprocessed, for a private mean; as they were given, or as raw
-        codes where columns are declared, without. Paid as for `open`."""
-        self._must_be_paid(receipt)
-        tables = self._parts["train"].tables()
-        return map(
-            _read_only if preprocessing is None else self._reading(preprocessing).apply, tables
-        )
-
-    def remarks(self) -> tuple[str, ...]:
-        """What whoever holds the rows should know before paying. From the rows themselves: for a
-        screen, never to be stored or released."""
-        train = self._parts["train"]
-        if not isinstance(train, ArraySource) or self.facts.asks_inside:
-            return ()
-        found = list(remarks.of_targets(train.targets, classes=self.learns_classes))
-        if self.encoding is not None and not self.as_given:
-            found += remarks.of_columns(train.features, self.encoding)
-        return tuple(found)
+        """The private features, preprocessed, for a private statistic; without `preprocessing` as
+        they were given, or as raw codes of declared columns. Paid as for `open`."""
+        must_be_paid(receipt, self.fingerprint)
+        prepare = _read_only if preprocessing is None else self._with_names(preprocessing).apply
+        return map(prepare, self._parts["train"].tables())
 
     def vocabularies_for(self, receipt: Receipt) -> Vocabularies:
-        """What the codes of categories nobody declared stand for; paid as for `open`."""
-        self._must_be_paid(receipt)
+        """The names behind the codes of undeclared categories; paid as for `open`."""
+        must_be_paid(receipt, self.fingerprint)
         return dict(self._vocabularies)
 
     def labels_for(self, receipt: Receipt) -> tuple[NDArray[Any], tuple[Any, ...]]:
-        """Of every row the number of its label, and what these stand for; paid as for `open`."""
-        self._must_be_paid(receipt)
+        """The number of each row's label, and the labels they number; paid as for `open`."""
+        must_be_paid(receipt, self.fingerprint)
         train = self._parts["train"]
         assert self._secret is not None and isinstance(train, ArraySource)
         return train.targets, tuple(self._secret.private)
 
+    def unprotected_rows(
+        self, preprocessing: Preprocessing, *, device: str = "cpu", precision: str = "float32"
+    ) -> Rows:
+        """The training rows without payment, if they are public anyway, as in benchmarks: no
+        guarantee covers what is made of them."""
+        return self._rows("train", preprocessing, device, precision)
+
+    def test_rows(
+        self, preprocessing: Preprocessing, device: str = "cpu", precision: str = "float32"
+    ) -> Rows | None:
+        """Rows that report results; nothing may be chosen by them."""
+        if not self.has_test_rows:
+            return None
+        return self._rows("test", preprocessing, device, precision)
+
+    def public_rows(
+        self, preprocessing: Preprocessing, device: str = "cpu", precision: str = "float32"
+    ) -> Rows | None:
+        """Rows that score trials at no privacy cost."""
+        if "public" not in self._parts:
+            return None
+        return self._rows("public", preprocessing, device, precision)
+
+    def shifted_rows(
+        self,
+        shift: str,
+        preprocessing: Preprocessing,
+        device: str = "cpu",
+        precision: str = "float32",
+    ) -> dict[str, Rows]:
+        """The rows of a shift by group, to report results; all of them under "" if it has no
+        groups."""
+        rows = self._rows(shifted(shift), preprocessing, device, precision)
+        masks = self._groups[shift].items()
+        return {name: rows.taken(torch.from_numpy(mask)) for name, mask in masks} or {"": rows}
+
+    @property
+    def has_test_rows(self) -> bool:
+        return "test" in self._parts
+
+    def check_public_rows(self) -> None:
+        """Refuse public rows that are missing, or that report results as well."""
+        if "public" not in self._parts:
+            raise InvalidInput(
+                "a public score needs public rows; give them with --public (public= in Python), "
+                "or pay for noisy scores."
+            )
+        others = {which: part for which, part in self._parts.items() if which != "train"}
+        must_hold_no_reporting_rows(others.pop("public"), others.items())
+
+    def public_features(self) -> NDArray[Any]:
+        """The public features, encoded if columns are declared, to standardise by."""
+        if "public" not in self._parts:
+            raise InvalidInput(
+                "columns are standardised by public rows, and there are none; give them with "
+                "--public (public= in Python)."
+            )
+        features = np.concatenate(list(self._parts["public"].tables()))
+        if self.encoding is None or self.as_given:
+            return features
+        return self.encoding.apply(features)
+
+    def remarks(self) -> tuple[str, ...]:
+        """What the holder of the rows should know before paying. It is computed from the rows, so
+        it is for a screen, and never stored or released."""
+        train = self._parts["train"]
+        if not isinstance(train, ArraySource) or self.facts.asks_inside:
+            return ()
+        signs = list(remarks.of_targets(train.targets, classes=self.learns_classes))
+        if self.encoding is not None and not self.as_given:
+            signs += remarks.of_columns(train.features, self.encoding)
+        return tuple(signs)
+
     def with_classes(self, classes: Sequence[Any]) -> "Data":
         """The same data with classes that were bought. Private rows with another label count as
-        empty; of rows beside them such are left out, and counted in `left_out`."""
+        empty; other rows with one are left out, and counted in `left_out`."""
         made = copy.copy(self)
         made.classes, made.outputs, made._secret = tuple(classes), len(classes), None
         made._parts, made._groups, made.left_out, made._built = {}, {}, {}, _Cache()
@@ -429,104 +410,15 @@ class Data:
         return made
 
     def with_public_classes(self) -> "Data":
-        """The same data with all labels of private rows as classes, which the public facts say then
-        as if that had been asked for."""
+        """The same data with all labels of private rows as public classes; the public facts say
+        so."""
         assert self._secret is not None
         made = self.with_classes(self._secret.private)
         made.public_facts += tuple(facts_of_classes(made.classes, self._origin_of_classes))
         return made
 
-    def test_rows(
-        self, preprocessing: Preprocessing, device: str = "cpu", precision: str = "float32"
-    ) -> Rows | None:
-        """To report a figure, never to choose by."""
-        if "test" not in self._parts:
-            return None
-        return self._rows("test", preprocessing, device, precision)
-
-    def public_rows(
-        self, preprocessing: Preprocessing, device: str = "cpu", precision: str = "float32"
-    ) -> Rows | None:
-        """To score trials at no cost."""
-        if "public" not in self._parts:
-            return None
-        return self._rows("public", preprocessing, device, precision)
-
-    def shifted_rows(
-        self,
-        shift: str,
-        preprocessing: Preprocessing,
-        device: str = "cpu",
-        precision: str = "float32",
-    ) -> dict[str, Rows]:
-        """The rows of a shift by group, to report figures, never to choose by; all of them under
-        "" where it has no groups."""
-        rows = self._rows(shifted(shift), preprocessing, device, precision)
-        masks = self._groups[shift].items()
-        return {name: rows.taken(torch.from_numpy(mask)) for name, mask in masks} or {"": rows}
-
-    @property
-    def has_test_rows(self) -> bool:
-        return "test" in self._parts
-
-    def check_public_rows(self) -> None:
-        """Trials may be compared on public rows, but never on those that report the result."""
-        public = self._parts.get("public")
-        if public is None:
-            raise InvalidInput(
-                "a public score needs public rows; give them with --public (public= in Python), "
-                "or pay for noisy scores."
-            )
-        for which in ("test", *map(shifted, self.shifts)):
-            other = self._parts.get(which)
-            if other is not None and has_copies(
-                other.tables(copies=other.copies), public.tables(copies=public.copies)
-            ):
-                raise InvalidInput(
-                    f"some public rows are {which} rows: choosing by the rows that report the "
-                    "result makes the report too good. Give other public rows, or pay for noisy "
-                    "scores."
-                )
-
-    def public_features(self) -> NDArray[Any]:
-        """The public features, encoded where columns are, to standardise by."""
-        if "public" not in self._parts:
-            raise InvalidInput(
-                "columns are standardised by public rows, and there are none; give them with "
-                "--public (public= in Python)."
-            )
-        features = np.concatenate(list(self._parts["public"].tables()))
-        if self.encoding is None or self.as_given:
-            return features
-        return self.encoding.apply(features)
-
-    def _must_be_paid(self, receipt: object) -> None:
-        if not isinstance(receipt, Receipt):
-            raise InvalidInput(
-                "private rows open with the Receipt of an event that was paid for "
-                f"(Ledger.reserve gives one); got {type(receipt).__name__}."
-            )
-        if receipt.issuer is None:
-            raise InvalidInput(
-                "private rows open with a Receipt that a ledger gave, and this one was made by "
-                "hand, or copied or sent without its ledger; get it again with "
-                f"Ledger.receipt({receipt.payment})."
-            )
-        receipt.issuer.must_be_in_force(receipt, self.fingerprint)
-
-    def _must_hold_no_private_rows(self, which: str) -> None:
-        """By features alone: with another label, a row is private still."""
-        private, other = self._parts["train"], self._parts[which]
-        tables = (part.tables(copies=part.copies) for part in (private, other))
-        if has_copies(*tables, rows=private.count):
-            raise InvalidInput(
-                f"some {which} rows are private rows, more than chance would give: whatever is "
-                "measured on them would leak them. Give other rows, or leave out those whose "
-                "features are among the private ones."
-            )
-
     def held_out(self, every: int) -> tuple["Data", "Data"]:
-        """(the rest, every `every`-th row), by row number alone: one row is in one part only, so
+        """(the rest, every `every`-th row), by row number alone. Each row is in one part only, so
         events on the two parts compose in parallel."""
         every = validate.whole(2, every=every)
         train = self._parts["train"]
@@ -573,26 +465,27 @@ class Data:
                     "only tables of numbers are preprocessed, and these are rows of shape "
                     f"{self.shape}; use Preprocessing(unit_rows=False)."
                 )
-            applied = applied and self._reading(applied)
+            applied = applied and self._with_names(applied)
             built[key] = self._parts[which].rows(applied, device=device, precision=precision)
         return built[key]
 
-    def _reading(self, preprocessing: Preprocessing) -> Preprocessing:
-        """The same for the codes of these rows, whose names of categories stay here."""
+    def _with_names(self, preprocessing: Preprocessing) -> Preprocessing:
+        """The same, which knows the private names of categories behind the codes of these rows."""
         encoding = preprocessing.encoding
         if encoding is None or not self._vocabularies:
             return preprocessing
         return replace(preprocessing, encoding=encoding.reading(self._vocabularies))
 
 
-def _must_be_plain(task: object, moved: Mapping[str, object]) -> None:
-    """Refuse what another constructor takes."""
+def _plain(features: Any, task: str, moved: Mapping[str, object]) -> Kind:
+    """Arrays, and nothing that another constructor takes."""
     if task in ASKED_IN_ROWS:
         raise InvalidInput(f"rows of task={task!r} are taken by Data.from_texts(tokens, task=...).")
     for name in moved:
         if name not in _MOVED:
             raise TypeError(f"Data() got an unexpected keyword argument {name!r}")
         raise InvalidInput(f"Data takes plain arrays, without {name}; use {_MOVED[name]}.")
+    return PlainRows(features)
 
 
 def _read_only(table: NDArray[Any]) -> NDArray[Any]:

@@ -1,9 +1,10 @@
-"""The kinds of rows that a data set is made of: arrays, frames whose columns are declared, and
-rows on disk. Each reads the private rows first, and then those beside them so that they match."""
+"""The kinds of rows that a data set is made of: arrays, chunks on disk, and frames or Parquet files
+whose columns are declared. Each reads the private rows, and then those beside them to match."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,41 +17,41 @@ from dptune.data.declared import Vocabularies, coded, facts_in_words, fingerprin
 from dptune.data.disk import DiskRows
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
 from dptune.data.made_by import is_of_texts, is_of_words
+from dptune.data.origin import OF_ARRAYS, Origin
 from dptune.data.parquet_rows import ParquetRows
 from dptune.data.preprocess import LARGEST
 from dptune.data.row_sources import RowSource
 from dptune.data.targets import TAKEN, Targets, TokenTargets
 from dptune.errors import InvalidInput
 
-_NO_CODES: Vocabularies = {}
-
 
 class Kind(ABC):
-    """Rows of one kind, which are read once: `private` says what the rest is."""
+    """Private rows of one kind. What is said of their features holds once they are read."""
 
+    origin: Origin
     names: tuple[str, ...] = ()  # of the columns, where they have some
     shape: tuple[int, ...]  # of a row's features
     copies = 1  # of each row
-    encoding: Encoding | None = None  # of declared columns, or of the named ones of a table
-    vocabularies: Vocabularies = _NO_CODES  # what codes stand for, which is private
+    encoding: Encoding | None = None  # of declared columns, or of those that a table names
+    vocabularies: Vocabularies | None = None  # what codes stand for, which is private
 
     @abstractmethod
-    def private(self, labels: Any, targets: Targets) -> RowSource:
-        """The private rows with their targets."""
+    def read(self, labels: Any, targets: Targets) -> RowSource:
+        """The rows with their targets."""
 
     @abstractmethod
     def fingerprint(self, targets: Targets) -> str:
-        """Of the private rows and their labels."""
+        """Of the rows and their labels."""
 
-    def facts(self, made_by: Mapping[str, Any] | None) -> list[str]:
+    def facts(self) -> list[str]:
         """What is public about features."""
-        facts = []
+        facts, made_by = [], self.origin.made_by
         if not is_of_words(made_by):
             shape = " x ".join(map(str, self.shape))
-            of_table = f"the number of columns ({math.prod(self.shape):,}), {TAKEN}"
-            facts.append(
+            of_table = f"the number of columns ({self.shape[0]:,}), {TAKEN}"
+            facts += [
                 of_table if len(self.shape) == 1 else f"the shape of a row ({shape}), {TAKEN}"
-            )
+            ]
         if self.copies > 1 and not is_of_texts(made_by):
             facts.append(f"the number of copies of a row ({self.copies:,}), {TAKEN}")
         if self.names:
@@ -60,17 +61,14 @@ class Kind(ABC):
     def beside(self, given: Any, which: str, targets: Targets) -> RowSource:
         """The rows called `which`: a pair (features, labels), or chunks on disk."""
         if isinstance(given, DiskRows):
-            return self._chunks_beside(given, which, targets)
+            self._must_have_our_shape(given.shape, which)
+            return targets.on_disk(given, which)
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise InvalidInput(
                 f"{which} must be a pair (features, labels); got {type(given).__name__}."
             )
         table, augmented = self._table_beside(given[0], which)
-        return targets.beside(given[1], table, augmented, which)
-
-    def _chunks_beside(self, rows: DiskRows, which: str, targets: Targets) -> RowSource:
-        self._must_have_our_shape(rows.shape, which)
-        return targets.on_disk(rows, f"the {which} labels")
+        return targets.source(given[1], table, augmented, which)
 
     def _table_beside(self, given: Any, which: str) -> tuple[NDArray[Any], bool]:
         """The features, and whether each row has copies."""
@@ -93,35 +91,34 @@ class Kind(ABC):
             )
 
 
+@dataclass(eq=False, repr=False)  # no repr: it would print rows
 class PlainRows(Kind):
     """Arrays: a table of numbers, or rows of another shape. `columns` are those of a table that
-    names them, where nothing else is declared."""
+    names them, of which nothing else is declared."""
 
-    def __init__(
-        self,
-        features: Any,
-        *,
-        column_names: Sequence[str] = (),
-        augmented: bool = False,
-        columns: Columns | None = None,
-    ) -> None:
-        if isinstance(features, DiskRows):
+    given: Any
+    column_names: Sequence[str] = ()
+    augmented: bool = False
+    origin: Origin = OF_ARRAYS
+    columns: Columns | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.given, DiskRows):
             raise InvalidInput("rows on disk are taken by Data.from_disk(rows), with their labels.")
-        self._given, self._names = features, column_names
-        self._augmented = validate.flag(augmented=augmented)
-        self.encoding = None if columns is None else Encoding(columns)
+        validate.flag(augmented=self.augmented)
+        self.encoding = None if self.columns is None else Encoding(self.columns)
 
-    def private(self, labels: Any, targets: Targets) -> RowSource:
-        table = as_features(self._given, "the features", self._names)
-        if self._augmented and table.ndim < 3:
+    def read(self, labels: Any, targets: Targets) -> RowSource:
+        self._table = table = as_features(self.given, "the features", self.column_names)
+        if self.augmented and table.ndim < 3:
             raise InvalidInput(
                 f"augmented features have shape (rows, copies, columns); got {table.shape}."
             )
-        rows = targets.private(labels, table, self._augmented)
+        rows = targets.source(labels, table, self.augmented)
         if table.ndim > 2 and np.abs(table).max() > LARGEST:  # refused before it is paid for
             raise InvalidInput(f"the features hold numbers beyond {LARGEST:g}; scale them.")
-        self._table, self.shape, self.copies = table, rows.shape, rows.copies
-        self.names = _checked_names(self._names, names_of(self._given), math.prod(rows.shape))
+        self.shape, self.copies = rows.shape, rows.copies
+        self.names = _checked_names(self.column_names, names_of(self.given), math.prod(rows.shape))
         return rows
 
     def fingerprint(self, targets: Targets) -> str:
@@ -133,65 +130,73 @@ class PlainRows(Kind):
         return fingerprint_arrays(self._table, labels.astype(np.int64) if whole else labels)
 
 
+@dataclass(eq=False, repr=False)  # no repr: it would print rows
 class ChunkRows(Kind):
     """Chunks in a folder, which hold their labels and copies."""
 
-    def __init__(self, chunks: DiskRows, *, column_names: Sequence[str] = ()) -> None:
-        self._chunks, self.shape, self.copies = chunks, chunks.shape, chunks.copies
-        self.names = _checked_names(column_names, (), chunks.columns)
+    chunks: DiskRows
+    column_names: Sequence[str] = ()
+    origin: Origin = OF_ARRAYS
 
-    def private(self, labels: Any, targets: Targets) -> RowSource:
-        return targets.private_on_disk(self._chunks)
+    def __post_init__(self) -> None:
+        self.shape, self.copies = self.chunks.shape, self.chunks.copies
+        self.names = _checked_names(self.column_names, (), self.chunks.columns)
+
+    def read(self, labels: Any, targets: Targets) -> RowSource:
+        return targets.on_disk(self.chunks)
 
     def fingerprint(self, targets: Targets) -> str:
-        return fingerprint_folder(self._chunks.folder)
+        return fingerprint_folder(self.chunks.folder)
 
 
+@dataclass(eq=False, repr=False)  # no repr: it would print rows
 class ColumnRows(Kind):
     """A frame whose columns are declared by name. Its rows are kept as raw codes, one number a
     column; engines see the features that the encoding makes of them."""
 
-    encoding: Encoding
+    frame: Any
+    columns: Columns
+    column_names: Sequence[str] = ()
+    origin: Origin = OF_ARRAYS
 
-    def __init__(self, frame: Any, columns: Columns, *, column_names: Sequence[str] = ()) -> None:
-        self._frame, self._names = frame, column_names
-        self.names, self.encoding = columns.kept, Encoding(columns)
+    def __post_init__(self) -> None:
+        self.names, self.encoding = self.columns.kept, Encoding(self.columns)
         self.shape = (self.encoding.width,)
 
-    def private(self, labels: Any, targets: Targets) -> RowSource:
-        if isinstance(self._frame, DiskRows) or isinstance(targets, TokenTargets):
+    def read(self, labels: Any, targets: Targets) -> RowSource:
+        if isinstance(self.frame, DiskRows) or isinstance(targets, TokenTargets):
             raise InvalidInput(
                 "columns are declared of a table in memory, and these rows are chunks on disk, or "
                 "tokens of texts; use Data.from_disk or Data.from_texts."
             )
-        codes = coded(self._frame, self.encoding.columns, "the features", self._names)
+        codes = coded(self.frame, self.columns, "the features", self.column_names)
         self.vocabularies = codes.vocabularies
-        return targets.private(labels, codes.rows)
+        return targets.source(labels, codes.rows)
 
     def fingerprint(self, targets: Targets) -> str:
         assert targets.labels is not None
-        return fingerprint_declared(self._frame, self._names, targets.labels)
+        return fingerprint_declared(self.frame, self.column_names, targets.labels)
 
-    def facts(self, made_by: Mapping[str, Any] | None) -> list[str]:
-        return [facts_in_words(self.encoding)]
+    def facts(self) -> list[str]:
+        return [facts_in_words(Encoding(self.columns))]
 
     def _table_beside(self, given: Any, which: str) -> tuple[NDArray[Any], bool]:
-        what, columns = f"the {which} features", self.encoding.columns
-        return coded(given, columns, what, self.names, self.vocabularies).rows, False
+        what = f"the {which} features"
+        return coded(given, self.columns, what, self.names, self.vocabularies).rows, False
 
 
 class ParquetColumnRows(ColumnRows):
     """Parquet files whose columns and label are declared, read anew in every step."""
 
-    def __init__(self, rows: ParquetRows) -> None:
-        super().__init__(rows, rows.features)
-        self._rows, self.vocabularies = rows, rows.vocabularies
+    def __init__(self, rows: ParquetRows, origin: Origin = OF_ARRAYS) -> None:
+        super().__init__(rows, rows.features, origin=origin)
+        self.vocabularies = rows.vocabularies
 
-    def private(self, labels: Any, targets: Targets) -> RowSource:
-        return targets.private_on_disk(self._rows)
+    def read(self, labels: Any, targets: Targets) -> RowSource:
+        return targets.on_disk(self.frame)
 
     def fingerprint(self, targets: Targets) -> str:
-        return fingerprint_folder(self._rows.folder)
+        return fingerprint_folder(self.frame.folder)
 
 
 def _checked_names(declared: Sequence[str], own: tuple[str, ...], columns: int) -> tuple[str, ...]:

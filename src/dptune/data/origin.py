@@ -54,6 +54,9 @@ class Origin:
         return numbers.astype(np.int64)
 
 
+OF_ARRAYS = Origin()  # of which no more is known
+
+
 def _as_plain_data(made_by: Mapping[str, Any]) -> dict[str, Any]:
     """A copy as JSON returns it, so that a stored model has the same."""
     if not isinstance(made_by, Mapping) or "name" not in made_by:

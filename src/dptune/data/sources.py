@@ -7,7 +7,7 @@ message shows of a file is its columns, never its values.
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from dptune import validate
 from dptune.columns import Coded, Columns, Encoding
 from dptune.data.arrays import places
 from dptune.data.classes import Numbered, must_name_classes, name_classes
-from dptune.data.data import Data, Facts
+from dptune.data.data import Data
 from dptune.data.declared_files import Declared, batches_of, read_new
 from dptune.data.disk import INDEX, DiskRows
 from dptune.data.extracted import (
@@ -28,6 +28,7 @@ from dptune.data.extracted import (
     origins_of_features,
 )
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
+from dptune.data.kinds import PlainRows
 from dptune.data.made_by import is_of_texts
 from dptune.data.origin import Origin
 from dptune.data.parquet_rows import is_large
@@ -190,7 +191,7 @@ def load_data(
 
 
 def _data_of(
-    train: Part, labels: Any, declared: Declared | None, origin: Origin, **facts: Unpack[Facts]
+    train: Part, labels: Any, declared: Declared | None, origin: Origin, **facts: Any
 ) -> Data:
     """By the constructor for rows of this kind."""
     if isinstance(train.features, DiskRows):
@@ -200,14 +201,9 @@ def _data_of(
     else:
         # More columns are rather features that some model made.
         few = len(train.columns) <= MOST_COLUMNS_OF_A_TABLE
-        data = Data.from_table(
-            train.features,
-            labels,
-            column_names=train.columns,
-            columns=train.plain if few else None,
-            origin=origin,
-            **facts,
-        )
+        columns = train.plain if few else None
+        kind = PlainRows(train.features, train.columns, origin=origin, columns=columns)
+        data = Data(kind, labels, **facts)
     if declared is not None:
         data.declared = declared.columns  # run.toml has the label's column, too
     return data

@@ -3,7 +3,7 @@ become the targets that an engine takes."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,70 +32,31 @@ TAKEN, DECLARED = "taken from the data", "as declared"  # where a public fact co
 
 
 class Targets(ABC):
-    """The targets of one data set. The private labels are read first, and decide what is not
-    declared; those of other rows must agree with them."""
+    """The targets of one data set. Private rows come first, and decide what is not declared; then
+    come those beside them, which `which` names. Messages never show private labels."""
 
     loss: str
     range: tuple[float, float] | None = None
     classes: tuple[Any, ...] = ()
     secret: SecretLabels | None = None  # while the names of classes are not bought
-    labels: NDArray[Any] | None = None  # the private ones, checked
+    labels: NDArray[Any] | None = None  # of private rows, checked
 
     @abstractmethod
-    def private(self, labels: Any, table: NDArray[Any], augmented: bool = False) -> ArraySource:
-        """The private rows with their targets."""
+    def source(
+        self, labels: Any, table: NDArray[Any], augmented: bool = False, which: str = ""
+    ) -> ArraySource:
+        """Features with their targets."""
 
     @abstractmethod
-    def beside(self, labels: Any, table: NDArray[Any], augmented: bool, which: str) -> ArraySource:
-        """The rows called `which` with their targets; messages may show their labels."""
-
-    def private_on_disk(self, rows: DiskRows) -> DiskSource:
-        """The private rows in chunks, which hold their targets."""
-        return self.on_disk(rows, "the labels")
-
-    @abstractmethod
-    def on_disk(self, rows: DiskRows, what: str) -> DiskSource:
-        """Rows in chunks, whose targets must fit."""
+    def on_disk(self, rows: DiskRows, which: str = "") -> DiskSource:
+        """Chunks, which hold their targets."""
 
     def facts(self, origin: str) -> list[str]:
         """What is public about targets; `origin` says where the classes come from."""
         return facts_of_classes(self.classes, origin)
 
 
-class _LabelTargets(Targets):
-    """Targets that are made of labels, one a row."""
-
-    def private(self, labels: Any, table: NDArray[Any], augmented: bool = False) -> ArraySource:
-        self.labels = self._read(labels, table, "the labels")
-        self._decide(self.labels)
-        numbers = self._numbers(self.labels, "the labels", shown=False)
-        return ArraySource(table, numbers, augmented)
-
-    def beside(self, labels: Any, table: NDArray[Any], augmented: bool, which: str) -> ArraySource:
-        what = f"the {which} labels"
-        numbers = self._numbers(self._read(labels, table, what), what, shown=True)
-        return ArraySource(table, numbers, augmented)
-
-    def _read(self, labels: Any, table: NDArray[Any], what: str) -> NDArray[Any]:
-        checked = self._checked(labels, what)
-        if len(checked) != len(table):
-            raise InvalidInput(
-                f"{what} are {len(checked)} for {len(table)} rows of features; each row needs one."
-            )
-        return checked
-
-    @abstractmethod
-    def _checked(self, labels: Any, what: str) -> NDArray[Any]: ...
-
-    def _decide(self, labels: NDArray[Any]) -> None:
-        """Take from the private labels what is not declared."""
-
-    @abstractmethod
-    def _numbers(self, labels: NDArray[Any], what: str, *, shown: bool) -> NDArray[Any]:
-        """Labels as engines take them; messages show only those that are `shown`."""
-
-
-class ClassTargets(_LabelTargets):
+class ClassTargets(Targets):
     """The class of each row: declared, secret until its name is bought, or taken from the rows."""
 
     loss = "softmax"
@@ -103,53 +64,49 @@ class ClassTargets(_LabelTargets):
     def __init__(self, declared: Sequence[Any] | str | None) -> None:
         self._declared = declared
 
-    def private(self, labels: Any, table: NDArray[Any], augmented: bool = False) -> ArraySource:
-        if not isinstance(labels, Numbered):
-            return super().private(labels, table, augmented)
-        self.classes = list_of_classes(self._declared, np.empty(0))
-        self.labels = labels.numbers
-        return ArraySource(table, labels.numbers)
-
-    def beside(self, labels: Any, table: NDArray[Any], augmented: bool, which: str) -> ArraySource:
-        if not isinstance(labels, Numbered):
-            return super().beside(labels, table, augmented, which)
-        return ArraySource(table, labels.numbers)
-
-    def private_on_disk(self, rows: DiskRows) -> DiskSource:
-        self.classes = classes_on_disk(self._declared, rows)
-        return super().private_on_disk(rows)
-
-    def on_disk(self, rows: DiskRows, what: str) -> DiskSource:
+    def source(
+        self, labels: Any, table: NDArray[Any], augmented: bool = False, which: str = ""
+    ) -> ArraySource:
+        if isinstance(labels, Numbered):
+            if not which:
+                self.classes = list_of_classes(self._declared, np.empty(0))
+                self.labels = labels.numbers
+            return ArraySource(table, labels.numbers)
+        checked = _one_a_row(as_class_labels, labels, table, which)
+        if not which:
+            self._decide(checked)
+        what = _whose("labels", which)
         if self.secret is not None:
-            raise InvalidInput(
-                f"{what} in {rows.folder} are numbers of classes, and the classes of the private "
-                f"rows are not declared; declare all of them, in order, {WITH_CLASSES}."
-            )
-        facts, last = rows.target_facts, len(self.classes) - 1
-        if not facts.whole or facts.width > 1 or not 0 <= facts.low <= facts.high <= last:
-            raise InvalidInput(
-                f"{what} in {rows.folder} must be class numbers from 0 to {last}, one a row; "
-                f"declare all classes, in order, {WITH_CLASSES}, or write the chunks again."
-            )
-        return DiskSource(rows, ClassNumbers())
-
-    def _checked(self, labels: Any, what: str) -> NDArray[Any]:
-        return as_class_labels(labels, what)
+            return ArraySource(table, self.secret.numbers(checked, what), augmented)
+        numbers = class_numbers(checked, self.classes, what, shown=bool(which))
+        return ArraySource(table, numbers, augmented)
 
     def _decide(self, labels: NDArray[Any]) -> None:
-        classes = list_of_classes(self._declared, labels)
+        self.labels, classes = labels, list_of_classes(self._declared, labels)
         if are_secret(self._declared, labels):
             self.secret = SecretLabels(classes)
         else:
             self.classes = classes
 
-    def _numbers(self, labels: NDArray[Any], what: str, *, shown: bool) -> NDArray[Any]:
+    def on_disk(self, rows: DiskRows, which: str = "") -> DiskSource:
+        what = f"{_whose('labels', which)} in {rows.folder}"
+        if not which:
+            self.classes = classes_on_disk(self._declared, rows)
         if self.secret is not None:
-            return self.secret.numbers(labels, what)
-        return class_numbers(labels, self.classes, what, shown=shown)
+            raise InvalidInput(
+                f"{what} are numbers of classes, and the classes of the private rows are not "
+                f"declared; declare all of them, in order, {WITH_CLASSES}."
+            )
+        facts, last = rows.target_facts, len(self.classes) - 1
+        if not facts.whole or facts.width > 1 or not 0 <= facts.low <= facts.high <= last:
+            raise InvalidInput(
+                f"{what} must be class numbers from 0 to {last}, one a row; declare all classes, "
+                f"in order, {WITH_CLASSES}, or write the chunks again."
+            )
+        return DiskSource(rows, ClassNumbers())
 
 
-class ValueTargets(_LabelTargets):
+class ValueTargets(Targets):
     """A number for each row, clipped to a declared range."""
 
     loss = "squared"
@@ -158,24 +115,24 @@ class ValueTargets(_LabelTargets):
         self.range = _checked_range(declared)
         self._scale = Scale(*self.range)
 
-    def on_disk(self, rows: DiskRows, what: str) -> DiskSource:
-        if rows.target_facts.width > 1:
+    def source(
+        self, labels: Any, table: NDArray[Any], augmented: bool = False, which: str = ""
+    ) -> ArraySource:
+        checked = _one_a_row(as_values, labels, table, which)
+        if not which:
+            self.labels = checked
+        return ArraySource(table, self._scale(torch.tensor(checked)).numpy(), augmented)
+
+    def on_disk(self, rows: DiskRows, which: str = "") -> DiskSource:
+        if (width := rows.target_facts.width) > 1:
             raise InvalidInput(
-                f"{what} in {rows.folder} are {rows.target_facts.width} a row, and one is learned."
+                f"{_whose('labels', which)} in {rows.folder} are {width} a row, and one is learned."
             )
         return DiskSource(rows, self._scale)
 
     def facts(self, origin: str) -> list[str]:
-        return [
-            f"the range of the target ({self._scale.low:g} to {self._scale.high:g}), {DECLARED}"
-        ]
-
-    def _checked(self, labels: Any, what: str) -> NDArray[Any]:
-        return as_values(labels, what)
-
-    def _numbers(self, labels: NDArray[Any], what: str, *, shown: bool) -> NDArray[Any]:
-        scaled: NDArray[Any] = self._scale(torch.tensor(labels)).numpy()
-        return scaled
+        low, high = self._scale.low, self._scale.high
+        return [f"the range of the target ({low:g} to {high:g}), {DECLARED}"]
 
 
 class TokenTargets(Targets):
@@ -188,24 +145,13 @@ class TokenTargets(Targets):
         else:
             _must_be_left_out("classes", declared, task)
 
-    def private(self, labels: Any, table: NDArray[Any], augmented: bool = False) -> ArraySource:
-        _must_be_left_out("labels", labels, self.loss)
-        return self._source(table, augmented, "the features")
-
-    def beside(self, labels: Any, table: NDArray[Any], augmented: bool, which: str) -> ArraySource:
-        _must_be_left_out(f"the {which} labels", labels, self.loss)
-        return self._source(table, augmented, f"the {which} features")
-
-    def on_disk(self, rows: DiskRows, what: str) -> DiskSource:
-        raise InvalidInput(
-            f"rows of task={self.loss!r} are kept in memory, and those in {rows.folder} are chunks "
-            "on disk; give arrays."
-        )
-
-    def _source(self, table: NDArray[Any], augmented: bool, what: str) -> ArraySource:
+    def source(
+        self, labels: Any, table: NDArray[Any], augmented: bool = False, which: str = ""
+    ) -> ArraySource:
         """The target of a row is the class of its first copy; 0 where there are no classes."""
-        leading = 1 + augmented
-        if table.dtype.kind not in "iu" or table.shape[leading:][:1] != (2,):
+        _must_be_left_out(_whose("labels", which) if which else "labels", labels, self.loss)
+        what = _whose("features", which)
+        if table.dtype.kind not in "iu" or table.shape[1 + augmented :][:1] != (2,):
             raise InvalidInput(
                 f"{what} of task={self.loss!r} must be whole numbers, rows of shape (2, length): "
                 f"tokens, and what is asked of them; got {table.dtype} of shape {table.shape}."
@@ -221,23 +167,40 @@ class TokenTargets(Targets):
             )
         return ArraySource(table, first[:, 0].astype(np.int64), augmented)
 
+    def on_disk(self, rows: DiskRows, which: str = "") -> DiskSource:
+        raise InvalidInput(f"{_whose('features', which)} of task={self.loss!r} are kept in memory.")
+
+
+def targets_of(
+    task: str, classes: Sequence[Any] | str | None, target_range: tuple[float, float] | None
+) -> Targets:
+    """The targets of a task, as they are declared."""
+    validate.one_of(("classes", "values", *ASKED_IN_ROWS), task=task)
+    if task == "values":
+        _must_be_left_out("classes", classes, task)
+        return ValueTargets(target_range)
+    _must_be_left_out("target_range", target_range, task)
+    return ClassTargets(classes) if task == "classes" else TokenTargets(task, classes)
+
 
 def facts_of_classes(classes: Sequence[Any], origin: str) -> list[str]:
     return [f"the classes ({len(classes):,}), {origin}"] if classes else []
 
 
-def targets_of(
-    task: str,
-    classes: Sequence[Any] | str | None,
-    target_range: tuple[float, float] | None,
-) -> Targets:
-    """The targets of a task, as they are declared."""
-    validate.one_of(("classes", "values", *ASKED_IN_ROWS), task=task)
-    if task != "values":
-        _must_be_left_out("target_range", target_range, task)
-        return ClassTargets(classes) if task == "classes" else TokenTargets(task, classes)
-    _must_be_left_out("classes", classes, task)
-    return ValueTargets(target_range)
+def _whose(what: str, which: str) -> str:
+    return f"the {which} {what}" if which else f"the {what}"
+
+
+def _one_a_row(
+    read: Callable[[Any, str], NDArray[Any]], labels: Any, table: NDArray[Any], which: str
+) -> NDArray[Any]:
+    what = _whose("labels", which)
+    checked = read(labels, what)
+    if len(checked) != len(table):
+        raise InvalidInput(
+            f"{what} are {len(checked)} for {len(table)} rows of features; each row needs one."
+        )
+    return checked
 
 
 def _must_be_left_out(name: str, value: object, task: str) -> None:
