@@ -68,7 +68,7 @@ def list_of_classes(declared: Sequence[Any] | str | None, labels: NDArray[Any]) 
 def must_name_classes(labels: NDArray[Any], column: str) -> None:
     """Refuse labels of a table that are no classes to be found in its rows; there, a declaration
     says what they are."""
-    found = why_no_classes(labels)
+    found = explain_no_classes(labels)
     if found is None:
         return
     raise InvalidInput(
@@ -79,7 +79,7 @@ def must_name_classes(labels: NDArray[Any], column: str) -> None:
     )
 
 
-def why_no_classes(labels: NDArray[Any]) -> str | None:
+def explain_no_classes(labels: NDArray[Any]) -> str | None:
     """Why classes cannot be found among them; None where they can."""
     if labels.dtype.kind == "f" and not are_whole(labels):
         return "the labels are numbers that are not whole, so they name no classes"
