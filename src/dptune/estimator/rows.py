@@ -41,8 +41,8 @@ class Rows:
         return Data.from_table(self.features, labels, column_names=self.names, **facts)
 
     def compared(self) -> NDArray[Any]:
-        """Numbers that are the same in every fit, whatever is declared and whatever other rows there
-        are: all columns by their own types, texts in public buckets."""
+        """Numbers that are the same in every fit, whatever is declared and whatever other rows
+        there are: all columns by their own types, texts in public buckets."""
         if self.columns is None:
             rows: NDArray[Any] = self.features
             return rows
@@ -97,8 +97,8 @@ def named_table(X: Any, names: Sequence[str]) -> Any:
     """A frame as an Arrow table; the columns of anything else get these names."""
     if sparse.issparse(X):
         raise InvalidInput(
-            "sparse rows hold only numbers, and columns are declared by name; leave columns out, or "
-            "give the table that the sparse rows were made from."
+            "sparse rows hold only numbers, and columns are declared by name; leave columns out, "
+            "or give the table that the sparse rows were made from."
         )
     table = _table_of(X)
     if table is not None:
