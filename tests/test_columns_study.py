@@ -134,7 +134,7 @@ def test_a_resumed_study_needs_the_same_columns(study: tuple[Path, StudyResult])
 
 def test_the_card_lists_the_columns(study: tuple[Path, StudyResult]) -> None:
     card = model_card(study[0] / "r")
-    assert "| age | number | 20 to 60; a curve of degree 6; gaps: 40 | 7 |" in card
+    assert "| age | number | 20 to 60; polynomial of degree 6; gaps: 40 | 7 |" in card
     assert "| town | category | Ulm, Bonn | 3 |" in card and "| smoker | boolean |" in card
 
 

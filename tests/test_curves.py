@@ -313,7 +313,7 @@ def test_the_model_is_found_again_with_its_curves(study: Any) -> None:
     assert resume(folder, data).test_accuracy == result.test_accuracy
     card = model_card(folder)
     assert "differentially private linear model" in card
-    assert card.count("a curve of degree 6 | 6 |") == 2  # of arrays, too
+    assert card.count("polynomial of degree 6 | 6 |") == 2  # of arrays, too
     assert Record.read(folder).outline.data.columns == again.preprocessing.encoding.width
 
 

@@ -39,7 +39,7 @@ def gather(batches: Any, which: str) -> tuple[NDArray[Any], list[Any]]:
 
 
 def _items(batches: Any, which: str) -> Iterator[Any]:
-    """As many as it says it has: an endless stream would never be gathered."""
+    """As many items as `batches` says it has: an endless stream could not be gathered."""
     kind = type(batches).__name__
     if isinstance(batches, Mapping | str | bytes) or not (
         hasattr(batches, "__iter__") or hasattr(batches, "__getitem__")
@@ -68,22 +68,22 @@ def _counted(batches: Any, count: int, what: str) -> Iterator[Any]:
             break
         yield item
     if given != count:
-        found = "more" if given > count else f"{given}"
+        received = "more" if given > count else f"{given}"
         raise InvalidInput(
-            f"{what} say that they are {count} batches, and gave {found}; give a list of them."
+            f"{what} say that they are {count} batches, and gave {received}; give a list of them."
         )
 
 
 def _batch(item: Any, where: str) -> tuple[NDArray[Any], list[Any]]:
     """Several rows, or one, whose label is no list."""
     if not isinstance(item, tuple | list) or len(item) != 2:
-        found = type(item).__name__
+        kind = type(item).__name__
         if isinstance(item, Mapping):
-            found += f" with {', '.join(map(str, item))}"
+            kind += f" with {', '.join(map(str, item))}"
         elif isinstance(item, tuple | list):
-            found += f" of {len(item)}"
+            kind += f" of {len(item)}"
         raise InvalidInput(
-            f"{where} must be a pair (features, labels); got {found}. Give pairs, as in "
+            f"{where} must be a pair (features, labels); got {kind}. Give pairs, as in "
             "[(b['image'], b['label']) for b in loader]; whole arrays go to Data(features, labels)."
         )
     features = as_array(item[0], f"the features of {where}")

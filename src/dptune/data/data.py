@@ -74,7 +74,7 @@ class Data:
         labels: one label a row: whole numbers, texts or booleans; numbers with task="values".
         name: what reports call the data set.
         test: a pair (features, labels), or `DiskRows`; refused if it holds copies of private rows.
-        public: the same, of rows that nobody needs to protect.
+        public: the same, of rows that need no protection.
         shifts: rows of other origins, by name, which report results as test rows do.
         task: "classes" or "values" (`from_texts` has more).
         classes: all classes in order; "paid" estimates their names privately, "public" takes those
@@ -101,7 +101,8 @@ class Data:
         **moved: Any,
     ) -> None:
         validate.text(name=name)
-        kind = features if isinstance(features, Kind) else _plain(features, task, moved)
+        _must_be_plain(features, task, moved)
+        kind = features if isinstance(features, Kind) else PlainRows(features)
         origin, targets = kind.origin, targets_of(task, classes, target_range)
         train = kind.read(labels, targets)
         self.name, self.made_by = name, origin.made_by
@@ -160,8 +161,8 @@ class Data:
         origin: Origin = OF_ARRAYS,
         **facts: Any,
     ) -> "Data":
-        """Arrays of which more is known. A model finds its columns by `column_names`, by default
-        those of a frame. With `augmented`, the second axis holds copies of each row."""
+        """Arrays with named columns or copies. A model finds its columns by `column_names`, by
+        default those of a frame. With `augmented`, the second axis holds copies of each row."""
         return cls(PlainRows(features, column_names, augmented, origin), labels, **facts)
 
     @classmethod
@@ -250,7 +251,7 @@ class Data:
 
     @property
     def has_secret_classes(self) -> bool:
-        """Whether the names of classes are still secret; until they are bought `classes` is
+        """Whether the names of classes are still secret; until they are estimated `classes` is
         empty."""
         return self._secret is not None
 
@@ -388,7 +389,7 @@ class Data:
         return tuple(signs)
 
     def with_classes(self, classes: Sequence[Any]) -> "Data":
-        """The same data with classes that were bought. Private rows with another label count as
+        """The same data with classes that were estimated. Private rows with another label count as
         empty; other rows with one are left out, and counted in `left_out`."""
         made = copy.copy(self)
         made.classes, made.outputs, made._secret = tuple(classes), len(classes), None
@@ -444,8 +445,8 @@ class Data:
     def _rows(self, which: str, preprocessing: Preprocessing, device: str, precision: str) -> Rows:
         if self.has_secret_classes:
             raise InvalidInput(
-                "the names of these classes are not bought yet, so their rows cannot be trained "
-                f"on; tune buys them. Or declare all classes {WITH_CLASSES}."
+                "the names of these classes are not estimated yet, so their rows cannot be trained "
+                f"on; tune does that. Or declare all classes {WITH_CLASSES}."
             )
         if not isinstance(preprocessing, Preprocessing):
             raise InvalidInput(
@@ -477,15 +478,14 @@ class Data:
         return replace(preprocessing, encoding=encoding.reading(self._vocabularies))
 
 
-def _plain(features: Any, task: str, moved: Mapping[str, object]) -> Kind:
-    """Arrays, and nothing that another constructor takes."""
-    if task in ASKED_IN_ROWS:
+def _must_be_plain(features: object, task: object, moved: Mapping[str, object]) -> None:
+    """Refuse what another constructor takes."""
+    if task in ASKED_IN_ROWS and not isinstance(features, Kind):
         raise InvalidInput(f"rows of task={task!r} are taken by Data.from_texts(tokens, task=...).")
     for name in moved:
         if name not in _MOVED:
             raise TypeError(f"Data() got an unexpected keyword argument {name!r}")
-        raise InvalidInput(f"Data takes plain arrays, without {name}; use {_MOVED[name]}.")
-    return PlainRows(features)
+        raise InvalidInput(f"these rows are taken without {name}; use {_MOVED[name]}.")
 
 
 def _read_only(table: NDArray[Any]) -> NDArray[Any]:

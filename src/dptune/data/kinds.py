@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dptune import validate
 from dptune.columns import Columns, Encoding
 from dptune.data.arrays import as_features, names_of, places
-from dptune.data.declared import Vocabularies, coded, facts_in_words, fingerprint_declared
+from dptune.data.declared import Vocabularies, code_frame, facts_in_words, fingerprint_declared
 from dptune.data.disk import DiskRows
 from dptune.data.fingerprint import fingerprint_arrays, fingerprint_folder
 from dptune.data.made_by import is_of_texts, is_of_words
@@ -169,7 +169,7 @@ class ColumnRows(Kind):
                 "columns are declared of a table in memory, and these rows are chunks on disk, or "
                 "tokens of texts; use Data.from_disk or Data.from_texts."
             )
-        codes = coded(self.frame, self.columns, "the features", self.column_names)
+        codes = code_frame(self.frame, self.columns, "the features", self.column_names)
         self.vocabularies = codes.vocabularies
         return targets.source(labels, codes.rows)
 
@@ -182,7 +182,7 @@ class ColumnRows(Kind):
 
     def _table_beside(self, given: Any, which: str) -> tuple[NDArray[Any], bool]:
         what = f"the {which} features"
-        return coded(given, self.columns, what, self.names, self.vocabularies).rows, False
+        return code_frame(given, self.columns, what, self.names, self.vocabularies).rows, False
 
 
 class ParquetColumnRows(ColumnRows):

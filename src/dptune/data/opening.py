@@ -113,8 +113,7 @@ def must_exist(source: str | Path) -> None:
 
 
 def must_be_known_folder(path: Path) -> None:
-    known = any((path / name).exists() for name in _KNOWN_FOLDERS)
-    if not known and not parquet_files(path):
+    if not any((path / name).exists() for name in _KNOWN_FOLDERS) and not parquet_files(path):
         raise InvalidInput(
             f"{str(path)!r} is a folder, but not one that save_to_disk, write_chunks or dptune "
             "extract wrote, and it holds no .parquet files; give such a folder, a file, or 'demo'. "

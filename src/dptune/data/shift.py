@@ -1,4 +1,4 @@
-"""Rows of another origin than the private ones, on which the final model is tried."""
+"""Rows of another origin than the private ones, on which the final model is tested."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from dptune.table_files import listed
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
 class Shift:
-    """Rows that report a figure only, as test rows do: features and labels, or `DiskRows`, which
-    hold their labels. `groups` are the numbers of `group_names`, one a row: what worst-group
-    accuracy is the worst of. Groups without names are called by their numbers."""
+    """Rows that only report results, as test rows do: features and labels, or `DiskRows`, which
+    hold their labels. `groups` are the numbers of `group_names`, one a row; worst-group accuracy
+    is the worst of theirs. Groups without names are called by their numbers."""
 
     features: Any
     labels: Any = None
@@ -36,7 +36,7 @@ class Shift:
         return self.features
 
     def masks(self, count: int) -> dict[str, NDArray[np.bool_]]:
-        """Which of the `count` rows are in each group that has any; empty without groups."""
+        """Which of the `count` rows are in each group that is not empty; nothing without groups."""
         names = tuple(self.group_names)
         if self.groups is None:
             if names:
@@ -90,5 +90,5 @@ def checked_shifts(given: Mapping[str, Shift] | None, task: str) -> Mapping[str,
 
 
 def shifted(name: str) -> str:
-    """What the rows of a shift are called, which test and public rows never are."""
+    """The name of the rows of a shift, which differs from those of test and public rows."""
     return f"shifted {name}"

@@ -1,7 +1,7 @@
 """Data sets by name: the bundled one, files, folders of Hugging Face datasets, and the hub.
 
-`load_data` reads one into a `Data`; `read_features` reads new rows for a trained model. What a
-message shows of a file is its columns, never its values.
+`load_data` reads one into a `Data`; `read_features` reads new rows for a trained model. Messages
+show the columns of a file, never its values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -238,7 +238,7 @@ def _label_facts(
     if facts.classes is None and facts.target_range is None:
         raise InvalidInput(
             f"{declared.label}: a label that is a number needs its range, the lowest and the "
-            "highest value to learn, from what is known of such values and not from the rows; if "
+            "highest value to learn, from general knowledge and not from the rows; if "
             'it numbers classes, declare it as a "category" with all its values.'
         )
     return learned, facts.classes, facts.target_range
@@ -314,8 +314,8 @@ def fingerprint_source(source: str | Path) -> str:
     """The fingerprint of the `Data` that `load_data` makes, without reading rows."""
     if is_hub(source):
         raise InvalidInput(
-            f"{str(source)!r} is known by its rows, once downloaded; save_to_disk it and give the "
-            "folder."
+            f"{str(source)!r} is identified by its rows, once downloaded; save_to_disk it and "
+            "give the folder."
         )
     path = path_of(source)
     if path.is_dir():

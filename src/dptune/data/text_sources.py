@@ -55,7 +55,7 @@ def load_texts(
     unit: str | None,
     texts_per_unit: int | None,
 ) -> Data:
-    """What the arguments mean: `load_data`."""
+    """`load_data` explains the arguments."""
     encoder = _encoder(text, task, tokenizer, length, unit, texts_per_unit)
     if task == "classes":
         label = label or DEFAULT_LABEL
@@ -70,21 +70,21 @@ def load_texts(
         if other is not None
     }
     of_private = f"the labels in the column {label!r}"
-    found = classes or private.classes or None
+    declared = classes or private.classes or None
     if encoder.task == "inside":  # rows hold the numbers of classes
         labels = np.asarray(_labels(private, of_private))
-        if are_secret(found, labels):
+        if are_secret(declared, labels):
             raise InvalidInput(
-                f"{of_private} are names, which are not bought where texts are put together by "
-                f'{unit!r}; declare all classes {WITH_CLASSES}, or say "{PUBLIC}" in their place '
-                "if those that occur are nobody's secret."
+                f"{of_private} are names, which are not estimated if texts are joined by {unit!r}; "
+                f'declare all classes {WITH_CLASSES}, or say "{PUBLIC}" if those that occur are '
+                "public."
             )
-        found = list_of_classes(found, labels)
+        declared = list_of_classes(declared, labels)
     made = {
-        which: _rows(encoder, texts, found, f"the {which} labels")
+        which: _rows(encoder, texts, declared, f"the {which} labels")
         for which, texts in others.items()
     }
-    features, targets = _rows(encoder, private, found, of_private, shown=False)
+    features, targets = _rows(encoder, private, declared, of_private, shown=False)
     origin = Origin(
         fingerprint=_fingerprint(source, private, unit),
         made_by=encoder.made_by,
@@ -95,7 +95,7 @@ def load_texts(
         targets,
         name=_default_name(source) if name is None else name,
         task=encoder.task,
-        classes=found,
+        classes=declared,
         rows=rows,
         augmented=unit is not None,
         test=made.get("test"),
@@ -122,8 +122,8 @@ def _encoder(
         )
     if unit is None and texts_per_unit is not None:
         raise InvalidInput(
-            "texts_per_unit says how many texts of a person enter; name the column that tells "
-            "people apart with --unit (unit= in Python), or leave it out."
+            "texts_per_unit says how many texts of a person enter; name the column that "
+            "identifies people with --unit (unit= in Python), or leave it out."
         )
     return Encoder(
         tokenizer=tokenizer,
@@ -139,7 +139,7 @@ def _beside(
     encoder: Encoder, source: Any, private: Texts, other: Any, label: str | None, which: str
 ) -> Texts:
     """Texts beside the private ones, each of them a row of its own."""
-    wanted = ("train",) if which == "public" else ("test", "train")
+    splits = ("train",) if which == "public" else ("test", "train")
     if not isinstance(source, Mapping) and not isinstance(other, Mapping):
         (mine, my_split), (theirs, their_split) = map(place_and_split, (source, other))
         if _are_one(mine, theirs):
@@ -149,13 +149,13 @@ def _beside(
                     f"{theirs!r} is the private data itself: scores on it would leak it. Give "
                     "other texts, or leave it out."
                 )
-            wanted = ("test",)
-    texts = encoder.read(other, label, splits=wanted, unit=encoder.unit, unit_is_needed=False)
+            splits = ("test",)
+    texts = encoder.read(other, label, splits=splits, unit=encoder.unit, unit_is_needed=False)
     if texts.units is not None and not set(texts.units).isdisjoint(private.units or ()):
         raise InvalidInput(
             f"by the column {encoder.unit!r}, some {which} texts are by people who wrote private "
-            "ones, too: whatever is measured on them would tell of these people. Split by people, "
-            "so that nobody is on both sides."
+            "ones, too: whatever is measured on them would leak their texts. Split by people, so "
+            "that each is on one side."
         )
     texts = replace(texts, units=None)
     if has_copies([private.prints(encoder.given)], [texts.prints(encoder.given)]):
@@ -181,8 +181,8 @@ def _identity(place: Path) -> str:
 
 
 def _fingerprint(source: Any, texts: Texts, unit: str | None) -> str:
-    """Of a file's bytes, or of texts that are in none. A ledger that promises something for texts
-    promises less for people, so that the same texts by `unit` are other data."""
+    """Of a file's bytes, or of texts in memory. A ledger that protects texts protects people less,
+    so the same texts by `unit` are other data."""
     place = "" if isinstance(source, Mapping) else place_and_split(source)[0]
     in_files = place and not place.startswith(HUB)
     whole = _identity(Path(place)) if in_files else texts.fingerprint()
