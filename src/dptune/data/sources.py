@@ -47,7 +47,7 @@ from dptune.data.readers import (
 )
 from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE
 from dptune.data.shift import Shift, shifted
-from dptune.data.text_sources import load_texts
+from dptune.data.text_sources import encoder_of, load_texts
 from dptune.errors import InvalidInput
 from dptune.table_files import listed, perhaps_meant
 
@@ -108,24 +108,22 @@ def load_data(
 
     """
     if text is not None:
-        _must_not_go_with_texts(target_range=target_range, columns=columns)
+        wrong = "does not go with texts; leave it out."
+        _must_be_left_out(wrong, target_range=target_range, columns=columns)
         return load_texts(
             source,
-            text=text,
+            encoder_of(text, task, tokenizer, length, unit, texts_per_unit),
             label=label,
             test=test,
             public=public,
             shifts=_named(shifts),
             classes=classes,
             rows=rows,
-            task=task,
             name=name,
-            tokenizer=tokenizer,
-            length=length,
-            unit=unit,
-            texts_per_unit=texts_per_unit,
         )
-    _must_be_for_texts(tokenizer=tokenizer, length=length, unit=unit, texts_per_unit=texts_per_unit)
+    wrong = "is for texts; name their columns with --column (text= in Python), or leave it out."
+    _must_be_left_out(wrong, tokenizer=tokenizer, length=length)
+    _must_be_left_out(wrong, unit=unit, texts_per_unit=texts_per_unit)
     declared = None
     if columns is not None:
         declared = Declared(Columns.of(columns), label or DEFAULT_LABEL, told=told)
@@ -204,10 +202,10 @@ def _data_of(
     return data
 
 
-def _must_not_go_with_texts(**named: object) -> None:
+def _must_be_left_out(why: str, **named: object) -> None:
     for name, value in named.items():
         if value is not None:
-            raise InvalidInput(f"{name} does not go with texts; leave it out.")
+            raise InvalidInput(f"{name} {why}")
 
 
 def _must_need_a_label(source: str | Path, label: str | None) -> None:
@@ -250,15 +248,6 @@ def _must_be_learnable(
     """Refuse labels that are no classes, if only the other columns are declared."""
     if declared is not None and by_name and classes is None and train.labels is not None:
         must_name_classes(np.asarray(train.labels), declared.label)
-
-
-def _must_be_for_texts(**named: object) -> None:
-    for name, value in named.items():
-        if value is not None:
-            raise InvalidInput(
-                f"{name} is for texts; name their columns with --column (text= in Python), or "
-                "leave it out."
-            )
 
 
 def read_new_rows(source: str | Path, encoding: Encoding) -> Coded:

@@ -40,27 +40,24 @@ _TASKS = ("classes", "words", "spans")
 
 def load_texts(
     source: Any,
+    encoder: Encoder,
     *,
-    text: str | Sequence[str],
     label: str | None,
     test: Any,
     public: Any,
     shifts: Mapping[str, Any],
     classes: Sequence[Any] | str | None,
     rows: int | None,
-    task: str,
     name: str | None,
-    tokenizer: str | None,
-    length: int | None,
-    unit: str | None,
-    texts_per_unit: int | None,
 ) -> Data:
     """`load_data` explains the arguments."""
-    encoder = _encoder(text, task, tokenizer, length, unit, texts_per_unit)
-    if task == "classes":
+    unit = encoder.unit
+    if encoder.task in ("classes", "inside"):
         label = label or DEFAULT_LABEL
     elif label is not None:
-        raise InvalidInput(f"task={task!r} has no labels; leave out --label (label= in Python).")
+        raise InvalidInput(
+            f"task={encoder.task!r} has no labels; leave out --label (label= in Python)."
+        )
     encoder.words  # noqa: B018  # a tokenizer that does not fit is refused before texts are read
     private = encoder.read(source, label, unit=unit)
     beside = {"test": test, "public": public} | {shifted(each): shifts[each] for each in shifts}
@@ -105,7 +102,7 @@ def load_texts(
     )
 
 
-def _encoder(
+def encoder_of(
     text: str | Sequence[str],
     task: str,
     tokenizer: str | None,
@@ -113,6 +110,7 @@ def _encoder(
     unit: str | None,
     texts_per_unit: int | None,
 ) -> Encoder:
+    """The encoder of rows that `load_data` is asked for."""
     if task not in _TASKS:
         raise InvalidInput(f"task must be one of {', '.join(_TASKS)} for texts; got {task!r}.")
     if tokenizer is None:

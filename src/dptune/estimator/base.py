@@ -58,7 +58,7 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, given: Mapping[str, Any]) -> None:
         """Keep every parameter under its name, unchecked until `fit`."""
-        vars(self).update({name: value for name, value in given.items() if name != "self"})
+        self.__dict__.update({name: value for name, value in given.items() if name != "self"})
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
