@@ -181,7 +181,7 @@ def test_bought_classes_go_with_held_out_scores_and_balance() -> None:
 def test_rows_of_secret_classes_open_once_these_are_named() -> None:
     data, plain = Data(*mistyped(60), test=rows(20, seed=1)), Preprocessing(unit_rows=False)
     for opened in (data.unprotected_rows, data.test_rows):
-        with pytest.raises(InvalidInput, match="the names of these classes are not bought yet"):
+        with pytest.raises(InvalidInput, match="the names of these classes are not estimated yet"):
             opened(plain)
     assert data.with_classes(("sick", "well")).unprotected_rows(plain).count == 59
 

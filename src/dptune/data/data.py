@@ -26,7 +26,14 @@ from dptune.data.batches import gather, read_bunch
 from dptune.data.classes import WITH_CLASSES
 from dptune.data.declared import Vocabularies
 from dptune.data.disk import DiskRows
-from dptune.data.kinds import ChunkRows, ColumnRows, Kind, ParquetColumnRows, PlainRows
+from dptune.data.kinds import (
+    ChunkRows,
+    ColumnRows,
+    Kind,
+    ParquetColumnRows,
+    PlainRows,
+    must_be_plain,
+)
 from dptune.data.made_by import facts_of_maker, facts_of_texts, rows_in_words
 from dptune.data.origin import OF_ARRAYS, Origin
 from dptune.data.paid import must_be_paid
@@ -34,30 +41,13 @@ from dptune.data.parquet_rows import ParquetRows
 from dptune.data.placed_rows import RowsWithGaps, numbers_of_kept
 from dptune.data.preprocess import Preprocessing
 from dptune.data.row_sources import ArraySource, RowSource
-from dptune.data.rows import (
-    ASKED_IN_ROWS,
-    CLASSES_UNTIL_BOUGHT,
-    IDS,
-    MOST_COLUMNS_IN_DOUBT,
-    DataFacts,
-    Rows,
-)
+from dptune.data.rows import CLASSES_UNTIL_BOUGHT, IDS, MOST_COLUMNS_IN_DOUBT, DataFacts, Rows
 from dptune.data.shift import Shift, checked_shifts, shifted
 from dptune.data.targets import DECLARED, TAKEN, facts_of_classes, targets_of
 from dptune.errors import InvalidInput
 from dptune.privacy import Receipt
 
 _Cache = WeakKeyDictionary[Preprocessing, dict[tuple[str, str, str], Rows]]
-# Arguments that only some kinds of rows take, and the constructors of those.
-_MOVED = {
-    "columns": "Data.from_columns(frame, labels, columns)",
-    "column_names": "Data.from_table(features, labels, column_names=[...])",
-    "augmented": "Data.from_table(features, labels, augmented=True)",
-    **dict.fromkeys(
-        ("fingerprint", "made_by", "numbers", "origins"),
-        "Data.from_table(features, labels, origin=Origin(...))",
-    ),
-}
 
 
 class Data:
@@ -101,7 +91,7 @@ class Data:
         **moved: Any,
     ) -> None:
         validate.text(name=name)
-        _must_be_plain(features, task, moved)
+        must_be_plain(features, task, moved)
         kind = features if isinstance(features, Kind) else PlainRows(features)
         origin, targets = kind.origin, targets_of(task, classes, target_range)
         train = kind.read(labels, targets)
@@ -144,7 +134,7 @@ class Data:
                 self._parts[which] = kind.beside(given, which, targets)
                 must_hold_no_private_rows(self._parts[which], which, train)
         for shift, about in shifts.items():
-            self._groups[shift] = about.masks(self._parts[shifted(shift)].count)
+            self._groups[shifted(shift)] = about.masks(self._parts[shifted(shift)].count)
         self.shifts = tuple(shifts)  # their names
         self.left_out: dict[str, int] = {}
         self.unused_test_rows = False  # in the file of the private rows, which `load_data` knows
@@ -348,7 +338,7 @@ class Data:
         """The rows of a shift by group, to report results; all of them under "" if it has no
         groups."""
         rows = self._rows(shifted(shift), preprocessing, device, precision)
-        masks = self._groups[shift].items()
+        masks = self._groups[shifted(shift)].items()
         return {name: rows.taken(torch.from_numpy(mask)) for name, mask in masks} or {"": rows}
 
     @property
@@ -403,10 +393,9 @@ class Data:
                 made.left_out[which] = int((~kept).sum())
             if which == "train":
                 made._numbers = numbers_of_kept(kept, self._numbers)
-            for name in self.shifts:
-                if which == shifted(name):
-                    groups = self._groups[name].items()
-                    made._groups[name] = {group: mask[kept] for group, mask in groups}
+            if which in self._groups:
+                masks = self._groups[which].items()
+                made._groups[which] = {group: mask[kept] for group, mask in masks}
         made.left_out.pop("train", None)  # which is private
         return made
 
@@ -476,16 +465,6 @@ class Data:
         if encoding is None or not self._vocabularies:
             return preprocessing
         return replace(preprocessing, encoding=encoding.reading(self._vocabularies))
-
-
-def _must_be_plain(features: object, task: object, moved: Mapping[str, object]) -> None:
-    """Refuse what another constructor takes."""
-    if task in ASKED_IN_ROWS and not isinstance(features, Kind):
-        raise InvalidInput(f"rows of task={task!r} are taken by Data.from_texts(tokens, task=...).")
-    for name in moved:
-        if name not in _MOVED:
-            raise TypeError(f"Data() got an unexpected keyword argument {name!r}")
-        raise InvalidInput(f"these rows are taken without {name}; use {_MOVED[name]}.")
 
 
 def _read_only(table: NDArray[Any]) -> NDArray[Any]:

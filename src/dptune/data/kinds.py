@@ -3,7 +3,7 @@ whose columns are declared. Each reads the private rows, and then those beside t
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,20 @@ from dptune.data.origin import OF_ARRAYS, Origin
 from dptune.data.parquet_rows import ParquetRows
 from dptune.data.preprocess import LARGEST
 from dptune.data.row_sources import RowSource
-from dptune.data.targets import TAKEN, Targets, TokenTargets
+from dptune.data.rows import ASKED_IN_ROWS
+from dptune.data.targets import PRIVATE, TAKEN, Targets, TokenTargets
 from dptune.errors import InvalidInput
+
+# Arguments that only some kinds of rows take, and the constructors of those.
+_MOVED = {
+    "columns": "Data.from_columns(frame, labels, columns)",
+    "column_names": "Data.from_table(features, labels, column_names=[...])",
+    "augmented": "Data.from_table(features, labels, augmented=True)",
+    **dict.fromkeys(
+        ("fingerprint", "made_by", "numbers", "origins"),
+        "Data.from_table(features, labels, origin=Origin(...))",
+    ),
+}
 
 
 class Kind(ABC):
@@ -114,7 +126,7 @@ class PlainRows(Kind):
             raise InvalidInput(
                 f"augmented features have shape (rows, copies, columns); got {table.shape}."
             )
-        rows = targets.source(labels, table, self.augmented)
+        rows = targets.source(labels, table, self.augmented, PRIVATE)
         if table.ndim > 2 and np.abs(table).max() > LARGEST:  # refused before it is paid for
             raise InvalidInput(f"the features hold numbers beyond {LARGEST:g}; scale them.")
         self.shape, self.copies = rows.shape, rows.copies
@@ -143,7 +155,7 @@ class ChunkRows(Kind):
         self.names = _checked_names(self.column_names, (), self.chunks.columns)
 
     def read(self, labels: Any, targets: Targets) -> RowSource:
-        return targets.on_disk(self.chunks)
+        return targets.on_disk(self.chunks, PRIVATE)
 
     def fingerprint(self, targets: Targets) -> str:
         return fingerprint_folder(self.chunks.folder)
@@ -171,7 +183,7 @@ class ColumnRows(Kind):
             )
         codes = code_frame(self.frame, self.columns, "the features", self.column_names)
         self.vocabularies = codes.vocabularies
-        return targets.source(labels, codes.rows)
+        return targets.source(labels, codes.rows, False, PRIVATE)
 
     def fingerprint(self, targets: Targets) -> str:
         assert targets.labels is not None
@@ -193,10 +205,20 @@ class ParquetColumnRows(ColumnRows):
         self.vocabularies = rows.vocabularies
 
     def read(self, labels: Any, targets: Targets) -> RowSource:
-        return targets.on_disk(self.frame)
+        return targets.on_disk(self.frame, PRIVATE)
 
     def fingerprint(self, targets: Targets) -> str:
         return fingerprint_folder(self.frame.folder)
+
+
+def must_be_plain(features: object, task: object, moved: Mapping[str, object]) -> None:
+    """Refuse what another constructor takes."""
+    if task in ASKED_IN_ROWS and not isinstance(features, Kind):
+        raise InvalidInput(f"rows of task={task!r} are taken by Data.from_texts(tokens, task=...).")
+    for name in moved:
+        if name not in _MOVED:
+            raise TypeError(f"Data() got an unexpected keyword argument {name!r}")
+        raise InvalidInput(f"these rows are taken without {name}; use {_MOVED[name]}.")
 
 
 def _checked_names(declared: Sequence[str], own: tuple[str, ...], columns: int) -> tuple[str, ...]:

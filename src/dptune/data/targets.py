@@ -28,12 +28,14 @@ from dptune.data.secret_labels import SecretLabels
 from dptune.errors import InvalidInput
 from dptune.texts.cutting import NOT_ASKED
 
+Table = NDArray[Any]
+PRIVATE = ""  # in place of the name of rows beside
 TAKEN, DECLARED = "taken from the data", "as declared"  # where a public fact comes from
 
 
 class Targets(ABC):
     """The targets of one data set. Private rows come first, and decide what is not declared; then
-    come those beside them, which `which` names. Messages never show private labels."""
+    come those beside them, by their names. Messages never show private labels."""
 
     loss: str
     range: tuple[float, float] | None = None
@@ -42,13 +44,11 @@ class Targets(ABC):
     labels: NDArray[Any] | None = None  # of private rows, checked
 
     @abstractmethod
-    def source(
-        self, labels: Any, table: NDArray[Any], augmented: bool = False, which: str = ""
-    ) -> ArraySource:
+    def source(self, labels: Any, table: Table, augmented: bool, which: str) -> ArraySource:
         """Features with their targets."""
 
     @abstractmethod
-    def on_disk(self, rows: DiskRows, which: str = "") -> DiskSource:
+    def on_disk(self, rows: DiskRows, which: str) -> DiskSource:
         """Chunks, which hold their targets."""
 
     def facts(self, origin: str) -> list[str]:
@@ -64,9 +64,7 @@ class ClassTargets(Targets):
     def __init__(self, declared: Sequence[Any] | str | None) -> None:
         self._declared = declared
 
-    def source(
-        self, labels: Any, table: NDArray[Any], augmented: bool = False, which: str = ""
-    ) -> ArraySource:
+    def source(self, labels: Any, table: Table, augmented: bool, which: str) -> ArraySource:
         if isinstance(labels, Numbered):
             if not which:
                 self.classes = list_of_classes(self._declared, np.empty(0))
@@ -88,7 +86,7 @@ class ClassTargets(Targets):
         else:
             self.classes = classes
 
-    def on_disk(self, rows: DiskRows, which: str = "") -> DiskSource:
+    def on_disk(self, rows: DiskRows, which: str) -> DiskSource:
         what = f"{_whose('labels', which)} in {rows.folder}"
         if not which:
             self.classes = classes_on_disk(self._declared, rows)
@@ -115,15 +113,13 @@ class ValueTargets(Targets):
         self.range = _checked_range(declared)
         self._scale = Scale(*self.range)
 
-    def source(
-        self, labels: Any, table: NDArray[Any], augmented: bool = False, which: str = ""
-    ) -> ArraySource:
+    def source(self, labels: Any, table: Table, augmented: bool, which: str) -> ArraySource:
         checked = _one_a_row(as_values, labels, table, which)
         if not which:
             self.labels = checked
         return ArraySource(table, self._scale(torch.tensor(checked)).numpy(), augmented)
 
-    def on_disk(self, rows: DiskRows, which: str = "") -> DiskSource:
+    def on_disk(self, rows: DiskRows, which: str) -> DiskSource:
         if (width := rows.target_facts.width) > 1:
             raise InvalidInput(
                 f"{_whose('labels', which)} in {rows.folder} are {width} a row, and one is learned."
@@ -145,9 +141,7 @@ class TokenTargets(Targets):
         else:
             _must_be_left_out("classes", declared, task)
 
-    def source(
-        self, labels: Any, table: NDArray[Any], augmented: bool = False, which: str = ""
-    ) -> ArraySource:
+    def source(self, labels: Any, table: Table, augmented: bool, which: str) -> ArraySource:
         """The target of a row is the class of its first copy; 0 where there are no classes."""
         _must_be_left_out(_whose("labels", which) if which else "labels", labels, self.loss)
         what = _whose("features", which)
@@ -167,7 +161,7 @@ class TokenTargets(Targets):
             )
         return ArraySource(table, first[:, 0].astype(np.int64), augmented)
 
-    def on_disk(self, rows: DiskRows, which: str = "") -> DiskSource:
+    def on_disk(self, rows: DiskRows, which: str) -> DiskSource:
         raise InvalidInput(f"{_whose('features', which)} of task={self.loss!r} are kept in memory.")
 
 
@@ -192,7 +186,7 @@ def _whose(what: str, which: str) -> str:
 
 
 def _one_a_row(
-    read: Callable[[Any, str], NDArray[Any]], labels: Any, table: NDArray[Any], which: str
+    read: Callable[[Any, str], NDArray[Any]], labels: Any, table: Table, which: str
 ) -> NDArray[Any]:
     what = _whose("labels", which)
     checked = read(labels, what)
