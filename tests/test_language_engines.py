@@ -72,7 +72,7 @@ def trained(engine: TorchModule, task: str) -> tuple[TorchModule, ModuleModel, M
         DataFacts(COUNT, shape, 1, len(CLASSES), task)
     )
     features = made_up.made_up(made.made(), shape, COUNT, ids=True)
-    rows = MemoryRows(features, torch.arange(COUNT) % 3, precision=IDS)
+    rows = MemoryRows(features, torch.arange(COUNT) % 3, precision=IDS, augmented=False)
     plan = TrainPlan(
         rows=COUNT,
         steps=2,
