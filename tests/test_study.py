@@ -15,7 +15,7 @@ import torch
 
 from dptune import accounting
 from dptune.accounting import Budget
-from dptune.data import Data
+from dptune.data import Data, Origin
 from dptune.data.preprocess import Preprocessing
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import (
@@ -457,7 +457,7 @@ def test_bad_input_is_named(what: str) -> None:
 
 def test_what_the_engine_refuses_costs_nothing(tmp_path: Path, ledger: Ledger) -> None:
     before = ledger.state().entries
-    data = make_data(fingerprint="digest of the rows")
+    data = make_data(origin=Origin(fingerprint="digest of the rows"))
     for asked in ({"recipe": {"augmentations": 3}}, {"recipe": {"clip_norm": None}}):
         with pytest.raises(DptuneError):
             study(tmp_path / "run", data, ledger=ledger.address, **asked)
@@ -482,7 +482,7 @@ def test_a_ledger_of_other_rows_pays_for_nothing(tmp_path: Path, ledger: Ledger)
 
 
 def test_a_study_that_does_not_fit_holds_nothing(tmp_path: Path, ledger: Ledger) -> None:
-    data = make_data(fingerprint="digest of the rows")
+    data = make_data(origin=Origin(fingerprint="digest of the rows"))
     with pytest.raises(BudgetExceeded):
         study(tmp_path / "run", data, ledger=ledger.address)  # 2.0 of 1.0
     assert ledger.spent().mu_squared == 0

@@ -251,7 +251,7 @@ def pictures(count: int = 200, copies: int | None = None) -> Data:
     labels = np.arange(count) % 2
     shape = (count, 2, 3) if copies is None else (count, copies, 2, 3)
     features = rng.normal(size=shape) + 2 * labels.reshape(-1, *[1] * (len(shape) - 1))
-    return Data(features, labels, augmented=copies is not None)
+    return Data.from_table(features, labels, augmented=copies is not None)
 
 
 def test_pictures_are_learned_without_preparation(tmp_path: Path) -> None:

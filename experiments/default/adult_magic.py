@@ -132,14 +132,14 @@ def dptune(table: Table, epsilon: float, run: int) -> Result:
     from dptune import Budget, Data, tune
 
     facts: dict[str, Any] = {"classes": [0, 1], "rows": len(table.rows)}
-    rows, new = table.rows, table.new
     if table.declared:
-        facts["columns"] = {
+        columns = {
             name: {"kind": "number", "range": list(ends)} for name, ends in table.ranges.items()
         } | {name: {"kind": "category", "values": v} for name, v in table.values.items()}
+        new, data = table.new, Data.from_columns(table.rows, table.labels, columns, **facts)
     else:
-        rows, new = rows.to_numpy(), new.to_numpy()
-    model = tune(Data(rows, table.labels, **facts), budget=Budget(epsilon, DELTA), seed=run).model
+        new, data = table.new.to_numpy(), Data(table.rows.to_numpy(), table.labels, **facts)
+    model = tune(data, budget=Budget(epsilon, DELTA), seed=run).model
     return [figures(model.predict_proba(new)[:, 1], table)]
 
 

@@ -53,14 +53,15 @@ def private_mails(root: str, length: int, limit: int | None, unit: str) -> Data:
             arrays[f"train_{what}"] for what in ("words", "lengths", "owners")
         )
     if unit == "row":
-        return Data(rows_of_words(padded(words, lengths, length)[:limit]), name=MAILS, task="words")
+        rows = rows_of_words(padded(words, lengths, length)[:limit])
+        return Data.from_texts(rows, name=MAILS, task="words")
     of_words = np.repeat(owners, lengths)
     boxes = [words[of_words == box][: PIECES * length] for box in range(int(owners.max()) + 1)]
     table = np.full((len(boxes), PIECES * length), PADDING, dtype=np.int32)
     for row, box in zip(table, boxes, strict=True):
         row[: len(box)] = box
     pieces = rows_of_words(table.reshape(-1, length)).reshape(len(boxes), PIECES, 2, length)
-    return Data(pieces, name=MAILS, task="words", augmented=True)
+    return Data.from_texts(pieces, name=MAILS, task="words", augmented=True)
 
 
 def held_back(root: str, length: int, limit: int | None) -> NDArray[Any]:

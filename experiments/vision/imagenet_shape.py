@@ -60,7 +60,7 @@ def measure(
     extracting = perf_counter() - began
     report("a study from chunks on disk")
     began = perf_counter()
-    data = Data(
+    data = Data.from_disk(
         DiskRows(features / "train"), name="made-up", classes=Extracted.read(features).classes
     )
     result = tune(data, budget=Budget(_EPSILON, DELTA), search=OneStep(), device=device)

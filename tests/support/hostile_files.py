@@ -380,10 +380,10 @@ def _features(pictures: Path, folder: Path) -> None:
 
 def _a_run(folder: Path) -> None:
     rng = np.random.default_rng(0)
-    data = Data(
+    data = Data.from_columns(
         {"age": rng.integers(0, 99, 2000).astype(float), "town": ["a", "b"] * 1000},
         np.arange(2000) % 2,
-        columns={"age": {"kind": "number"}, "town": {"kind": "category", "values": ["a", "b"]}},
+        {"age": {"kind": "number"}, "town": {"kind": "category", "values": ["a", "b"]}},
         test=({"age": [1.0, 2.0], "town": ["a", "b"]}, [0, 1]),
     )
     tune(data, budget=Budget(20.0, 1e-5), out=folder)

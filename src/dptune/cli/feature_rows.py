@@ -15,6 +15,7 @@ from dptune.columns.kinds import PAID
 from dptune.data import Data
 from dptune.data.extracted import SHIFT, Extracted, holds_features, origins_of_features
 from dptune.data.made_by import is_of_texts
+from dptune.data.origin import Origin
 from dptune.data.shift import Shift
 from dptune.features.extraction import (
     Extraction,
@@ -90,7 +91,7 @@ class FeatureRows:
         # Of texts, names of classes are what a column of labels holds: secret if not declared.
         usual = PAID if is_of_texts(made_by) else trained.classes
         labels = np.array((trained.classes * 2)[:2])
-        return Data(
+        return Data.from_table(
             features["train"],
             labels,
             name=name,
@@ -103,8 +104,7 @@ class FeatureRows:
                 for part, table in features.items()
                 if part.startswith(SHIFT)
             },
-            made_by=made_by,
-            origins=origins_of_features(made_by, rows, classes),
+            origin=Origin(made_by=made_by, in_words=origins_of_features(made_by, rows, classes)),
         )
 
     def fingerprint(self) -> str:
