@@ -263,7 +263,7 @@ def test_a_run_of_before_neither_counts_nor_shrinks() -> None:
 
 def _as_before(self: Config, now: Any = Config.to_toml) -> str:
     lines = now(self).splitlines(keepends=True)
-    known = ("logarithm_share", "shrink_mean", "finer_mean")
+    known = ("logarithm_share", "shrink_mean")
     return "".join(line for line in lines if not line.startswith(known))
 
 

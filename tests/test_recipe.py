@@ -185,7 +185,6 @@ def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> N
         center_share=0.01,
         whiten_share=0.02,
         logarithm_share=0,
-        finer_mean=False,
         shorten=False,
         curves=1,
         **for_columns,
@@ -698,7 +697,7 @@ def test_what_an_older_version_did_not_know_it_did_not_do() -> None:
             center_share=float(share), whiten_share=0, rescale=rescale, shorten=None, curves=1
         )
         nothing = {"range_share": 0, "category_share": 0, "logarithm_share": 0, "class_share": 0}
-        assert found == replace(expected, **nothing, shrink_mean=False, finer_mean=False)
+        assert found == replace(expected, **nothing, shrink_mean=False)
 
 
 def _as_older_versions_wrote(self: Config, now: Any = Config.to_toml) -> str:

@@ -166,7 +166,7 @@ def asked(**changed: Any) -> Config:
 def test_values_are_shortened_centred_and_whitened_where_that_is_worth_its_price() -> None:
     found = settled(asked(), values(50_000, 20))
     nothing_for_columns = {"range_share": 0, "category_share": 0, "logarithm_share": 0}
-    nothing_for_columns |= {"finer_mean": False, "class_share": 0}
+    nothing_for_columns |= {"class_share": 0}
     assert found.preparation == Preparation(
         center_share=0.01, whiten_share=0.02, shorten=True, curves=1, **nothing_for_columns
     )

@@ -246,9 +246,8 @@ def run_oracle(
     that the other four chose.
     """
     began, worked = perf_counter(), process_time()
-    # What rows turn out to be may cost the final run a leg.
     _, planned = prepared(task, outline_of(task, UnitNoise(), budget, 0, space, recipe))
-    mu_squared = planned.final.mu_squared
+    mu_squared = planned.schedule.final.mu_squared
     cells = _grid(planned, math.sqrt(mu_squared))
     grid = [calibrated(draft(planned.recipe, cell), mu_squared, 0.0) for cell in cells]
     report(f"{task.name}, oracle, epsilon {budget.epsilon:g}: {len(grid)} settings")

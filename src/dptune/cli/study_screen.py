@@ -47,7 +47,7 @@ from dptune.study.outline import Outline
 from dptune.study.recipe import in_words
 from dptune.study.run_folder import EXPORTED
 from dptune.study.runner import Progress
-from dptune.study.split import foreseen, slots
+from dptune.study.split import slots
 
 _WIDTH = 79  # of a remark in the live view
 _SECONDS_BETWEEN_LINES = 60.0  # of those that only tell how far a run is
@@ -223,7 +223,7 @@ def plan_as_dict(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
     budget = planned.config.budget
     return {
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "mu": budget.mu},
-        "slots": [slot.to_dict(budget) for slot in foreseen(planned)],
+        "slots": [slot.to_dict(budget) for slot in slots(planned)],
         "preparation": list(in_words(planned.config, planned.data)),
         "training": list(planned.engine.in_words(planned.data)),
         "objective": planned.objective,
@@ -235,7 +235,7 @@ def show_plan(
     planned: Outline, guarantee: Guarantee, delta_chosen: bool, names: Sequence[str]
 ) -> None:
     """What a study of columns with these names would pay for and promise."""
-    out.print(slots_table(planned.config.budget, foreseen(planned)))
+    out.print(slots_table(planned.config.budget, slots(planned)))
     out.print(Text(_sentence(planned.objective)))
     _about_trials(planned)
     if delta_chosen:

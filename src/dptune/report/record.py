@@ -49,7 +49,7 @@ class Record:
                 set_aside=result.get("set_aside", 0.0),  # which earlier versions did not do
             )
             outline = _prepared(outline, folder, model).known_to(outline)
-            situation = outline.situation(outline.final, model.trials, census)
+            situation = outline.situation(outline.schedule.final, model.trials, census)
         except (*UNFIT, DptuneError) as error:
             raise FolderProblem(
                 f"{folder.path / 'result.json'} is missing or damaged ({error}); write it again "
@@ -72,7 +72,7 @@ class Record:
     @property
     def picture(self) -> Picture | None:
         """What the method shows of its search, where it has a view of its own."""
-        search, final = self.outline.config.search, self.outline.final
+        search, final = self.outline.config.search, self.outline.schedule.final
         return search.picture(self.situation, final.mu)
 
 

@@ -98,8 +98,6 @@ class Preparation:
     `logarithm_share` of it says whether rows are taken by the logarithm of their numbers. Of the
     shares, 0 is never, a number always, and "auto" where it is worth its price. With `shrink_mean`,
     a mean that is planned to be mostly noise is shrunk, which older versions did not do. With
-    `finer_mean`, rows that are taken by the logarithm of their numbers are centred more finely, for
-    the price of a leg of the final run, where that is worth it; nor did they do that. With
     `rescale`, rows of unit length are scaled back to it before they are whitened and at the end.
     With `shorten`, rows are not scaled to unit length: those longer than is usual, by noisy counts
     of lengths, are cut to that; "auto" is for values, to which lengths matter. None is how older
@@ -120,7 +118,6 @@ class Preparation:
     class_share: float | str = AUTO
     logarithm_share: float | str = AUTO
     shrink_mean: bool = True
-    finer_mean: bool = True
     rescale: bool = True
     ranges: tuple[tuple[float, float], ...] = ()
     shorten: bool | str | None = AUTO
@@ -140,7 +137,6 @@ class Preparation:
             class_share=_share(class_share=self.class_share),
             logarithm_share=_share(logarithm_share=self.logarithm_share),
             shrink_mean=validate.flag(shrink_mean=self.shrink_mean),
-            finer_mean=validate.flag(finer_mean=self.finer_mean),
             rescale=validate.flag(rescale=self.rescale),
             ranges=_ranges(self.ranges),
         )
@@ -406,8 +402,9 @@ def preparation_from(options: Mapping[str, Any]) -> Preparation:
     if "range_share" not in options:
         options = {"range_share": 0.0, "category_share": 0.0, **options}
     before = {"shorten": None, "curves": 1, "logarithm_share": 0.0}
-    before |= {"shrink_mean": False, "finer_mean": False, "class_share": 0.0}
+    before |= {"shrink_mean": False, "class_share": 0.0}
     options = {**before, **options}
+    options.pop("finer_mean", None)  # which this version does not do: see `versions`
     return build(Preparation, options, "[preparation]")
 
 

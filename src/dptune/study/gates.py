@@ -13,8 +13,6 @@ _CENTER_SHARE, WHITEN_SHARE = 0.01, 0.02
 # A noisy mean may be off by this part of a row's length. What brings it there is paid, up to so
 # much of mu^2; one that is off by more is shrunk, and worth its price up to the last of these.
 _MEAN_ERROR, _MOST_CENTER_SHARE, _MOST_MEAN_ERROR = 0.25, 0.05, 0.7
-# Where rows share nearly all of their length, one that is off by more hides what they do not share.
-_FINE_MEAN = 0.1
 # Below so much signal for every weight, where no price is small, so much is paid at most.
 _LITTLE_SIGNAL, _MOST_FOR_LITTLE = 0.1, 0.02
 # The noise on a second moment may be so many times its mean eigenvalue.
@@ -32,11 +30,6 @@ def center_share(config: Config, facts: DataFacts) -> float:
 def clear_mean(config: Config, facts: DataFacts, share: float) -> bool:
     """Whether a mean bought for this share is so little off that it is subtracted as it is."""
     return _mean_error(config, facts, share) <= _MEAN_ERROR
-
-
-def fine_mean(config: Config, facts: DataFacts, share: float) -> bool:
-    """Whether a mean bought for this share is fine enough for rows that share nearly all."""
-    return _mean_error(config, facts, share) <= _FINE_MEAN
 
 
 def _most(config: Config, facts: DataFacts) -> tuple[float, float]:

@@ -56,7 +56,6 @@ from dptune.study.paid_columns import (
     ranges_bought,
 )
 from dptune.study.recipe import (
-    FINER_MEAN,
     LENGTH_SHARE,
     LENGTHS,
     LOGARITHMS,
@@ -74,7 +73,6 @@ from dptune.study.recipe import (
 
 CHECK = "check of the final model"
 _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by
-_ROOM_OF_A_LEG = 1e-12  # of mu^2: more than its square root is rounded by
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,8 @@ class Outline:
     `curvature` is the largest eigenvalue of the second moment of the prepared rows, as far as it is
     known by now; for rows of unit length it is at most 1. `features` are how many a model sees of a
     row, once that is known: fewer than planned where columns turned out to have two values, over
-    which no curves are drawn. `gave_a_leg`: whether the first leg of the final run was given for a
-    finer mean. `classes`: how many there are, once their names are bought. No payment depends on
-    any of them.
+    which no curves are drawn. `classes`: how many there are, once their names are bought. No
+    payment depends on any of them.
     """
 
     config: Config
@@ -98,7 +95,6 @@ class Outline:
     set_aside: float = 0.0
     curvature: float = 1.0
     features: int | None = None
-    gave_a_leg: bool = False
     classes: int | None = None
 
     def __post_init__(self) -> None:
@@ -420,40 +416,6 @@ class Outline:
         return self.legs > 1 and self.schedule.final.trials == 1 and not self.schedule.sealed
 
     @property
-    def final(self) -> Stage:
-        """The last stage as it is run: without a leg that was given away."""
-        stage = self.schedule.final
-        left = (self.legs - 1) / self.legs
-        return replace(stage, mu_squared=stage.mu_squared * left) if self.gave_a_leg else stage
-
-    @property
-    def refines(self) -> bool:
-        """Whether the first leg of the final run is given for a finer mean of unlike rows, if there
-        are any."""
-        planned = self.config.preparation.finer_mean and self.continues
-        return planned and self.unlike is not None and self.mean is not None
-
-    @cached_property
-    def finer_mean(self) -> PrivateMean:
-        """At the price of a leg, or a hair less, for which it is exchanged."""
-        share = self.price_of(self._longest(self._leg)).mu_squared * (1 - _ROOM_OF_A_LEG)
-        return PrivateMean(noise_multiplier=1 / math.sqrt(share))
-
-    def leg_label(self, leg: int) -> str:
-        """Of the payment for one leg of the final run, from 1; the first may pay for more than
-        that."""
-        label = f"final run, leg {leg}"
-        return f"{FINER_MEAN} or {label}" if leg == 1 and self.refines else label
-
-    def payment_for(self, name: str) -> str:
-        """The label of the payment for what has a name of its own."""
-        return self.leg_label(1) if name == FINER_MEAN else name
-
-    def price_tag(self, figure: str) -> Event:
-        """As what a figure of all rows, which prepares them, is paid."""
-        return self.finer_mean if figure == FINER_MEAN else self.preparing[figure]
-
-    @property
     def held_out_every(self) -> int | None:
         """One in how many rows only scores trials; None where all rows train them."""
         return self.config.score.held_out_every
@@ -472,8 +434,7 @@ class Outline:
 
     @cached_property
     def payments(self) -> tuple[tuple[str, Event], ...]:
-        """Everything with a label, in the order it will happen, but for a finer mean, which is
-        taken with the first."""
+        """Everything with a label, in the order it will happen."""
         if self.schedule.sealed:
             # What cannot be run is refused now: later the refusal itself would tell of a trial.
             for steps in self.space.steps:
@@ -493,7 +454,7 @@ class Outline:
                 listed.append((scores_label(sweep), sweep.score))
         if self.schedule.final.trials == 1:
             leg = self._longest(self._leg)
-            listed += [(self.leg_label(number), leg) for number in range(1, self.legs + 1)]
+            listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
         if self.schedule.check:
             listed.append((CHECK, self.schedule.check))
         return tuple(listed)
@@ -600,7 +561,7 @@ class Outline:
     def leg_plans(self, setting: Setting, census: Census | None = None) -> list[TrainPlan]:
         """The final run cut into legs of equal price; only the last takes free steps. Where the
         mean of its second half is released, legs take of that what lies in them."""
-        plans, legs = [], self.legs - self.gave_a_leg
+        plans, legs = [], self.legs
         for leg in range(legs):
             start, end = (setting.steps * part // legs for part in (leg, leg + 1))
             plan = self.plan(replace(setting, steps=end - start), self._leg, census=census)
@@ -647,6 +608,10 @@ def objective(*, weighs: bool, weighted: bool) -> str:
 
 def trial_label(number: int) -> str:
     return f"trial {number}"
+
+
+def leg_label(leg: int) -> str:
+    return f"final run, leg {leg}"
 
 
 def scores_label(sweep: Stage) -> str:

@@ -48,6 +48,7 @@ from dptune.study.run_folder import RunFolder
 from dptune.study.run_settings import AS_IT_WAS, read_settings
 from dptune.study.runner import read_census
 from dptune.study.statement import guarantee_for, noise_notes
+from dptune.study.versions import must_be_reusable
 from dptune.table_files import listed
 
 # Shares of mu^2 that are dear or of no use at another budget.
@@ -107,7 +108,9 @@ def decided(config: Config, facts: DataFacts) -> Config:
     if config.reuse:
         _must_have_a_search(config)
         must_be_given(config.engine.own_functions.values(), "this study", asked=True)
-        theirs = read_config(RunFolder.open(config.reuse))
+        folder = RunFolder.open(config.reuse)
+        must_be_reusable(folder)
+        theirs = read_config(folder)
         asked, then = config.preparation, theirs.preparation
         if then.class_share:
             raise InvalidInput(
@@ -128,17 +131,8 @@ def decided(config: Config, facts: DataFacts) -> Config:
             sure = logarithms.sure_share(config, facts)
             as_then["logarithm_share"] = min(max(as_then["logarithm_share"], sure), MOST_SHARE)
         as_then["shrink_mean"] = then.shrink_mean
-        as_then["finer_mean"] = asked.finer_mean and _wants_finer_mean(theirs, facts)
         config = replace(config, preparation=replace(asked, **as_then))
     return settled(config, facts)
-
-
-def _wants_finer_mean(config: Config, facts: DataFacts) -> bool:
-    """Also where none is planned because the first is fine enough at this budget."""
-    if config.preparation.finer_mean:
-        return True
-    wanted = replace(config, preparation=replace(config.preparation, finer_mean=True))
-    return not settled(wanted, facts).preparation.finer_mean
 
 
 def outline(data: Data, config: Config) -> Outline:
@@ -278,7 +272,6 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         categorized=planned.names is not None,
         told_sizes=planned.unlike is not None,
         centred=planned.mean is not None,
-        refined=planned.refines,
         whitened=planned.second_moment is not None,
         counted=counted,
         weighed=planned.weighs_rows,
@@ -415,8 +408,6 @@ class Earlier:
                     each for each in _BY_BUDGET if getattr(asked, each) and getattr(found, each)
                 )
                 asked = replace(asked, **{each: getattr(found, each) for each in both})
-                asked = replace(asked, finer_mean=_wants_finer_mean(config, data.facts))
-                found = replace(found, finer_mean=_wants_finer_mean(theirs, data.facts))
             if asked != found:
                 raise InvalidInput(
                     f"the {name} in {config.reuse} is {_other(found, asked)}, this study asks for "

@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.columns.encoding import Encoding
-from dptune.data.moments import (
-    nearer_mean,
-    private_mean,
-    private_second_moment,
-    reach_around,
-    shrunk,
-)
+from dptune.data.moments import private_mean, private_second_moment, shrunk
 from dptune.data.preprocess import Preprocessing, from_ranges, standardization
 from dptune.data.unlike import private_unlike
 from dptune.data.whitening import Whitening
@@ -37,7 +31,6 @@ from dptune.study.paid_columns import CATEGORIES, RANGES, columns_in_words
 from dptune.study.purchases import of_one_size
 from dptune.study.recipe import (
     CURVES,
-    FINER_MEAN,
     LENGTHS,
     LOGARITHMS,
     LOST,
@@ -73,11 +66,9 @@ class Prepared:
         """What a search may use of it."""
         encoding = self.preprocessing.encoding
         features = None if encoding is None else encoding.width
-        gave_a_leg = _gives_a_leg(outline, self.preprocessing)
-        found = (self.curvature, features, gave_a_leg)
-        if found == (outline.curvature, outline.features, outline.gave_a_leg):
+        if (self.curvature, features) == (outline.curvature, outline.features):
             return outline  # which may know dear facts by now
-        return replace(outline, curvature=self.curvature, features=features, gave_a_leg=gave_a_leg)
+        return replace(outline, curvature=self.curvature, features=features)
 
 
 def public_steps(
@@ -159,29 +150,14 @@ class _Preparing:
             self._made = replace(self._made, anchor=typical or 0.0)
 
     def _center(self, noise: float) -> Figure | None:
-        """What is subtracted: a noisy mean, or, of unlike rows, one that begins at it and is finer;
-        they share nearly all of their length, and of a coarse mean the noise would be most of what
-        it leaves."""
+        """What is subtracted."""
         outline, rows = self._outline, self._outline.data.count
         mean = self._taken(MEAN, private_mean, noise)
         self._found[MEAN] = LOST
         if mean is not None:
             shared = _shared(mean, noise / rows, self._made)
             self._found[MEAN] = f"they shared {shared:.2f} of their length"
-        center = _trusted(mean, noise / rows, outline)
-        if not _gives_a_leg(outline, self._made):
-            return center
-        start = np.zeros(self._made.columns(outline.data.columns)) if center is None else center
-        reach = 1.0 if mean is None else reach_around(mean, noise / rows)
-        finer = outline.finer_mean.noise_multiplier
-
-        def around(*measured: Any) -> Figure:  # kept whole, so that it needs the first no more
-            nearer = nearer_mean(*measured, start=start, reach=reach)
-            return start + reach * shrunk(nearer, finer / rows)
-
-        taken = self._taken(FINER_MEAN, around, finer)
-        self._found[FINER_MEAN] = _finer_in_words(taken, mean, outline)
-        return center if taken is None else taken
+        return _trusted(mean, noise / rows, outline)
 
     def _whiten(self, noise: float) -> None:
         moment = self._taken(SECOND_MOMENT, private_second_moment, noise)
@@ -195,11 +171,6 @@ class _Preparing:
             f"one direction held {100 * whitening.largest:.0f} % of them, now "
             f"{100 * self._curvature:.0f} %"
         )
-
-
-def _gives_a_leg(outline: Outline, made: Preprocessing) -> bool:
-    """Whether rows turned out so that the first leg of the final run is given for a finer mean."""
-    return outline.refines and made.logarithms
 
 
 def _lost(outline: Outline, encoding: Encoding | None) -> list[str]:
@@ -255,14 +226,6 @@ def _trusted(mean: Figure | None, noise: float, outline: Outline) -> Figure | No
     if mean is None or clear or not config.preparation.shrink_mean:
         return mean
     return shrunk(mean, noise)
-
-
-def _finer_in_words(taken: Figure | None, first: Figure | None, outline: Outline) -> str:
-    leg = f"the first of the {outline.legs} legs of the final run"
-    if taken is None:
-        return f"not centred once more, as the {FINER_MEAN} was {LOST}, which {leg} paid for"
-    done = "centred once more" if first is not None else f"centred by a {FINER_MEAN} alone"
-    return f"{done}, as they are unlike: for {leg}"
 
 
 def _shared(mean: Figure, noise: float, made: Preprocessing) -> float:

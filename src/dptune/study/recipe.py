@@ -18,11 +18,11 @@ from dptune.search.space import ADAPTIVE_RATES
 from dptune.study import logarithms, paid_columns
 from dptune.study.config import AUTO, Config, usual_space
 from dptune.study.curves import Curves, against, planned
-from dptune.study.gates import WHITEN_SHARE, center_share, fine_mean, noisy_moment
+from dptune.study.gates import WHITEN_SHARE, center_share, noisy_moment
 
 # What prepares rows and is paid for, as payments are labelled and as people are told.
 LOGARITHMS, LENGTHS, MEAN = "rows of unlike numbers", "row lengths", "private mean"
-SECOND_MOMENT, FINER_MEAN = "second moment", "finer mean"
+SECOND_MOMENT = "second moment"
 STRETCHED, CURVES = "numbers far out", "curves"  # which are free
 LOST = "cut off"  # what is found of a figure that is
 _PRIVATE = {MEAN: MEAN, SECOND_MOMENT: f"private {SECOND_MOMENT}"}
@@ -154,17 +154,6 @@ def legs_of(config: Config, facts: DataFacts) -> int:
     return min(LEGS, config.space.steps[0]) if continuable else 1
 
 
-def _centred_finely(config: Config, facts: DataFacts) -> bool:
-    """Whether rows that turn out to be unlike are centred once more, which a leg of the final run
-    pays for: what they do not share is short, so that a mean has to be fine."""
-    bought = shares(config, facts)
-    wanted = config.preparation.finer_mean and bought.logarithms and bought.center
-    if not wanted or fine_mean(config, facts, bought.center):
-        return False
-    # One of fewer legs would be more of the budget than was measured.
-    return 1 < legs_of(config, facts) == LEGS and config.search.finalists == 1
-
-
 def settled(config: Config, facts: DataFacts) -> Config:
     """The same with all that was left to us decided, so that a later version decides no other."""
     bent = curves(config, facts)
@@ -199,9 +188,7 @@ def settled(config: Config, facts: DataFacts) -> Config:
     unasked = usual_space(config.search, config.engine)
     if recipe.get("optimizer") in ADAPTIVE and space.learning_rate == unasked.learning_rate:
         space = replace(space, learning_rate=ADAPTIVE_RATES)
-    config = replace(config, preparation=preparation, recipe=recipe, space=space)
-    finely = _centred_finely(config, facts)
-    return replace(config, preparation=replace(preparation, finer_mean=finely))
+    return replace(config, preparation=preparation, recipe=recipe, space=space)
 
 
 def in_words(
@@ -219,7 +206,6 @@ def in_words(
     )
     sizes = _sizes_in_words(config, facts, known=found is not None)
     far = _far_in_words(config, facts) if found is None else found.get(STRETCHED)
-    finer = _finer_in_words(config, facts) if found is None else found.get(FINER_MEAN)
     found = found or {}
     said = classes + paid_columns.bought_in_words(config, facts, found, sizes)
     said += [far] if far else []
@@ -230,8 +216,7 @@ def in_words(
         if LENGTHS in found:
             done = f"scaled to one length, not cut to their usual one, as {found[LENGTHS]}"
         said.append(f"{done}: {100 * LENGTH_SHARE:g} % of the budget")
-    centred, whitened = (_said(*part, found.get(part[1], "")) for part in parts)
-    said += [centred, finer, whitened] if finer else [centred, whitened]
+    said += [_said(*part, found.get(part[1], "")) for part in parts]
     if plan.clip_norm is not None and plan.clip_norm < 1:
         said.append(f"clipped at norm {plan.clip_norm:g}, so that rows push more alike: free")
     if plan.averaging == "swa":
@@ -267,16 +252,6 @@ def _far_in_words(config: Config, facts: DataFacts) -> str:
     """Nothing where no ranges are bought; without room for curves they may be rough ones."""
     fine = paid_columns.ranges_bought(config, facts).columns and curves(config, facts).room
     return "numbers far out by their logarithm: free" if fine else ""
-
-
-def _finer_in_words(config: Config, facts: DataFacts) -> str:
-    """Nothing where that is not planned whatever is found."""
-    if not _centred_finely(config, facts):
-        return ""
-    return (
-        "centred once more if taken by their logarithm: for the first of the "
-        f"{legs_of(config, facts)} legs of the final run, a fifth of its price"
-    )
 
 
 def _curves_in_words(config: Config, facts: DataFacts, found: str) -> list[str]:

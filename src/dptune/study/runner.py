@@ -40,6 +40,7 @@ from dptune.study.measure import compare, count_correct, measure_errors, take_ce
 from dptune.study.outline import (
     CHECK,
     Outline,
+    leg_label,
     scores_label,
     side_by_side,
     trial_label,
@@ -49,7 +50,6 @@ from dptune.study.payments import Payments
 from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
 from dptune.study.purchases import bent, buy_categories, buy_classes, buy_ranges
 from dptune.study.recipe import (
-    FINER_MEAN,
     LENGTHS,
     LOGARITHMS,
     MEAN,
@@ -65,7 +65,6 @@ _FIGURES = {
     LOGARITHMS: ("models/unlike.safetensors", "unlike"),
     LENGTHS: ("models/lengths.safetensors", "lengths"),
     MEAN: ("models/mean.safetensors", "mean"),
-    FINER_MEAN: ("models/finer_mean.safetensors", "finer_mean"),
     SECOND_MOMENT: ("models/second_moment.safetensors", "second_moment"),
 }
 # What is bought for columns, and for the label.
@@ -135,15 +134,11 @@ class Runner:
             if scored and stage.score and not self.outline.holds_out:
                 found.append(scores_label(stage))
         _, legs = self._final_so_far()
-        found += map(self.outline.leg_label, legs)
+        found += map(leg_label, legs)
         if self.outline.schedule.sealed and (self.folder.path / _WINNER).exists():
             found.append(self.outline.schedule.sealed.name)
-        paid = map(self.outline.payment_for, found)
-        self.payments.must_be_begun([*paid, *self._with_steps()])
-        names = [label for label, _ in self.outline.payments]
-        if FINER_MEAN in found:
-            names.insert(names.index(MEAN) + 1, FINER_MEAN)
-        ended = [name for name in names if name in found]
+        self.payments.must_be_begun([*found, *self._with_steps()])
+        ended = [label for label, _ in self.outline.payments if label in found]
         if ended and not self.folder.is_finished():
             self._tell(f"going on after {ended[-1]}", trials)
 
@@ -153,7 +148,7 @@ class Runner:
         for stage, numbers in self.outline.sweeps():
             files |= {self._runs.trial_file(n): self._label(stage, n) for n in numbers}
         for leg in range(1, self.outline.legs + 1):
-            files[self._runs.leg_file(leg)] = self.outline.leg_label(leg)
+            files[self._runs.leg_file(leg)] = leg_label(leg)
         return [label for file, label in files.items() if steps_kept(file)]
 
     def announce(self) -> None:
@@ -260,22 +255,21 @@ class Runner:
             self.folder.write_tensors(file, {name: taken})
 
         stored = partial(read_figure, self.folder, label, shape)
-        return self._paid_once(label, self.outline.price_tag(label), stored, measured)
+        return self._paid_once(label, self.outline.preparing[label], stored, measured)
 
     def _paid_once(
         self,
-        name: str,
+        label: str,
         event: Event,
         stored: Callable[[], Stored | None],
         make: Callable[[Receipt], None],
     ) -> Stored | None:
         """What is in the folder, made and put there first where nobody has begun it; None where it
         was begun and is lost."""
-        label = self.outline.payment_for(name)
         if stored() is None:
             receipt = self.payments.begin(label, event)
             if receipt is None:
-                self._tell(f"{name} cut off before: paid for, and lost; going on without", [])
+                self._tell(f"{label} cut off before: paid for, and lost; going on without", [])
                 return None
             make(receipt)
         self.payments.settle(label)
@@ -518,7 +512,7 @@ class Runner:
     def _leg(self, asked: loop.Leg, preprocessing: Preprocessing) -> bool:
         """Whether a leg of the final run is in the model on disk, after it was run unless somebody
         has begun it before."""
-        label = self.outline.leg_label(asked.number)
+        label = leg_label(asked.number)
         model, done = self._final_so_far()
         if asked.number > max(done, default=0):
             keep = self._runs.leg(asked.number, asked.plan, done)
@@ -706,7 +700,7 @@ class Runner:
         # A sealed search costs all of the budget, though less than its price in company.
         everything = self.outline.config.budget.mu_squared(self.outline.set_aside)
         used = min(self.payments.used().mu_squared / everything, 1.0)
-        schedule = replace(self.outline.schedule, final=self.outline.final)
+        schedule = self.outline.schedule
         situation = self.outline.situation(schedule.final, trials, census)
         shown = Progress(doing, schedule, tuple(trials), used, situation)
         self.watch(shown)

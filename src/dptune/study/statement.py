@@ -47,7 +47,7 @@ def noise_notes(planned: Outline) -> tuple[str, ...]:
     # at 4 a small GPT-2 learned nothing from mailboxes by any rate (docs/language-measured.md).
     pretrained = planned.engine.is_pretrained
     least = 10.0 if pretrained else max(3.0, 0.5 * math.sqrt(planned.parameters))
-    if planned.final.mu * planned.data.count >= least:
+    if planned.schedule.final.mu * planned.data.count >= least:
         return ()
     return (
         f"with {planned.data.count:,} rows and epsilon {planned.config.budget.epsilon:g} the noise "
@@ -70,7 +70,6 @@ def guarantee_for(
     categorized: bool,
     told_sizes: bool,
     centred: bool,
-    refined: bool,
     whitened: bool,
     counted: bool,
     weighed: bool,
@@ -80,9 +79,9 @@ def guarantee_for(
     """What a study may promise for all of `events`: what was fixed before it began, never the sum
     that it `paid` in the end, which depends on outputs. `others` payments from its ledger are not
     among them. `searched` is the price of an earlier study's search that is. `named`, `ranged`,
-    `categorized`, `told_sizes`, `centred`, `refined`, `whitened`, `counted`, `scored`, `checked`:
+    `categorized`, `told_sizes`, `centred`, `whitened`, `counted`, `scored`, `checked`:
     whether there are names of classes, ranges and categories of columns, a count of rows of unlike
-    numbers, a mean, a finer one, a second moment, counts of rows, scores and a check to release.
+    numbers, a mean, a second moment, counts of rows, scores and a check to release.
     `weighed`: whether rows were by these counts."""
     config = planned.config
     # More than planned was paid only where another version of dptune began the study.
@@ -107,7 +106,6 @@ def guarantee_for(
     releases += [counted_unlike] * told_sizes
     releases += ["noisy counts of rows by length"] * (planned.lengths is not None)
     releases += ["a noisy mean of the rows"] * centred
-    releases += ["a finer noisy mean of the rows"] * refined
     releases += ["a noisy second moment of the rows"] * whitened
     of_check = "a noisy count of rows the final model gets right"
     if data.target_range is not None:

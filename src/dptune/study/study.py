@@ -59,7 +59,7 @@ from dptune.study.planning import (
     stated_epsilon,
 )
 from dptune.study.prepare import Prepared
-from dptune.study.recipe import FINER_MEAN, LENGTHS, LOGARITHMS, MEAN, in_words
+from dptune.study.recipe import LENGTHS, LOGARITHMS, MEAN, in_words
 from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.result import StudyResult
 from dptune.study.run_folder import EXPORTED, RunFolder
@@ -68,6 +68,7 @@ from dptune.study.shifted import on_shift
 from dptune.study.split import slots
 from dptune.study.statement import guarantee_for, noise_notes
 from dptune.study.trained_model import TrainedModel
+from dptune.study.versions import must_be_resumable
 
 _OWN_LEDGER = "ledger.db"
 
@@ -211,6 +212,7 @@ def resume(
     must_not_be_importing("resume")
     folder = RunFolder.open(out)
     with folder.locked():
+        must_be_resumable(folder)
         config = read_config(folder, own_code=own_code)
         must_hold_what_was_paid(folder)
         data = data or _load_again(config)
@@ -325,7 +327,7 @@ def _run(
     preprocessing = prepared.preprocessing
     encoding = preprocessing.encoding
     planned = prepared.known_to(planned)
-    runner = replace(runner, outline=planned, lost=_not_prepared(planned, prepared))
+    runner = replace(runner, outline=planned, lost=frozenset(prepared.lost))
     earlier = Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
     trials: tuple[Trial, ...] = ()
@@ -368,7 +370,6 @@ def _run(
             categorized=bool(encoding and encoding.categories),
             told_sizes=planned.unlike is not None and LOGARITHMS not in prepared.lost,
             centred=planned.mean is not None and MEAN not in prepared.lost,
-            refined=planned.gave_a_leg and FINER_MEAN not in prepared.lost,
             whitened=preprocessing.whitening is not None,
             counted=census is not None,
             weighed=planned.weighing(census) is not None,
@@ -490,9 +491,8 @@ def _losses(
     if planned.lengths and not (preprocessing.anchor or preprocessing.reach):
         why = "cut off: paid for, and" if LENGTHS in prepared.lost else "hidden by their noise:"
         notes.append(f"row lengths were {why} rows lose their length")
-    for label in (MEAN, FINER_MEAN):
-        if label in prepared.lost:
-            notes.append(f"the {label} was cut off: paid for, and not subtracted")
+    if MEAN in prepared.lost:
+        notes.append(f"the {MEAN} was cut off: paid for, and not subtracted")
     if planned.second_moment and preprocessing.whitening is None:
         notes.append("the second moment was cut off: paid for, and rows are not whitened")
     if planned.schedule.census is not None and census is None:
@@ -513,14 +513,6 @@ def _unscored(planned: Outline, trials: Sequence[Trial], final: Trial) -> list[s
     if planned.schedule.final.trials > 1:
         return ["no trial has a score, so the first of them was taken"]
     return ["no trial has a score on record any more"]
-
-
-def _not_prepared(planned: Outline, prepared: Prepared) -> frozenset[str]:
-    """What is lost of the statistics that rows are prepared by: a finer mean replaces the first."""
-    lost = set(prepared.lost)
-    if planned.gave_a_leg and FINER_MEAN not in lost:
-        lost -= {MEAN}
-    return frozenset(lost)
 
 
 def _payments(config: Config, folder: RunFolder, data: Data) -> Payments:
