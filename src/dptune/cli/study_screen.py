@@ -34,6 +34,9 @@ from dptune.cli.text_plot import points_of, text_plot
 from dptune.data.made_by import is_of_texts
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
+from dptune.preparation.lengths import clips
+from dptune.preparation.logarithms import LOGARITHMS
+from dptune.preparation.ranges import RANGES
 from dptune.printable import printable
 from dptune.report.record import Record
 from dptune.report.words import readable, verdict
@@ -355,7 +358,7 @@ def _about_preparation(sentences: Sequence[str]) -> None:
     listed = Table.grid(padding=(0, 1))
     for sentence in sentences:
         listed.add_row("-", printable(sentence))
-    out.print(Text("Rows are"))
+    out.print(Text("Preparation"))
     out.print(listed)
 
 
@@ -368,10 +371,16 @@ def _about_training(sentences: Sequence[str]) -> None:
 def _about_columns(planned: Outline, names: Sequence[str]) -> None:
     """What costs beginners most."""
     asked, declared = planned.config.preparation, planned.config.columns
-    scaled = declared is not None or asked.ranges or asked.standardize or planned.ranged
-    done = "cut to the usual length" if planned.shortens else "scaled to length 1"
+    bought = planned.preparation.events
+    scaled = declared is not None or asked.ranges or asked.standardize or RANGES in bought
+    clipped = clips(planned.preparation.case)
+    done = "clipped to the usual length" if clipped else "scaled to length 1"
     if names and asked.unit_rows and not scaled:
-        begun = "" if planned.unlike else f"Columns are taken as they are and every row is {done}. "
+        begun = (
+            ""
+            if LOGARITHMS in bought
+            else f"Columns are taken as they are and every row is {done}. "
+        )
         out.print(
             Text(
                 f"{begun}If columns differ much in size (age, income), declare their ranges: "

@@ -611,7 +611,7 @@ class Data:
         encoding = preprocessing.encoding
         if encoding is None or not self._vocabularies:
             return preprocessing
-        return replace(preprocessing, encoding=encoding.reading(self._vocabularies))
+        return preprocessing.with_encoding(encoding.reading(self._vocabularies))
 
     def _targets(self, labels: NDArray[Any], what: str, *, shown: bool) -> NDArray[Any]:
         """Labels as engines take them; those of private rows are not `shown` in messages."""

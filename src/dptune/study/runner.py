@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
+from numpy.typing import NDArray
 
-from dptune.columns.encoding import Encoding
+from dptune.columns.private_categories import private_categories
 from dptune.data import Data
 from dptune.data.classes import WITH_CLASSES
-from dptune.data.preprocess import Preprocessing
+from dptune.data.preprocess import Preprocessing, standardization
 from dptune.data.rows import Rows
 from dptune.engines.base import Engine, Model
 from dptune.engines.checkpoint import Checkpoint, steps_kept
@@ -29,6 +29,9 @@ from dptune.engines.tensor_files import read_words
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
 from dptune.plain_data import read_json
 from dptune.plan import TrainPlan
+from dptune.preparation.class_names import CLASSES, rows_of_a_class
+from dptune.preparation.pipeline import STEPS, prepare
+from dptune.preparation.step import Decision, PrivateRows, State, Step
 from dptune.privacy import Event, NoisyCount, Receipt
 from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.search.sealing import SealedSearch
@@ -36,7 +39,13 @@ from dptune.search.space import Setting
 from dptune.search.trial import Trial
 from dptune.study import loop
 from dptune.study.kept_runs import KeptRuns
-from dptune.study.measure import compare, count_correct, measure_errors, take_census
+from dptune.study.measure import (
+    compare,
+    count_correct,
+    fresh_normal,
+    measure_errors,
+    take_census,
+)
 from dptune.study.outline import (
     CHECK,
     Outline,
@@ -45,31 +54,15 @@ from dptune.study.outline import (
     side_by_side,
     trial_label,
 )
-from dptune.study.paid_columns import CATEGORIES, CLASSES, RANGES, rows_of_a_class
+from dptune.study.paid_statistics import read_statistic, write_statistic
 from dptune.study.payments import Payments
-from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
-from dptune.study.purchases import bent, buy_categories, buy_classes, buy_ranges
-from dptune.study.recipe import (
-    LENGTHS,
-    LOGARITHMS,
-    MEAN,
-    SECOND_MOMENT,
-    in_words,
-)
+from dptune.study.recipe import class_share_of
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
 
 _CENSUS, _FINAL = "census.json", "models/final.safetensors"
-# What prepares rows: its file, and what it is called in there.
-_FIGURES = {
-    LOGARITHMS: ("models/unlike.safetensors", "unlike"),
-    LENGTHS: ("models/lengths.safetensors", "lengths"),
-    MEAN: ("models/mean.safetensors", "mean"),
-    SECOND_MOMENT: ("models/second_moment.safetensors", "second_moment"),
-}
-# What is bought for columns, and for the label.
-_PURCHASES = {CLASSES: "classes.json", CATEGORIES: "categories.json", RANGES: "ranges.json"}
-_COLUMNS = "columns"  # in the last two files
+# Where what is paid for before the search is kept.
+_STATISTICS = {CLASSES: "classes.json"} | {step.name: step.file for step in STEPS if step.file}
 # What the module of the beginning gives for made-up rows.
 _CODE, _OUTPUTS = "models/code.safetensors", "outputs"
 _WINNER, _CHECK = "models/winner.safetensors", "check.json"
@@ -125,8 +118,7 @@ class Runner:
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse results that nobody has paid for."""
-        files = {"census": _CENSUS, CHECK: _CHECK} | _PURCHASES
-        files |= {name: file for name, (file, _) in _FIGURES.items()}
+        files = {"census": _CENSUS, CHECK: _CHECK} | _STATISTICS
         found = [name for name, file in files.items() if (self.folder.path / file).exists()]
         for stage, numbers in self.outline.sweeps():
             found += [self._label(stage, number) for number in filter(self._has_model, numbers)]
@@ -152,20 +144,22 @@ class Runner:
         return [label for file, label in files.items() if steps_kept(file)]
 
     def announce(self) -> None:
-        """What will be done to rows, before anything is paid."""
-        if said := in_words(self.outline.config, self.outline.data):
-            self._tell(f"rows are {'; '.join(said)}", [])
+        """What prepares rows, before anything is paid."""
+        plan = self.outline.preparation
+        if plan.events:
+            prices = (f"{name} {100 * plan[name].share:g} %" for name in plan.events)
+            self._tell(f"preparing: {', '.join(prices)} of the budget", [])
 
     def with_classes(self) -> "Runner":
         """The same once the names of classes are bought, where they are secret."""
         if self.outline.class_names is None:
             return self
-        file = _PURCHASES[CLASSES]
+        file = _STATISTICS[CLASSES]
 
         def bought(receipt: Receipt) -> None:
             self._tell(CLASSES, [])
             labels, names = self.data.labels_for(receipt)
-            self.folder.write_json(file, {"classes": buy_classes(self.outline, labels, names)})
+            self.folder.write_json(file, {"classes": self._named(labels, names)})
 
         stored = partial(self.folder.read_json, file)
         found = self._paid_once(CLASSES, self.outline.class_names, stored, bought)
@@ -176,86 +170,57 @@ class Runner:
         outline = replace(self.outline, classes=len(names))
         return replace(self, data=self.data.with_classes(names), outline=outline)
 
+    def _named(self, labels: NDArray[Any], names: Sequence[Any]) -> list[Any]:
+        """Names of classes in their order; `labels` are places among all names that rows have."""
+        event = self.outline.class_names
+        assert event is not None
+        at_most = [len(names)]  # all that reach the threshold
+        (kept,) = private_categories(
+            [labels[:, None]], [names], at_most, event.noise, event.threshold, fresh_normal
+        )
+        return sorted(kept)
+
     def _too_few_classes(self, names: Sequence[object], *, lost: bool) -> DptuneError:
         """There is nothing to learn then; what was held for the rest is given back."""
         self.payments.give_back()
+        share = class_share_of(self.outline.config, self.outline.data)
         found = "were lost when the study was interrupted"
         if not lost:
-            rows = rows_of_a_class(self.outline.config, self.outline.data)
+            rows = rows_of_a_class(self.outline.preparation.case, share)
             named = f" ({names[0]})" if names else ""
             found = f"are {len(names)}{named}, since a name needs about {rows:,} rows"
-        share = 100 * self.outline.shares.classes
         return InvalidInput(
             f"the names of classes that were bought {found}, so there is nothing to learn. "
-            f"{share:g} % of the budget was spent on them, and nothing else. Begin a new study, "
-            f"and declare all classes {WITH_CLASSES}."
+            f"{100 * share:g} % of the budget was spent on them, and nothing else. Begin a new "
+            f"study, and declare all classes {WITH_CLASSES}."
         )
 
-    def prepare(self) -> Prepared:
+    def prepare(self) -> State:
         """How features are prepared: by public numbers, and by private ones where they are paid."""
-        asked = self.outline.config.preparation
-        plain = public_steps(asked, self.data.public_features, self._encoding())
-        return prepare(self.outline, plain, self._measured)
+        outline, data, scale = self.outline, self.data, None
+        if outline.config.preparation.standardize:
+            scale = standardization(data.public_features())
+        start = outline.preparation.start(data.encoding, scale)
+        return prepare(outline.preparation, self._statistic, start)
 
-    def _encoding(self) -> Encoding | None:
-        """The columns as declared, with what is bought for them; what is lost is left out."""
-        outline, data, declared = self.outline, self.data, self.data.encoding
-        unbent = not (outline.curves.room or outline.ranks)
-        if declared is None or (data.as_given and unbent):
-            return None
-        made, by_position = declared, outline.config.preparation.ranges
-        if by_position and outline.curves.room:  # else numbers are only shifted and scaled
-            made = made.with_ranges(dict(zip(declared.columns.kept, by_position, strict=True)))
-        if outline.names:
-            names = self._bought(
-                CATEGORIES,
-                lambda paid: buy_categories(
-                    outline, declared, data.tables_for(paid), data.vocabularies_for(paid)
-                ),
-            )
-            with self.folder.undamaged(_PURCHASES[CATEGORIES]):
-                if names is not None:
-                    made = made.with_categories({name: names[name] for name in outline.categorized})
-        if not outline.ranks:
-            return bent(outline, made, {})
-        ranges = self._bought(
-            RANGES, lambda paid: buy_ranges(outline, declared, data.tables_for(paid))
-        )
-        if ranges is None:  # lost
-            return bent(outline, made, {})
-        with self.folder.undamaged(_PURCHASES[RANGES]):
-            return bent(outline, made, {name: ranges[name] for name in outline.ranged})
-
-    def _bought(
-        self, label: str, buy: Callable[[Receipt], Mapping[str, Any]]
-    ) -> Mapping[str, Any] | None:
-        """What is bought for columns, by their names; None where it is lost."""
-        file = _PURCHASES[label]
-
-        def bought(receipt: Receipt) -> None:
-            self._tell(label, [])
-            self.folder.write_json(file, {_COLUMNS: dict(buy(receipt))})
-
-        def stored() -> Mapping[str, Any] | None:
-            plain = self.folder.read_json(file)
-            columns = None if plain is None else plain.get(_COLUMNS)
-            # Versions before 0.2 wrote names of columns, each with a list.
-            return columns if isinstance(columns, dict) else plain
-
-        return self._paid_once(label, self.outline.preparing[label], stored, bought)
-
-    def _measured(self, label: str, take: Take, shape: tuple[int, ...]) -> Figure | None:
-        """A paid figure of all rows; None where it is lost: the study goes on without it."""
+    def _statistic(self, step: Step, decision: Decision, state: State) -> Any:
+        """A paid statistic of all rows; None where it is lost: the study goes on without it."""
+        plan = self.outline.preparation
 
         def measured(receipt: Receipt) -> None:
-            self._tell(label, [])
-            tables = partial(self.data.tables_for, receipt)
-            taken = torch.from_numpy(take(tables))
-            file, name = _FIGURES[label]
-            self.folder.write_tensors(file, {name: taken})
+            self._tell(step.name, [])
+            rows = PrivateRows(
+                tables=lambda maps: self.data.tables_for(
+                    receipt, None if maps is None else Preprocessing(maps)
+                ),
+                vocabularies=lambda: self.data.vocabularies_for(receipt),
+                normal=fresh_normal,
+            )
+            write_statistic(self.folder, step, step.measure(plan.case, decision, state, rows))
 
-        stored = partial(read_figure, self.folder, label, shape)
-        return self._paid_once(label, self.outline.preparing[label], stored, measured)
+        stored = partial(read_statistic, self.folder, plan, step, state)
+        assert decision.event is not None
+        return self._paid_once(step.name, decision.event, stored, measured)
 
     def _paid_once(
         self,
@@ -661,10 +626,10 @@ class Runner:
                 # Versions before 0.2 did not say what was lost.
                 before = read_json(words["lost"], "what it lacks") if "lost" in words else self.lost
             for label in sorted(self.lost - set(before)):
-                files = _PURCHASES | {label: file for label, (file, _) in _FIGURES.items()}
+                file = self.folder.path / _STATISTICS[label]
                 raise FolderProblem(
-                    f"{self.folder.path / files[label]} is missing, and {path} was trained on rows "
-                    "that it prepared, so it is of no use without it. Put it back from a backup."
+                    f"{file} is missing, and {path} was trained on rows that it prepared, so it is "
+                    "of no use without it. Put it back from a backup."
                 )
 
     def _has_model(self, number: int) -> bool:
@@ -705,19 +670,6 @@ class Runner:
         shown = Progress(doing, schedule, tuple(trials), used, situation)
         self.watch(shown)
         return shown
-
-
-def read_figure(folder: RunFolder, label: str, shape: tuple[int, ...]) -> Figure | None:
-    """What prepares rows and was paid for, where there is any yet."""
-    file, name = _FIGURES[label]
-    stored = folder.read_tensors(file)
-    if stored is None:
-        return None
-    with folder.undamaged(file):
-        figure: Figure = stored[0][name].numpy()
-        if figure.shape != shape:
-            raise ValueError(f"its shape is {figure.shape} instead of {shape}")
-    return figure
 
 
 def read_census(folder: RunFolder) -> Census | None:
