@@ -18,6 +18,7 @@ from dptune.accounting import Budget
 from dptune.cli.parameters import Method
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import Scale
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import (
     BudgetExceeded,
@@ -180,8 +181,8 @@ def test_columns_are_standardised_by_public_rows_only(tmp_path: Path) -> None:
     public, labels = make_rows(100, 2)
     data = make_data(public=(public * [1, 10, 100, 1000] + 5, labels))
     result = study(tmp_path / "run", data, preparation=Preparation(standardize=True))
-    scale = result.model.preprocessing.scale
-    assert scale is not None and scale == pytest.approx(public.std(0) * [1, 10, 100, 1000])
+    scale = result.model.preprocessing.find(Scale)
+    assert scale is not None and scale.scale == pytest.approx(public.std(0) * [1, 10, 100, 1000])
     assert "the rows that standardise the columns" in result.guarantee.public_facts
     with pytest.raises(InvalidInput, match="standardised by public rows"):
         study(None, make_data(public=None), preparation=Preparation(standardize=True))

@@ -10,15 +10,7 @@ from numpy.typing import NDArray
 from dptune.data.row_maps import Append, Subtract
 from dptune.preparation import gates
 from dptune.preparation.moments import private_mean, shrunk
-from dptune.preparation.step import (
-    Case,
-    Decision,
-    Outcome,
-    PrivateRows,
-    Reason,
-    State,
-    Step,
-)
+from dptune.preparation.step import Case, Decision, Outcome, PrivateRows, Reason, State, Step
 from dptune.preparation.unit_length import bounded, keeps_lengths
 from dptune.privacy import PrivateMean
 

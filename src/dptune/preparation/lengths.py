@@ -15,15 +15,7 @@ from dptune.data.tables import directions, table_of, wide_chunks
 from dptune.noise import add_noise
 from dptune.preparation import gates
 from dptune.preparation.options import AUTO
-from dptune.preparation.step import (
-    Case,
-    Decision,
-    Outcome,
-    PrivateRows,
-    Reason,
-    State,
-    Step,
-)
+from dptune.preparation.step import Case, Decision, Outcome, PrivateRows, Reason, State, Step
 from dptune.preparation.whitening import whiten_share
 from dptune.privacy import NoisyCount
 from dptune.validate import Normal

@@ -19,15 +19,7 @@ from dptune.noise import add_noise
 from dptune.preparation import declared
 from dptune.preparation.options import AUTO, MOST_SHARE
 from dptune.preparation.ranges import RANGES
-from dptune.preparation.step import (
-    Case,
-    Decision,
-    Outcome,
-    PrivateRows,
-    Reason,
-    State,
-    Step,
-)
+from dptune.preparation.step import Case, Decision, Outcome, PrivateRows, Reason, State, Step
 from dptune.preparation.words import reason_in_words
 from dptune.privacy import NoisyCount
 

@@ -14,15 +14,7 @@ from dptune.data.row_maps import ClipLength, Multiply
 from dptune.errors import InvalidInput
 from dptune.preparation import gates
 from dptune.preparation.moments import private_second_moment
-from dptune.preparation.step import (
-    Case,
-    Decision,
-    Outcome,
-    PrivateRows,
-    Reason,
-    State,
-    Step,
-)
+from dptune.preparation.step import Case, Decision, Outcome, PrivateRows, Reason, State, Step
 from dptune.preparation.unit_length import keeps_lengths
 from dptune.privacy import PrivateSecondMoment
 
