@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from dptune import Budget, BudgetExceeded, Ledger, gdp, rounding
 from dptune.columns import Columns, as_table
 from dptune.data import Data
+from dptune.data.row_maps import Scale
 from dptune.errors import InvalidInput, WrongDataset
 from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier, DPLinearRegressor
 from dptune.estimator.earlier_fits import EarlierFits, beside
@@ -33,7 +34,7 @@ from dptune.privacy import Price
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
 from support.noise import repeated_noise
-from support.row_maps import matrix_of
+from support.row_maps import appended, matrix_of
 
 FEW_STEPS = Space(steps=(5, 5))
 
@@ -141,10 +142,10 @@ def test_coefficients_act_on_prepared_rows(count: int, classes: int) -> None:
     features, labels = easy_rows(count, classes)
     model = DPLinearClassifier().fit(features, labels)
     prepared = model.result_.model.preprocessing
-    assert (prepared.whitening is None) == (count == 60)
+    assert (matrix_of(prepared) is None) == (count == 60)
     outputs = 1 if classes == 2 else classes
     if count != 500:  # of which noise hides the lengths, most often
-        assert bool(prepared.anchor) == (count == 20_000)
+        assert (len(appended(prepared)) == 2) == (count == 20_000)
     assert (prepared.encoding is not None) == (count > 60)  # ranges, and curves for many
     width = 8 if prepared.encoding is None else prepared.encoding.width
     columns = width + bool(prepared.anchor)
@@ -502,7 +503,8 @@ def test_options_reach_the_study() -> None:
     model = DPLinearClassifier(ranges=ranges, bias=True, recipe=recipe, **QUICK)
     model.fit(features, labels)
     done = model.result_.model.preprocessing
-    assert done.scale is not None and done.scale.tolist() == [4.0] * 8
+    scale = done.find(Scale)
+    assert scale is not None and scale.scale.tolist() == [4.0] * 8
     assert all(trial.plan.clip_norm == 0.5 for trial in model.trials_)
     assert all(trial.plan.steps <= 20 for trial in model.trials_)
     bias = model.result_.model.model.bias  # type: ignore[attr-defined]

@@ -314,7 +314,7 @@ def _run(
         executor=executor,
         watch=watch or _unwatched,
     )
-    runner.must_run_the_same_code()
+    runner.models.must_run_the_same_code(data.shape)
     runner.check(folder.read_trials())
     # A finished study pays for nothing more, but its rows must be the same.
     wanted = () if folder.is_finished() else planned.payments
