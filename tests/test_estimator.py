@@ -148,15 +148,17 @@ def test_coefficients_act_on_prepared_rows(count: int, classes: int) -> None:
         assert (len(appended(prepared)) == 2) == (count == 20_000)
     assert (prepared.encoding is not None) == (count > 60)  # ranges, and curves for many
     width = 8 if prepared.encoding is None else prepared.encoding.width
-    columns = width + bool(prepared.anchor)
+    constants = appended(prepared)
+    constant = constants[-1] if count > 60 else 0.0
+    columns = width + len(constants[:-1])
     assert (model.coef_.shape, model.intercept_.shape) == ((outputs, columns), (outputs,))
     expected = model.decision_function(features).reshape(-1, outputs)
     rows = features / np.linalg.norm(features, axis=1, keepdims=True)
-    if prepared.constant:  # rows before it joined them and they were scaled for the last time
+    if constant:  # rows before it joined them and they were scaled for the last time
         rows = prepared.apply(features)
-        length = prepared.constant / rows[:, -1:]
+        length = constant / rows[:, -1:]
         rows, expected = rows[:, :-1] * length, expected * length
-    assert bool(model.intercept_.any()) == bool(prepared.constant) == (count > 60)
+    assert bool(model.intercept_.any()) == bool(constants) == (count > 60)
     decision = rows @ model.coef_.T + model.intercept_
     np.testing.assert_allclose(decision, expected, atol=1e-4 * np.abs(expected).max())
 
@@ -509,7 +511,7 @@ def test_options_reach_the_study() -> None:
     assert all(trial.plan.steps <= 20 for trial in model.trials_)
     bias = model.result_.model.model.bias  # type: ignore[attr-defined]
     assert model.intercept_ == pytest.approx(float(bias[1] - bias[0]))
-    assert not done.constant
+    assert not appended(done)
     prepared = done.apply(features) @ model.coef_.T + model.intercept_
     np.testing.assert_allclose(prepared[:, 0], model.decision_function(features), atol=1e-4)
 
