@@ -15,25 +15,33 @@ AUTO = "auto"  # measured, or done, where that is worth its price
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is done to features: columns mapped to [-1, 1] from declared `ranges`, each a (low,
-    high), or standardised with public rows; rows scaled to unit length; a private mean subtracted
-    for `center_share` of mu^2; rows whitened by a private second moment for `whiten_share` of it.
-    Of columns by name that do not declare them, ranges are bought for `range_share` of mu^2 and
-    names of categories for `category_share` of it; names of classes that nobody declared are bought
-    for `class_share` of it. Where there are no ranges, a noisy count for
-    `logarithm_share` of it says whether rows are taken by the logarithm of their numbers. Of the
-    shares, 0 is never, a number always, and "auto" where it is worth its price. With `shrink_mean`,
-    a mean that is planned to be mostly noise is shrunk, which older versions did not do. With
-    `rescale`, rows of unit length are scaled back to it before they are whitened and at the end.
-    With `shorten`, rows are not scaled to unit length: those longer than is usual, by noisy counts
-    of lengths, are cut to that; "auto" is for values, to which lengths matter. None is how older
-    versions treated values: scaled, and never checked.
-    With `curves`, a linear model draws curves of that degree over numbers and dates that have a
-    range; 1 is a straight line, "auto" as high a degree as the rows bear. Where columns turn out to
-    have two values, over which there are no curves, it is raised over the others up to
-    `curves_up_to`, to no more features than were planned: `curves_room` more than straight lines
-    make, or as many as the degree makes over all. That is also how far "auto" goes; None for
-    `curves_up_to` is 6, or a degree that was asked for."""
+    """What is done to features before training.
+
+    A share is a part of mu^2: 0 for never, a number for always, "auto" where it is worth its price.
+
+    Args:
+        unit_rows: whether rows are scaled to unit length.
+        standardize: whether columns are standardised with public rows.
+        center_share: for a private mean, which is subtracted.
+        whiten_share: for a private second moment, which whitens rows.
+        range_share: for ranges of columns that declare none.
+        category_share: for names of categories that nobody declared.
+        class_share: for names of classes that nobody declared.
+        logarithm_share: for a noisy count that says whether columns without ranges are of very
+            different scale; their numbers are then log-scaled.
+        shrink_mean: whether a mean that is planned to be mostly noise is shrunk.
+        rescale: whether rows of unit length are scaled back to it after every later step.
+        ranges: a (low, high) a column, in their order, which becomes [-1, 1].
+        shorten: whether rows are clipped to their typical length instead of scaled to unit length;
+            "auto" for regression, None for regression as earlier versions did it: scaled, and
+            never checked.
+        curves: degree of polynomial features of numbers and dates with a range; 1 for none, "auto"
+            for as many as the rows allow.
+        curves_up_to: how far the degree may rise if some columns have only two values; None for 6,
+            or for a degree that is named.
+        curves_room: how many polynomial features there are at most.
+
+    """
 
     unit_rows: bool = True
     standardize: bool = False
