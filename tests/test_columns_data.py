@@ -22,6 +22,7 @@ from dptune.data import Data, Shift
 from dptune.data.columns_section import columns_section
 from dptune.data.declared import describe_column
 from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import Encode, Subtract
 from dptune.data.sources import load_data, read_new_rows
 from dptune.errors import InvalidInput
 from dptune.study.config import parse
@@ -190,11 +191,10 @@ def test_a_preprocessing_with_an_encoding_is_stored_and_found_again() -> None:
     first = Preprocessing(encoding=encoding)
     again = Preprocessing.from_arrays({}, json.loads(json.dumps(first.facts())))
     assert again.encoding == encoding
-    assert "encoding" not in Preprocessing().facts()
     with pytest.raises(InvalidInput, match="the rows have 3 columns, and 4 are declared"):
         first.apply(np.zeros((2, 3)))
-    with pytest.raises(InvalidInput, match="have 10 columns, center is for 4"):
-        Preprocessing(encoding=encoding, center=np.zeros(4)).apply(np.zeros((2, 4)))
+    with pytest.raises(InvalidInput, match="have 10 columns, subtract is for 4"):
+        Preprocessing([Encode(encoding), Subtract(np.zeros(4))]).apply(np.zeros((2, 4)))
 
 
 # Files

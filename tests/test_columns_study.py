@@ -72,7 +72,7 @@ def test_it_learns_from_what_a_text_says(study: tuple[Path, StudyResult]) -> Non
     assert result.model.column_names == ("age", "smoker", "town")
     facts = result.model.guarantee.public_facts
     assert "the columns by name" in facts[1] and "the classes (2), as declared" in facts
-    assert "columns coded one row at a time" in result.model.preprocessing.in_words()
+    assert "columns encoded one row at a time" in result.model.preprocessing.in_words()
 
 
 def test_new_rows_are_read_as_the_private_ones_were(study: tuple[Path, StudyResult]) -> None:

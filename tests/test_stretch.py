@@ -264,16 +264,16 @@ def test_a_code_far_out_hides_nothing(study: Any) -> None:
     # With a range up to the code, all ages lie in a thousandth of it, and this is about a half.
     assert result.test_accuracy > 0.9
     assert set(result.model.preprocessing.encoding.stretches) == {"column 1"}
-    assert "numbers far out in 1 column by their logarithm: free" in result.preparation
+    assert "heavy tails in 1 column log-scaled (no privacy cost)" in result.preparation
     assert "log-scaled beyond" in model_card(folder)
 
 
 def test_plans_say_so_before_anything_is_known(study: Any) -> None:
     folder, data, _, _ = study
     config = read_config(RunFolder.open(folder))
-    assert "numbers far out by their logarithm: free" in in_words(config, data.facts)
+    assert "heavy-tailed columns log-scaled (no privacy cost)" in in_words(config, data.facts)
     none = replace(config, preparation=Preparation(range_share=0))
-    assert not any("far out" in said for said in in_words(settled(none, data.facts), data.facts))
+    assert not any("heavy" in said for said in in_words(settled(none, data.facts), data.facts))
 
 
 def test_the_model_is_found_again_with_it(study: Any) -> None:

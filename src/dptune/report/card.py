@@ -17,7 +17,6 @@ from dptune.rounding import cost
 from dptune.search.trial import Trial
 from dptune.study.figures import lines_of_figures
 from dptune.study.model_facts import ModelFacts
-from dptune.study.purchases import of_one_size
 from dptune.study.split import slots
 
 _SHOWN = 12  # ranges; run.toml has all of them
@@ -138,7 +137,7 @@ def _columns(model: ModelFacts) -> list[str]:
     encoding = model.preprocessing.encoding
     if encoding is None or (model.encoding is None and not encoding.ranges):  # or they are lost
         return []
-    if model.encoding is None and of_one_size(encoding) and not encoding.degrees:
+    if model.encoding is None and len(set(encoding.ranges.values())) == 1 and not encoding.degrees:
         alike = "are of one size, as far as bought ranges tell (ranges.json), and stay as they are"
         return ["", f"The {len(encoding.blocks):,} columns {alike}."]
     rows = [
@@ -248,7 +247,7 @@ def _final(run: Summary) -> list[str]:
         more = ", ..." if len(ranges) > _SHOWN else ""
         rows.append(("ranges of the columns, as declared", shown + more))
     if sentences := run.result.get("preparation"):  # older runs have none
-        rows.append(("rows are", "; ".join(sentences)))
+        rows.append(("preparation", "; ".join(sentences)))
     notes = [f"- {markdown(note)}" for note in run.result["notes"]]
     return [
         "## Final run",
