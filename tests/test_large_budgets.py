@@ -66,7 +66,7 @@ def test_allowed_large_budget_is_kept_for_resume_and_stated(tmp_path: Path) -> N
     assert "allow_large_delta = true" in (out / "run.toml").read_text()
     words = result.guarantee.in_words()
     assert "delta is above one in 400, the number of rows, as was allowed" in words
-    assert "so large an epsilon protects nobody" in words
+    assert "so large an epsilon protects no row" in words
 
 
 def test_run_that_began_without_the_rule_is_resumed(tmp_path: Path) -> None:

@@ -462,7 +462,7 @@ def test_a_density_ratio_of_one_is_renyi_dp() -> None:
     plain = sealed.renyi_epsilon(trials, curve, DELTA)
     assert sealed.adaptive_epsilon(trials, curve, DELTA, density_ratio=1.0) == plain
     for refused, ratio in ((trials, 0.9), (count(10, POISSON), 1.1)):
-        with pytest.raises(InvalidInput, match="accounted for a density_ratio from 1"):
+        with pytest.raises(InvalidInput, match="needs a density_ratio of at least 1"):
             sealed.adaptive_epsilon(refused, curve, DELTA, density_ratio=ratio)
 
 
@@ -737,7 +737,7 @@ def test_the_statement_names_the_bound_and_the_published_one() -> None:
     promise = say(search(0.1, 10))
     assert promise.epsilon == pytest.approx(0.577075, abs=1e-6)
     assert "ratio of trade-off curves" in promise.accountant
-    published = "(Renyi DP, Papernot & Steinke 2022) would have been epsilon 0.8492"
+    published = "(Renyi DP, Papernot & Steinke 2022) is epsilon 0.8492"
     assert any(published in note for note in promise.caveats)
     poisson = say(search(0.1, 10, "poisson"))
     assert "Renyi DP" in poisson.accountant
