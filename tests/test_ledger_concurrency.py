@@ -60,7 +60,7 @@ def start_all(address: str, start: float, results: "object") -> None:
         try:
             ledger.start(receipt)
         except InvalidInput as error:
-            assert "started already" in str(error)
+            assert "already started" in str(error)
         else:
             started.append(receipt.payment)
     results.put(started)  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ def exchange_and_grab(address: str, start: float, results: "object") -> None:
             ledger.exchange(receipt, EVENT)
             exchanged += 1
         except InvalidInput as error:
-            assert "exchanged already" in str(error)
+            assert "already exchanged" in str(error)
         try:
             ledger.reserve(EVENT, purpose="grabbed", fingerprint=ROWS)
             grabbed += 1

@@ -321,7 +321,7 @@ def test_ledger_whose_name_may_not_be_on_disk_is_kept_and_reported(
     address = str(tmp_path / "ledger.db")
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", flush)
-        with pytest.raises(LedgerUnavailable, match="not certain: look"):
+        with pytest.raises(LedgerUnavailable, match="may or may not have been written: check"):
             Ledger.create(address, Budget(1.0, 1e-5), dataset="patients")
     assert Ledger.open(address).state().entries == 1
 
