@@ -52,13 +52,13 @@ def replayed(address: str) -> chain.Replay:
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of all entries that were taken from now on, in order."""
-    numbers, count = [], chain.Replay._let_count
+    numbers, count = [], chain.Replay._apply
 
     def counting(self: chain.Replay, entry: Any) -> None:
         numbers.append(entry["number"])
         count(self, entry)
 
-    monkeypatch.setattr(chain.Replay, "_let_count", counting)
+    monkeypatch.setattr(chain.Replay, "_apply", counting)
     return numbers
 
 
@@ -291,7 +291,7 @@ def test_several_are_begun_and_settled_together_or_not_at_all(address: str) -> N
     ledger = new_ledger(address, Budget(1.0, 1e-5))
     first, second, third = ledger.reserve_all([("run", RUN)] * 3, fingerprint=ROWS)
     before = ledger.state()
-    with pytest.raises(InvalidInput, match="costs no more than"):
+    with pytest.raises(InvalidInput, match="can only be exchanged for"):
         ledger.begin_all([(first, RUN), (second, CHEAPER), (third, DEARER)])
     with pytest.raises(InvalidInput, match="payment 1 is already started"):
         ledger.begin_all([(first, RUN), (first, RUN)])
@@ -323,7 +323,7 @@ def test_a_study_s_list_is_begun_but_for_what_somebody_began_before(ledger: Ledg
     begun = payments.begin_all({"a": RUN, "b": RUN, "c": CHEAPER})
     assert {label: one.event for label, one in begun.items()} == {"a": RUN, "c": CHEAPER}
     assert copy.begin_all({"a": RUN, "b": RUN, "c": RUN}) == {}
-    with pytest.raises(InvalidInput, match="costs no more"):
+    with pytest.raises(InvalidInput, match="can only be exchanged for"):
         payments.begin_all({"d": DEARER})
     copy.settle("a")
     payments.settle_all(["a", "c", "c", "d"])  # what nobody began stays as it is

@@ -61,10 +61,10 @@ def test_a_function_has_a_name_that_stands_for_it(
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lambda: None, "<lambda> has no name by which it could be found again"),
+        (lambda: None, "<lambda> has no name by which another process"),
         (_nested(), r"inner has no name.*at the top level of a file"),
         (half, "partial has no name"),
-        (torch.nn.CrossEntropyLoss(), "a module of torch, a CrossEntropyLoss"),
+        (torch.nn.CrossEntropyLoss(), "a torch module, a CrossEntropyLoss"),
         (3, "must be a function.*got int"),
         ("make", r"is named FILE.py:NAME or package.module:NAME; got 'make'"),
         ("nets.py:", "is named"),
@@ -163,7 +163,7 @@ def test_a_script_that_tunes_at_its_top_level_is_not_begun_again(tmp_path: Path)
     own_code.must_not_be_importing("tune")
     path = tmp_path / "itself.py"
     path.write_text(f"from dptune.own_code import resolve\nresolve({str(path) + ':make'!r}, 'x')")
-    with pytest.raises(InvalidInput, match=r"itself.py asks for itself while it is imported"):
+    with pytest.raises(InvalidInput, match=r"itself.py imports itself"):
         made(f"{path}:make")
 
 
@@ -198,7 +198,7 @@ def test_functions_of_a_script_a_module_and_a_notebook_have_names(tmp_path: Path
 
 
 def test_a_function_of_a_notebook_is_asked_for_elsewhere() -> None:
-    with pytest.raises(InvalidInput, match="make_it was written in a notebook"):
+    with pytest.raises(InvalidInput, match="make_it was defined in a notebook"):
         resolve("__main__:make_it", "factory")
 
 
