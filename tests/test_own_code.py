@@ -66,9 +66,9 @@ def test_a_function_has_a_name_that_stands_for_it(
         (half, "partial has no name"),
         (torch.nn.CrossEntropyLoss(), "a torch module, a CrossEntropyLoss"),
         (3, "must be a function.*got int"),
-        ("make", r"is named FILE.py:NAME or package.module:NAME; got 'make'"),
-        ("nets.py:", "is named"),
-        ("a b:make", "is named"),
+        ("make", r"must be FILE.py:NAME or package.module:NAME; got 'make'"),
+        ("nets.py:", "must be FILE.py:NAME"),
+        ("a b:make", "must be FILE.py:NAME"),
     ],
 )
 def test_what_cannot_be_found_again_is_refused(function: object, said: str) -> None:

@@ -132,7 +132,7 @@ def test_direct_composition_takes_the_slack_off_delta() -> None:
         found = accounting.direct_epsilon([Composition(parts=(NAMES,)), beside], delta)
         assert found == pytest.approx(expected, rel=1e-9)
         assert found > accounting.direct_epsilon([counts, beside], delta)
-    with pytest.raises(InvalidInput, match="use up delta"):
+    with pytest.raises(InvalidInput, match="uses up delta"):
         accounting.direct_epsilon([NAMES], slack / 2)
 
 

@@ -139,7 +139,7 @@ def must_be_absolute(options: Mapping[str, object], where: Path) -> None:
         place = value.rpartition(":")[0] if isinstance(value, str) else ""
         if _is_file(place) and not Path(place).is_absolute():
             raise OwnCodeProblem(
-                f"{where} names its own code by a relative path, {value}. dptune writes absolute "
+                f"{where} names its own code, {value}, by a relative path. dptune writes absolute "
                 "paths, so the file was changed and its code is not run; restore the file."
             )
 
