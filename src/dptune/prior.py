@@ -74,7 +74,7 @@ def signal(mu: float, rows: int, columns: int, outputs: int) -> float:
     return mu * rows / (columns * outputs)
 
 
-# Measured over many sets of features and tables: docs/law-measured.md.
+# Measured over many sets of features and tables: experiments/notes/law-measured.md.
 LINEAR = Prior(
     noise=18.0,
     columns_power=-0.5,
@@ -107,7 +107,7 @@ VALUES = Prior(
     by_row_length=True,
 )
 
-# Measured on a few networks of 5 thousand to 10 million weights: docs/law-measured.md.
+# Measured on a few networks of 5 thousand to 10 million weights: experiments/notes/law-measured.md.
 MODULE = Prior(noise=15.0, weights_power=-0.5, error=0.8, error_off_unit_rows=0.8)
 
 # Weights of pretrained language models tolerate more noise, and less the more of them are trained:

@@ -24,7 +24,7 @@ import torch
 from pyarrow import parquet
 
 from dptune import Budget, Data, Ledger, tune
-from dptune.cli.options import columns_in, read_options
+from dptune.cli.options import read_columns, read_options
 from dptune.data.columns_section import columns_section
 from dptune.data.disk import write_chunks
 from dptune.data.extracted import read_groups
@@ -205,7 +205,7 @@ born = { kind = "date", range = ["2010-01-01", 2025-12-31], parts = ["month"] }
         "columns in TOML": Reader(
             place / "columns.toml",
             columns,
-            lambda path: load_data(rows, columns=columns_in(str(path))),
+            lambda path: load_data(rows, columns=read_columns(str(path))),
         ),
     }
 
@@ -380,10 +380,10 @@ def _features(pictures: Path, folder: Path) -> None:
 
 def _a_run(folder: Path) -> None:
     rng = np.random.default_rng(0)
-    data = Data(
+    data = Data.from_columns(
         {"age": rng.integers(0, 99, 2000).astype(float), "town": ["a", "b"] * 1000},
         np.arange(2000) % 2,
-        columns={"age": {"kind": "number"}, "town": {"kind": "category", "values": ["a", "b"]}},
+        {"age": {"kind": "number"}, "town": {"kind": "category", "values": ["a", "b"]}},
         test=({"age": [1.0, 2.0], "town": ["a", "b"]}, [0, 1]),
     )
     tune(data, budget=Budget(20.0, 1e-5), out=folder)
