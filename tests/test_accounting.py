@@ -411,9 +411,7 @@ def test_the_statement_names_the_accountant_it_used() -> None:
     assert direct.epsilon < adaptive.epsilon
     assert adaptive.sampler == "all rows in every step (full batch); Poisson sampling at rate 0.01"
     counted = say([SAMPLED, NoisyCount(noise=10.0)])
-    assert counted.sampler == (
-        "Poisson sampling at rate 0.01; all rows in counts and sums"
-    )
+    assert counted.sampler == ("Poisson sampling at rate 0.01; all rows in counts and sums")
 
     sealed = RandomStopping(trial=SAMPLED, expected_trials=10)
     alone, composed = say([sealed]), say([sealed, BASE], adaptive=False)

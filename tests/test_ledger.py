@@ -516,7 +516,10 @@ def test_a_sealed_search_with_all_of_delta_as_slack_is_refused(ledger: Ledger) -
 def test_a_commit_of_unknown_fate_is_not_called_unwritten() -> None:
     store, broken = SqliteStore(Path("ledger.db")), sqlite3.OperationalError("disk I/O error")
     broken.sqlite_errorcode = sqlite3.SQLITE_IOERR
-    with pytest.raises(LedgerUnavailable, match="may or may not have been written: check"), store._errors(writing=True):
+    with (
+        pytest.raises(LedgerUnavailable, match="may or may not have been written: check"),
+        store._errors(writing=True),
+    ):
         raise broken
 
 

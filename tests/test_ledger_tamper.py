@@ -158,7 +158,10 @@ NOT_THAT: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "an exchange after a start": ("already started", [EXCHANGE | {"payment": 4}]),
     "a second commit": ("already committed", [{"kind": "commit", "payment": 1}]),
     "an exchange for nothing": ("without a successor", [EXCHANGE]),
-    "an exchange for a start": ("successor of payment 3", [EXCHANGE, {"kind": "start", "payment": 5}]),
+    "an exchange for a start": (
+        "successor of payment 3",
+        [EXCHANGE, {"kind": "start", "payment": 5}],
+    ),
     "an exchange for two": ("already exchanged", [EXCHANGE, {"kind": "reserve"}, EXCHANGE]),
     "an exchange that grows": ("costs more", [EXCHANGE, {"kind": "reserve", "mu_squared": 7e-4}]),
     "an exchange for slack": ("costs more", [EXCHANGE, {"kind": "reserve", "slack": 1e-20}]),

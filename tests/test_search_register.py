@@ -57,7 +57,9 @@ def test_a_registered_method_is_built_by_its_name() -> None:
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"'unit-noise' is the name of dptune\.search\.unit_no"):
+    with pytest.raises(
+        InvalidInput, match=r"'unit-noise' is already the name of dptune\.search\.unit_no"
+    ):
         register_method(make("unit-noise"))
     assert METHODS["unit-noise"] is search.UnitNoise
 
@@ -82,9 +84,9 @@ class Nameless(search.SearchMethod):
     ("given", "message"),
     [
         (NoDataclass, "Put register_method above dataclass"),
-        (search.UnitNoise(), "a search method is a dataclass over SearchMethod"),
-        (Nameless, "Nameless has no name to be known by"),
-        (make(""), "Mine has no name to be known by"),
+        (search.UnitNoise(), "a search method must be a dataclass that derives from"),
+        (Nameless, "Nameless has no name to register"),
+        (make(""), "Mine has no name to register"),
     ],
 )
 def test_what_cannot_be_a_method_is_refused(given: Any, message: str) -> None:

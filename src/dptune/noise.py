@@ -4,8 +4,8 @@ Normal numbers in floating point take comparatively few values: NumPy's are whol
 of 256 constants. So the last bits of `sum + noise` reveal which sums are possible, and often only
 one of two neighbouring data sets is. Noisy sums are therefore rounded to a public grid, with 2^16
 steps per standard deviation of the noise. One step then contains so many noise values that their
-own grid has no visible effect (docs/privacy.md has the bound). Rounding is post-processing of the
-priced mechanism, and costs no accuracy.
+own grid has no visible effect (docs/design/noise.md has the bound). Rounding is post-processing of
+the priced mechanism, and costs no accuracy.
 
 All noise of the package is added here, on NumPy arrays and tensors.
 """

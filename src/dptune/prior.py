@@ -1,7 +1,7 @@
 """The prior of the search for the total step size; each engine states its own.
 
-For linear models the law (docs/law.md) is calibrated: a run of price mu, which leaves noise of
-standard deviation c on every weight, is best near
+For linear models the law (docs/design/law.md) is calibrated: a run of price mu, which leaves noise
+of standard deviation c on every weight, is best near
 
     1 / c^2 = 1 / near^2 + 1 / far^2,
     near = noise * counted^columns_power * weights^weights_power,
@@ -93,9 +93,9 @@ LINEAR = Prior(
     by_row_length=True,
 )
 
-# The same for regression, on nine tables (docs/law-measured.md). Squared loss reaches its optimum
-# in about the same number of steps at every budget, and the mean of iterates around it is equally
-# good for any rate. So the far end is a displacement in proportion to the columns.
+# The same for regression, on nine tables (experiments/notes/law-measured.md). Squared loss reaches
+# its optimum in about the same number of steps at every budget, and the mean of iterates around it
+# is equally good for any rate. So the far end is a displacement in proportion to the columns.
 VALUES = Prior(
     noise=1.0,
     columns_power=-0.5,
@@ -110,8 +110,9 @@ VALUES = Prior(
 # Measured on a few networks of 5 thousand to 10 million weights: experiments/notes/law-measured.md.
 MODULE = Prior(noise=15.0, weights_power=-0.5, error=0.8, error_off_unit_rows=0.8)
 
-# Weights of pretrained language models tolerate more noise, and less the more of them are trained:
-# measured with adapters of 0.3 and all layers of 11 million weights (docs/law-measured.md).
+# Weights of pretrained language models tolerate more noise than other networks', less so the fewer
+# are trained: measured with adapters of 0.3 and all layers of 11 million weights
+# (experiments/notes/law-measured.md).
 PRETRAINED = Prior(noise=1.5, weights_power=-0.3, error=0.6, error_off_unit_rows=0.6)
 
 # The same for steps along random directions, without gradients: a guess.

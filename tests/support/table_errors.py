@@ -301,16 +301,16 @@ TABLE_ERRORS = (
     TableError(
         "a column without a name",
         (
-            "the first column of 'patients.csv' has no name. Name it, or leave it out; if it is the "
-            "index of a pandas frame, use to_csv(index=False)."
+            "the first column of 'patients.csv' has no name. Name it, or leave it out; if it is "
+            "the index of a pandas frame, use to_csv(index=False)."
         ),
         table=replaced(("age,", ",")),
     ),
     TableError(
         "a column without a name, and nothing is declared",
         (
-            "the first column of 'patients.csv' has no name. Name it, or leave it out; if it is the "
-            "index of a pandas frame, use to_csv(index=False)."
+            "the first column of 'patients.csv' has no name. Name it, or leave it out; if it is "
+            "the index of a pandas frame, use to_csv(index=False)."
         ),
         table=",age,ill\n0,34,no\n1,35,yes\n",
         columns=None,

@@ -33,7 +33,7 @@ class SealedBound:
     def remark(self) -> str:
         published = (
             f"is epsilon {rounding.cost(self.published)}; both bounds hold, and the guarantee "
-            "states the smaller one (docs/accounting.md)"
+            "states the smaller one (docs/design/accounting.md)"
         )
         if math.isinf(self.published):
             published = "gives no bound here"

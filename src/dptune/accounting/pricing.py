@@ -114,7 +114,7 @@ def fits(events: Sequence[Event], spent: Price, budget: Budget, slack: float) ->
 
     `slack` is the part of delta that was set aside for failures before the first event ran. mu^2
     and slack are two separate limits: trading one for the other after seeing outputs can exceed
-    the budget (docs/accounting.md).
+    the budget (docs/design/accounting.md).
     """
     if spent.slack > slack:
         return False

@@ -347,8 +347,8 @@ def follow(
 
     A ledger is refused if it is inconsistent or lacks `seen`, the last entry of an earlier read;
     `past` must not be used after that. The last entry of `past` must be unchanged in its place. Its
-    hash covers all entries before it, so those are not read again (docs/ledger.md). An empty past
-    verifies everything.
+    hash covers all entries before it, so those are not read again (docs/design/ledger.md). An empty
+    past verifies everything.
     """
     number = len(past.hashes)
     try:

@@ -190,7 +190,7 @@ class State:
     def _limit(self) -> str:
         """The largest budget that this ledger ever had. A budget that was lowered to what was spent
         is no limit fixed beforehand. If mu squared and slack could be traded for each other, both
-        may be used up: delta + (1 - delta) * delta (docs/accounting.md)."""
+        may be used up: delta + (1 - delta) * delta (docs/design/accounting.md)."""
         epsilon = max(change.budget.epsilon for change in self.changes)
         delta = max(change.budget.delta for change in self.changes)
         delta *= 1 if self.opened_slack is not None else 2
