@@ -97,7 +97,7 @@ def test_opacus_gets_fewer_rows_where_memory_ends(monkeypatch: pytest.MonkeyPatc
     assert asked == [16, 8, 4] and cost.rows == 4 and cost.seconds is not None
 
 
-def test_what_does_not_run_says_why() -> None:
+def test_failed_step_gives_its_reason() -> None:
     def make() -> Callable[[], None]:
         raise NotImplementedError("no rule\n  for this layer")
 

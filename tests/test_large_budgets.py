@@ -34,7 +34,7 @@ LARGE_EPSILON = Budget(20.5, 1e-5)
         (LARGE_EPSILON, r"epsilon is 20.5000: above 20 it protects nobody.*allow_large_epsilon"),
     ],
 )
-def test_tune_refuses_a_budget_that_protects_nobody(
+def test_tune_refuses_budget_above_meaningful_epsilon(
     tmp_path: Path, budget: Budget, said: str
 ) -> None:
     data, address = make_data(), str(tmp_path / "ledger.db")

@@ -38,7 +38,7 @@ def pay(ledger: Ledger, event: FullBatchRun | SampledRun = SMALL, purpose: str =
 class TestEveryStore:
     """Contract: whatever holds the entries, a ledger behaves like this."""
 
-    def test_what_is_reserved_is_spent_and_survives_reopening(self, address: str) -> None:
+    def test_reservation_counts_as_spent_after_reopening(self, address: str) -> None:
         ledger = new_ledger(address, Budget(1.0, 1e-5))
         assert ledger.spent().mu_squared == 0
         receipts = [pay(ledger, purpose=f"trial {i}") for i in range(3)]
@@ -121,7 +121,7 @@ class TestEveryStore:
             ledger.start(voided)
         assert ledger.state() == before
 
-    def test_what_was_started_counts_for_ever(self, address: str) -> None:
+    def test_started_payment_always_counts(self, address: str) -> None:
         ledger = new_ledger(address, Budget(1.0, 1e-5))
         receipt = pay(ledger)
         ledger.start(receipt)
@@ -296,7 +296,7 @@ def test_delta_cannot_be_lowered_to_the_slack_that_is_set_aside(ledger: Ledger) 
     assert ledger.state().to_dict()["budget"]["delta"] == 1e-5
 
 
-def test_a_run_without_noise_to_speak_of_is_refused(ledger: Ledger) -> None:
+def test_ledger_refuses_run_with_too_little_noise(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded, match="mu 1"):
         pay(ledger, FullBatchRun(steps=1, noise_multiplier=1e-20))
     with pytest.raises(BudgetExceeded):
@@ -322,7 +322,7 @@ def test_a_sealed_search_alone_is_reported_by_its_own_profile(ledger: Ledger) ->
         ledger.reserve(again, purpose="second search", fingerprint=ROWS)
 
 
-def test_the_statement_says_on_what_it_rests(ledger: Ledger) -> None:
+def test_ledger_statement_names_its_assumptions(ledger: Ledger) -> None:
     notes = " ".join(ledger.state().guarantee().caveats)
     assert "depended on outputs" not in notes and "changed" not in notes
     ledger.void(pay(ledger), reason="typo")
@@ -356,7 +356,7 @@ def test_the_screen_shows_every_state(ledger: Ledger, capsys: pytest.CaptureFixt
     assert "payment 3 voided" in shown and "1 more was exchanged" in shown
 
 
-def test_what_a_study_went_on_without_is_cut_off(
+def test_started_payment_of_finished_study_counts_as_interrupted(
     ledger: Ledger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     planned = [(f"leg {number}", SMALL) for number in (1, 2, 3)]
@@ -447,7 +447,7 @@ def test_only_the_owner_can_read_the_file(ledger: Ledger) -> None:
     assert stat.S_IMODE(Path(ledger.address).stat().st_mode) == 0o600
 
 
-def test_creating_leaves_no_litter(ledger: Ledger) -> None:
+def test_creating_ledger_leaves_no_other_files(ledger: Ledger) -> None:
     assert [path.name for path in Path(ledger.address).parent.iterdir()] == ["ledger.db"]
 
 
@@ -495,7 +495,7 @@ def test_a_link_to_nothing_is_no_ledger(tmp_path: Path, budget: Budget) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "mysql://host/db", "http://x", "sqlite://", 3])
-def test_an_address_that_is_none_is_refused(address: str) -> None:
+def test_invalid_ledger_address_is_refused(address: str) -> None:
     with pytest.raises((InvalidInput, LedgerNotFound)):
         Ledger.open(address)
 

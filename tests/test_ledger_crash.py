@@ -105,7 +105,7 @@ def run_legs(address: str, touched: Path) -> None:
             ledger.commit(receipt)
 
 
-def test_whoever_resumes_never_touches_rows_twice_for_one_payment(tmp_path: Path) -> None:
+def test_resume_never_reads_rows_twice_for_one_payment(tmp_path: Path) -> None:
     """All legs are paid up front; processes die in them, and the next goes on from the ledger."""
     address, touched = str(tmp_path / "ledger.db"), tmp_path / "touched"
     ledger = new_ledger(address, Budget(8.0, 1e-5))

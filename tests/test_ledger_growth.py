@@ -65,7 +65,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # What it costs
 
 
-def test_an_operation_takes_only_what_is_new(address: str, taken: list[int]) -> None:
+def test_operation_verifies_only_new_entries(address: str, taken: list[int]) -> None:
     ledger = new_ledger(address, Budget(8.0, 1e-5))
     receipts = ledger.reserve_all([("run", RUN)] * 50, fingerprint=ROWS)
     assert taken == [1, 2, *range(3, 53)]  # the first operation reads what creation wrote
@@ -199,7 +199,7 @@ MOVES: dict[str, Callable[[Ledger, list[Any], Event], object]] = {
         max_size=10,
     )
 )
-def test_whoever_follows_says_what_a_full_replay_says(
+def test_incremental_replay_equals_full_replay(
     actions: list[tuple[int, str, Event, list[int]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Two who follow one file, each hearing of the other's steps late, and one who reads it all."""
@@ -316,7 +316,7 @@ def test_several_are_begun_and_settled_together_or_not_at_all(address: str) -> N
     assert state == ledger.state()
 
 
-def test_a_study_s_list_is_begun_but_for_what_somebody_began_before(ledger: Ledger) -> None:
+def test_study_begins_payments_that_no_copy_began(ledger: Ledger) -> None:
     payments, copy = (Payments(Ledger.open(ledger.address), "s", ROWS) for _ in range(2))
     payments.reserve([(label, RUN) for label in "abcd"], 0.0, fixed=False)
     assert copy.begin("b", RUN) is not None
@@ -408,7 +408,7 @@ def test_an_older_copy_put_back_is_noticed_again_and_again(ledger: Ledger) -> No
     assert len(Ledger.open(ledger.address).state().payments) == 3
 
 
-def test_an_older_copy_is_noticed_by_whoever_failed_before(
+def test_older_copy_is_detected_after_failed_operation(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = Path(ledger.address)

@@ -348,7 +348,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         Ledger.open(str(tmp_path))
 
 
-def test_an_older_copy_put_back_is_told_by_its_head(ledger: Ledger, tmp_path: Path) -> None:
+def test_recorded_head_reveals_older_copy(ledger: Ledger, tmp_path: Path) -> None:
     """A whole ledger put back from a backup verifies; the head noted down elsewhere tells."""
     backup = tmp_path / "backup.db"
     ledger.reserve(EVENT, purpose="first", fingerprint=ROWS)

@@ -71,7 +71,7 @@ def test_a_function_has_a_name_that_stands_for_it(
         ("a b:make", "must be FILE.py:NAME"),
     ],
 )
-def test_what_cannot_be_found_again_is_refused(function: object, said: str) -> None:
+def test_function_without_importable_name_is_refused(function: object, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         reference(function, "factory")
 
@@ -93,7 +93,7 @@ def test_the_name_of_a_file_is_made_complete(
         resolve(f"{tmp_path}/nets.py:build", "factory")
 
 
-def test_a_file_is_imported_once_for_what_it_holds(tmp_path: Path) -> None:
+def test_file_is_imported_once_per_content(tmp_path: Path) -> None:
     path = tmp_path / "counted_nets.py"
     path.write_text("def make(): return 1")
     first = resolve(f"{path}:make", "factory")

@@ -187,7 +187,7 @@ def test_delta_is_not_called_the_probability_that_epsilon_fails() -> None:
         (ONE_PERSON, "person", "a group of several people is protected less"),
     ],
 )
-def test_what_is_made_of_texts_is_promised_for_a_text_or_for_a_person(
+def test_guarantee_for_texts_names_text_or_person_as_unit(
     unit: str, noun: str, several: str
 ) -> None:
     event = FullBatchRun(steps=3, noise_multiplier=9.0)
@@ -204,7 +204,7 @@ def test_what_is_made_of_texts_is_promised_for_a_text_or_for_a_person(
     assert several in of_texts.in_words()
 
 
-def test_what_is_made_of_pictures_is_promised_for_a_picture() -> None:
+def test_guarantee_for_pictures_names_picture_as_unit() -> None:
     """The same numbers in other words, also after they were stored."""
     event = FullBatchRun(steps=3, noise_multiplier=9.0)
     of_rows, of_pictures = (

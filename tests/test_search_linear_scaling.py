@@ -192,7 +192,7 @@ def scored(mu: float) -> Trial:
 
 
 @given(st.floats(1e-3, 10), st.lists(st.floats(1e-3, 10), min_size=1, max_size=5))
-def test_trials_tell_a_part_about_dearer_runs_and_all_about_cheaper_ones(
+def test_carry_over_share_is_partial_for_expensive_runs_and_whole_for_cheap_ones(
     mu: float, mus: list[float]
 ) -> None:
     told = carry_over_share(mu, situation(list(map(scored, mus))))
@@ -200,7 +200,7 @@ def test_trials_tell_a_part_about_dearer_runs_and_all_about_cheaper_ones(
     assert (told == 1) == (max(mus) >= mu)
 
 
-def test_a_hundred_times_dearer_run_is_told_half() -> None:
+def test_carry_over_share_is_half_at_hundredfold_price() -> None:
     """And the dearest trial tells it."""
     told = carry_over_share(1.0, situation([scored(0.1), scored(0.01)]))
     assert told == pytest.approx(0.5, abs=0.03)

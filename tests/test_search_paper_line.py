@@ -333,7 +333,7 @@ def test_an_r_out_of_reach_of_the_drawn_clip_norm_is_noted() -> None:
         assert 20 / 1.05 <= r <= 100 * 1.05
 
 
-def test_a_trial_dearer_than_the_budget_is_refused() -> None:
+def test_trial_more_expensive_than_budget_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"epsilon 0\.1 does not fit in a budget of 0\.08"):
         PaperLine().sweeps(Budget(0.08, DELTA), FACTS)
 

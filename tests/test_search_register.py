@@ -89,7 +89,7 @@ class Nameless(search.SearchMethod):
         (make(""), "Mine has no name to register"),
     ],
 )
-def test_what_cannot_be_a_method_is_refused(given: Any, message: str) -> None:
+def test_register_method_refuses_invalid_classes(given: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         register_method(given)
 
@@ -103,7 +103,7 @@ def test_an_unknown_method_says_what_is_known_and_how_to_register_one(name: Any)
     assert repr(name) in message and "dptune.search.register_method" in message
 
 
-def test_a_method_of_ones_own_needs_nothing_but_the_face() -> None:
+def test_own_method_needs_only_the_public_interface() -> None:
     imports = [
         line
         for line in (EXAMPLES / "narrowing.py").read_text().splitlines()
@@ -129,7 +129,7 @@ def run(program: str, *arguments: str, folder: Path) -> subprocess.CompletedProc
     )
 
 
-def test_killed_it_is_resumed_by_a_program_that_registers_it(tmp_path: Path) -> None:
+def test_killed_study_of_own_method_resumes_after_registration(tmp_path: Path) -> None:
     features = np.random.default_rng(0).normal(size=(200, 4))
     np.savez(tmp_path / "rows.npz", X_train=features, y_train=(features[:, 0] > 0).astype(int))
     asked = '[search]\nmethod = "narrowing"\ntrials = 2\n[space]\nsteps = [5, 10]\n'
