@@ -356,7 +356,7 @@ def test_history_shows_voids_changes_and_versions(dptune: Run) -> None:
         "declared one joined",
         "all verified",
         "the budget was changed from (1, 1e-05) to (2, 1e-05): board",
-        "on somebody's word: 1",
+        "voided by users or programs as never started: 1",
     ):
         assert shown in out
 

@@ -270,7 +270,7 @@ def test_answers_are_found_in_texts(run: Run) -> None:
         (("--column", "subject"), "subject"),
         (("--label", "mood"), "mood"),
         (("--model", "nowhere"), "nowhere"),
-        (("--model", "hf:nowhere"), "The model nowhere could not be had"),
+        (("--model", "hf:nowhere"), "The model nowhere could not be loaded"),
         (("--model", "hf:"), "needs the name of a model"),
         (("--model", "empty"), "lacks config.json, model.safetensors, tokenizer.json"),
         (("--model", "bare"), "no tokenizer that knows a word"),

@@ -35,7 +35,7 @@ from dptune.report.plots import draw
 from dptune.report.record import Record
 from dptune.report.words import promise, readable, verdict
 from dptune.search.base import Schedule, Situation, Stage
-from dptune.search.linear_scaling import r_at, told_about
+from dptune.search.linear_scaling import carry_over_share, r_at
 from dptune.search.picture import CurvePicture, LinePicture, Point
 from dptune.search.trial import scored_trials
 from dptune.study.runner import Progress
@@ -224,7 +224,7 @@ def test_the_top_of_the_landscape_is_where_the_final_run_went(tmp_path: Path) ->
     assert seen.posterior[0] < seen.top < seen.posterior[1]
     assert max(seen.curve, key=lambda place: place[1])[0] == pytest.approx(seen.top, rel=0.05)
     # At the final price a trial is as far from the law as it tells about such a run.
-    told = told_about(record.outline.schedule.final.mu, record.situation)
+    told = carry_over_share(record.outline.schedule.final.mu, record.situation)
     apart = np.diff(np.log([point.r for point in seen.points]))
     tried = np.diff(np.log([trial.plan.total_step_size for trial in record.model.trials]))
     assert apart == pytest.approx(told * tried, rel=0.1) and 0.4 < told < 0.8

@@ -97,7 +97,7 @@ def test_every_open_method_goes_with_every_score(method: str, score: str, tmp_pa
     )
     assert all(trial.score is not None for trial in result.trials)
     assert bool(result.trials) == compared
-    unpaid = [caveat for caveat in promise.caveats if "nobody paid for" in caveat]
+    unpaid = [caveat for caveat in promise.caveats if "exact unpaid scores" in caveat]
     assert bool(unpaid) == (score == "unpaid")
     assert ("the rows that score the trials" in promise.public_facts) == (score == "public")
 

@@ -416,10 +416,10 @@ def test_other_rows_are_refused_and_nothing_is_begun(tmp_path: Path) -> None:
     entries = ledger.state().entries
     features, labels = make_rows()
     features[17, 2] += 1e-9
-    with pytest.raises(WrongDataset, match="not those that payment"):
+    with pytest.raises(WrongDataset, match="not those of payment"):
         resume(out, Data(features, labels))
     ledger.declare(Data(features, labels).fingerprint, reason="mended")
-    with pytest.raises(WrongDataset, match="not those that payment"):
+    with pytest.raises(WrongDataset, match="not those of payment"):
         resume(out, Data(features, labels))
     assert ledger.state().entries == entries + 1
     for facts in ({"rows": 1000}, {"classes": [0, 1, 2]}):

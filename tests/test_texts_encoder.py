@@ -220,7 +220,7 @@ def test_an_encoder_is_built_again_from_what_it_says(folders: Path, tmp_path: Pa
         ({"task": "inside"}, "does not go with unit=None"),
         ({"unit": "who"}, "does not go with unit='who'"),
         ({"texts_per_unit": 0}, "texts_per_unit must be a whole number"),
-        ({"tokenizer": "nowhere/at all"}, "could not be had"),
+        ({"tokenizer": "nowhere/at all"}, "could not be loaded"),
     ],
 )
 def test_what_cannot_be_encoded_is_refused(

@@ -34,7 +34,7 @@ from dptune.errors import DptuneError
 from dptune.features.find import find_backbone
 from dptune.features.from_pictures import extract
 from dptune.hub import quiet
-from dptune.ledger.chain import chained
+from dptune.ledger.chain import next_entry
 from dptune.pictures.decode import decode
 from dptune.pictures.find import find_pictures
 from dptune.report.card import model_card
@@ -437,7 +437,7 @@ def _write_event(sound: bytes, path: Path, content: bytes) -> None:
         last: dict[str, Any] | None = None
         for entry in entries:
             wanted = {name: entry[name] for name in names if name not in ("previous", "hash")}
-            last = chained(last, **wanted)
+            last = next_entry(last, **wanted)
             values = (last["event"], last["previous"], last["hash"], last["number"])
             stored.execute("UPDATE entries SET event=?, previous=?, hash=? WHERE number=?", values)
         assert last is not None
