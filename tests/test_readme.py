@@ -12,7 +12,8 @@ from types import ModuleType
 import pytest
 
 from dptune.cli import screen
-from dptune.engines.modules.torch_module import TorchModule
+from dptune.engines.language.source import LanguageModel
+from dptune.engines.modules.source import Source
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -61,8 +62,8 @@ def test_everything_the_readme_shows_is_so(
     """The first command of ours in a shell, the others in this process, which has them imported;
     a network is trained in a tenth of its usual steps, and there are fewer pictures. Every section
     may use the table that the first one makes."""
-    usual = {"learning_rate": (1e-5, 1000.0), "steps": (30, 30)}
-    monkeypatch.setattr(TorchModule, "usual_space", usual)
+    for source in (Source, LanguageModel):
+        monkeypatch.setattr(source, "steps", 30)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(screen.out, "_width", 100)  # it was made before that was asked for

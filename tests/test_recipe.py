@@ -21,6 +21,7 @@ from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import DataFacts
 from dptune.data.whitening import Whitening
 from dptune.engines.linear import LinearEngine
+from dptune.engines.traits import Traits
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.privacy import FullBatchRun, PrivateMean, PrivateSecondMoment, total
 from dptune.report import model_card
@@ -161,7 +162,7 @@ def test_rows_that_are_not_scaled_again_are_not_whitened_unless_asked() -> None:
 
 
 def test_another_engine_gets_its_rows_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LinearEngine, "linear_in_rows", False)
+    monkeypatch.setattr(LinearEngine, "traits", Traits())
     assert shares(asked(), facts(50_000, 64)).center == 0
     assert "nothing is known" in in_words(asked(), facts(50_000, 64))[0]
 

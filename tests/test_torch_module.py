@@ -366,7 +366,7 @@ def test_one_search_serves_several_budgets(tmp_path: Path) -> None:
 
 def test_the_plan_says_how_gradients_are_clipped_and_the_guarantee_what_is_public() -> None:
     engine = TorchModule(own_networks.Blocks).for_data(FACTS)
-    (said,) = engine.in_words(FACTS)
+    (said,) = engine.inspection.describe(FACTS)
     assert said.endswith("by layer: ghost (stem, blocks.0.0, blocks.1.0, blocks.2.0, head)")
     result = tuned(some_data(), TorchModule(own_networks.Blocks))
     assert any("Blocks begins with" in fact for fact in result.guarantee.public_facts)

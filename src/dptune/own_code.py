@@ -14,7 +14,7 @@ import importlib
 import importlib.util
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -201,11 +201,14 @@ def must_not_be_importing(doing: str) -> None:
         )
 
 
-def must_be_found_again(named: str, what: str) -> None:
-    """Refuse a function of the script that is being run which another process could not import: to
-    load a model, or to go on with a run, is to import it."""
-    if is_pretrained(named):
-        return
+def must_be_found_again(functions: Mapping[str, str]) -> None:
+    """Refuse functions of the script that is being run, by what they are to the user, which another
+    process could not import: to load a model, or to go on with a run, is to import them."""
+    for what, named in functions.items():
+        _must_be_found_again(named, what)
+
+
+def _must_be_found_again(named: str, what: str) -> None:
     place, name = parts(named, what)
     home = _running(Path(place)) if _is_file(place) else None
     if home is None or home.__name__ != _NOTEBOOK:

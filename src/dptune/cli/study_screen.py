@@ -225,7 +225,7 @@ def plan_as_dict(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "mu": budget.mu},
         "slots": [slot.to_dict(budget) for slot in foreseen(planned)],
         "preparation": list(in_words(planned.config, planned.data)),
-        "training": list(planned.engine.in_words(planned.data)),
+        "training": list(planned.engine.inspection.describe(planned.data)),
         "objective": planned.objective,
         "guarantee": guarantee.to_dict(),
     }
@@ -242,7 +242,7 @@ def show_plan(
         out.print(_about_delta(planned))
     _about_columns(planned, names)
     _about_preparation(in_words(planned.config, planned.data))
-    _about_training(planned.engine.in_words(planned.data))
+    _about_training(planned.engine.inspection.describe(planned.data))
     statement(guarantee)
     out.print(Text("Nothing was spent and nothing was written."))
 

@@ -338,7 +338,7 @@ def tune(
         asked = read_options(config, options | {"data": options["data"] | made.make()})
     for note in planning.before_paying(asked.data, asked.config):
         screen.warn(note)
-    runs_code = bool(asked.config.engine.own_functions)
+    runs_code = bool(asked.config.engine.traits.own_functions)
     interrupted = _explain_interrupt(folder, run_code=runs_code)
     with interrupted, study_screen.live_view(asked.config.search) as watch:
         result = study.tune(asked.data, out=folder, watch=watch, **asked.settings)

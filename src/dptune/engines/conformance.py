@@ -40,7 +40,7 @@ def check_engine(
     checks = EngineChecks()
     checks.engine, checks.shape, checks.classes = engine, tuple(shape), classes
     checks.words, checks.state, checks.runs = words, tuple(state), runs
-    if engine.takes_ids:
+    if engine.traits.takes_ids:
         checks.precisions = (IDS,)
     elif precision is not None:
         checks.precisions = (precision,)

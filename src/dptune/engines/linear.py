@@ -36,9 +36,10 @@ from dptune.engines.per_row import batches
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
 from dptune.engines.release import Noise, Release
+from dptune.engines.traits import Traits
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
-from dptune.prior import LINEAR, VALUES, Prior, signal
+from dptune.prior import LINEAR, VALUES, signal
 
 # On a CPU: operations that are worth more than one thread (measured on 16 cores), residuals that
 # stay in cache, and rows that are always taken together.
@@ -98,11 +99,6 @@ class LinearEngine(Engine[LinearModel]):
     """
 
     name: ClassVar[str] = "linear"
-    trains: ClassVar[str] = "linear model"
-    prior: ClassVar[Prior] = LINEAR
-    linear_in_rows: ClassVar[bool] = True
-    takes_any_classes: ClassVar[bool] = True
-    weighs_rows: ClassVar[bool] = True
     outputs: int | None = None
     loss: str = "softmax"
     bias: bool = False
@@ -114,6 +110,17 @@ class LinearEngine(Engine[LinearModel]):
         validate.store(self, bias=validate.flag(bias=self.bias))
         if self.outputs is not None:
             validate.store(self, outputs=validate.whole(1, outputs=self.outputs))
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            trains="linear model",
+            prior=VALUES if self.loss == "squared" else LINEAR,
+            linear_in_rows=True,
+            wants_constant=not self.bias,
+            weighs_rows=True,
+            takes_any_classes=True,
+        )
 
     def for_data(self, facts: DataFacts) -> "LinearEngine":
         if not facts.is_table:
@@ -144,13 +151,6 @@ class LinearEngine(Engine[LinearModel]):
             fewer = round(_NORM_OF_ONE_COLUMN / math.sqrt(facts.straight_columns), 2)
             return {"clip_norm": min(max(fewer, _LEAST_NORM), _MOST_NORM), "averaging": "swa"}
         return {"clip_norm": _LEAST_NORM, "averaging": "none"}
-
-    def prior_for(self, facts: DataFacts) -> Prior:
-        return VALUES if facts.loss == "squared" else self.prior
-
-    @property
-    def wants_constant(self) -> bool:
-        return not self.bias
 
     def parameters(self, facts: DataFacts) -> int:
         return self._width * (facts.columns + self.bias)

@@ -112,6 +112,6 @@ def _too_wide(config: Config, straight: DataFacts, bent: DataFacts) -> bool:
 
 def against(config: Config) -> str:
     """Why there are none, whatever the rows; empty where nothing speaks against them."""
-    if not config.engine.linear_in_rows:
-        return f"nothing is known of what they do for a {config.engine.trains}"
+    if not config.engine.traits.linear_in_rows:
+        return f"nothing is known of what they do for a {config.engine.traits.trains}"
     return "" if config.preparation.unit_rows else "rows are not scaled to unit length"

@@ -91,7 +91,7 @@ def _against(config: Config, facts: DataFacts) -> str:
     asked = config.preparation
     if config.search.sealing is not None:
         return ALONE
-    if not (asked.unit_rows and asked.rescale and config.engine.linear_in_rows):
+    if not (asked.unit_rows and asked.rescale and config.engine.traits.linear_in_rows):
         return "that is for linear models and rows that are scaled to unit length"
     if not facts.has_classes:
         return "it is for classes, and these rows have values"

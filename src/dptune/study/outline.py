@@ -133,7 +133,7 @@ class Outline:
     @cached_property
     def facts(self) -> Facts:
         """What the search may know, and prices go by."""
-        preparation, prior = self.config.preparation, self.engine.prior_for(self.data)
+        preparation, prior = self.config.preparation, self.engine.traits.prior
         unit_rows = preparation.unit_rows and (preparation.rescale or not self.shares.center)
         return Facts(
             self.data.columns,
@@ -143,7 +143,7 @@ class Outline:
             prior,
             self.data.count,
             self.parameters,
-            self.engine.linear_in_rows,
+            self.engine.traits.linear_in_rows,
         )
 
     @property
@@ -190,7 +190,7 @@ class Outline:
     @property
     def precision(self) -> str:
         """In which rows are kept; numbers of words are not rounded."""
-        return IDS if self.engine.takes_ids else self.config.precision
+        return IDS if self.engine.traits.takes_ids else self.config.precision
 
     @cached_property
     def shares(self) -> Shares:
@@ -229,7 +229,7 @@ class Outline:
         then joins them before they are scaled for the first time, which else loses their length.
         Or where they are cut to that length."""
         share = LENGTH_SHARE * self.config.budget.mu_squared()
-        wanted = self.second_moment is not None and self.engine.wants_constant
+        wanted = self.second_moment is not None and self.engine.traits.wants_constant
         wanted = wanted or self.shortens
         return NoisyCount(noise=1 / math.sqrt(share)) if wanted else None
 

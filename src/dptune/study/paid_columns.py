@@ -200,7 +200,7 @@ def classes_bought(config: Config, facts: DataFacts) -> float:
         against = f"{facts.count:,} rows are too few at this budget"
     if "class_weights" in config.recipe:
         against = "the recipe weighs classes by their place among all of them"
-    if not (config.engine.takes_any_classes or config.engine.is_pretrained):
+    if not (config.engine.traits.takes_any_classes or config.engine.traits.pretrained):
         against = f"the engine {config.engine.name} must know how many classes there are"
     if config.reuse:
         against = "a search is reused for the same classes"

@@ -125,7 +125,7 @@ class _Preparing:
             self._made = replace(self._made, constant=outline.constant)
             of_constant = outline.constant**2
             self._curvature = max(self._curvature, of_constant) / (1 + of_constant)
-        if outline.data.loss == "squared" and not outline.engine.wants_constant:
+        if outline.data.loss == "squared" and not outline.engine.traits.wants_constant:
             self._curvature += 1.0  # of a bias, whose column all rows share
         return Prepared(self._made, self._curvature, self._found, self._lost)
 

@@ -70,10 +70,10 @@ def curves(config: Config, facts: DataFacts) -> Curves:
     bought = paid_columns.ranges_bought(config, facts)
     columns = _bendable(config, facts, bought.columns)
     degree = config.preparation.curves if isinstance(config.preparation.curves, int) else 1
-    if degree > 1 and not config.engine.linear_in_rows:
+    if degree > 1 and not config.engine.traits.linear_in_rows:
         raise InvalidInput(
             f"curves of degree {degree} are asked for, and they are for linear models, not for a "
-            f"{config.engine.trains}; leave curves out."
+            f"{config.engine.traits.trains}; leave curves out."
         )
     if degree > 1 and not columns:
         why = f" ({bought.against})" if bought.against else ""
@@ -126,10 +126,10 @@ def constant(config: Config, facts: DataFacts) -> float:
     apart, is gone. None where rows keep their length, or where its noise would outweigh it. Values
     always need one: few are around the middle of their range."""
     if shortens(config, facts):
-        return _LONGEST_CONSTANT if config.engine.wants_constant else 0.0
+        return _LONGEST_CONSTANT if config.engine.traits.wants_constant else 0.0
     asked = config.preparation
     told = signal(config.budget.mu, facts.count, facts.columns, facts.outputs)
-    scaled = asked.unit_rows and asked.rescale and config.engine.wants_constant
+    scaled = asked.unit_rows and asked.rescale and config.engine.traits.wants_constant
     if not scaled or not shares(config, facts).center or told < _SIGNAL_FOR_CONSTANT:
         return 0.0
     return min(_LONGEST_CONSTANT, _CONSTANT / math.sqrt(facts.columns))
@@ -210,7 +210,7 @@ def in_words(
     """What is bought, and why not the rest, and what was `found` then, or lost; nothing where rows
     are no table of numbers."""
     classes = _classes_in_words(config, facts)
-    if not facts.is_table or config.engine.takes_ids:
+    if not facts.is_table or config.engine.traits.takes_ids:
         return tuple(classes)
     bought, plan = shares(config, facts), config.plan(facts.count)
     parts = (
@@ -382,8 +382,8 @@ def _impossible(config: Config) -> str:
         return paid_columns.ALONE
     if not config.preparation.unit_rows:
         return "rows are not scaled to unit length"
-    if not config.engine.linear_in_rows:
-        return f"nothing is known of what it does for a {config.engine.trains}"
+    if not config.engine.traits.linear_in_rows:
+        return f"nothing is known of what it does for a {config.engine.traits.trains}"
     return ""
 
 

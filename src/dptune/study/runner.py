@@ -118,9 +118,9 @@ class Runner:
         if stored is not None:
             with self.folder.undamaged(_CODE):
                 before = stored[0][_OUTPUTS]
-            self.engine.must_give_as_before(shape, before)
+            self.engine.inspection.must_give_as_before(shape, before)
         elif not self.folder.is_finished():  # or a version that kept none has begun it
-            outputs = self.engine.outputs_at_first(shape)
+            outputs = self.engine.inspection.initial_outputs(shape)
             if outputs is not None:
                 self.folder.write_tensors(_CODE, {_OUTPUTS: outputs})
 
@@ -451,7 +451,7 @@ class Runner:
 
     def _keeps(self, trials: Iterable[Trial]) -> dict[int, Checkpoint]:
         """Where trials are kept, by number; nowhere where the engine keeps nothing."""
-        if not self.engine.checkpoints:
+        if not self.engine.traits.checkpoints:
             return {}
         return {trial.number: self._runs.trial(trial.number, trial.plan) for trial in trials}
 
@@ -522,7 +522,7 @@ class Runner:
         model, done = self._final_so_far()
         if asked.number > max(done, default=0):
             keep = self._runs.leg(asked.number, asked.plan, done)
-            keeps = [keep] if self.engine.checkpoints else []
+            keeps = [keep] if self.engine.traits.checkpoints else []
             receipt = self._begin_or_go_on({label: asked.plan.event}, {label: keeps}).get(label)
             if receipt is None:
                 return False

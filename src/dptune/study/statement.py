@@ -45,7 +45,7 @@ def noise_notes(planned: Outline) -> tuple[str, ...]:
     """A note where the noise of the final run drowns whatever all rows could add up to."""
     # What a pretrained model has to learn lies in few directions, however many weights it has;
     # at 4 a small GPT-2 learned nothing from mailboxes by any rate (docs/language-measured.md).
-    pretrained = planned.engine.is_pretrained
+    pretrained = planned.engine.traits.pretrained
     least = 10.0 if pretrained else max(3.0, 0.5 * math.sqrt(planned.parameters))
     if planned.final.mu * planned.data.count >= least:
         return ()
@@ -185,7 +185,7 @@ def _releases(planned: Outline, *, counted: bool, weighed: bool, scored: bool) -
 
 
 def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
-    config, public = planned.config, [*data.public_facts, *planned.engine.public_facts]
+    config, public = planned.config, [*data.public_facts, *planned.engine.traits.public_facts]
     if planned.held_out_every is not None:
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:
