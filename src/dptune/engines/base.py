@@ -14,7 +14,7 @@ whether it keeps its promises.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Generic, Self
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,14 +22,28 @@ from torch import Tensor
 from dptune.data.rows import DataFacts, Rows
 from dptune.engines import sums
 from dptune.engines.checkpoint import Checkpoint
-from dptune.engines.evaluation import Evaluation, Tally
-from dptune.engines.inspection import Inspection
-from dptune.engines.model import M
-from dptune.engines.model import Model as Model
+from dptune.engines.evaluation import Evaluation, RowLoss, Tally
 from dptune.engines.randomness import Randomness
 from dptune.engines.traits import Traits
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
+
+
+class Model(Protocol):
+    """What an engine trains."""
+
+    def logits(self, features: Tensor) -> Tensor:
+        """(rows, outputs) for a batch of rows (rows, *shape), on whatever device that is: a number
+        for every class, or for regression the value itself, from -1 to 1. Where rows hold what is
+        asked, a row's loss comes first: `DataFacts.width`.
+
+        A row's logits depend on that row alone, whatever else is in the batch. Otherwise one
+        private row would move what is counted of the others.
+        """
+        ...
+
+
+M = TypeVar("M", bound=Model)
 
 
 class Engine(ABC, Generic[M]):
@@ -53,7 +67,7 @@ class Engine(ABC, Generic[M]):
         return Traits()
 
     @property
-    def inspection(self) -> Inspection[M]:
+    def inspection(self) -> "Inspection[M]":
         """What a study asks it beside training; only engines that run code or weights of others
         have more to say than the default."""
         return Inspection(self)
@@ -116,11 +130,22 @@ class Engine(ABC, Generic[M]):
                 raise InvalidInput(
                     f"the engine {self.name} does not weigh rows by class; leave class_weights out."
                 )
-        jobs = zip(plans, randomness, begun, strict=True)
         if not self.traits.checkpoints:
-            return [self.fit(*one, rows=rows) for one in jobs]
+            return self.fit_together(plans, rows, randomness, begun)
         fit: Callable[..., M] = self.fit
-        return [fit(*one, rows=rows, keep=its) for one, its in zip(jobs, kept, strict=True)]
+        jobs = zip(plans, randomness, begun, kept, strict=True)
+        return [fit(*one, rows=rows, keep=its) for *one, its in jobs]
+
+    def fit_together(
+        self,
+        plans: Sequence[TrainPlan],
+        rows: Rows,
+        randomness: Sequence[Randomness],
+        start: Sequence[M | None],
+    ) -> list[M]:
+        """One model per plan, after all were checked: for engines that train several at once."""
+        jobs = zip(plans, randomness, start, strict=True)
+        return [self.fit(*one, rows=rows) for one in jobs]
 
     def fit(self, plan: TrainPlan, randomness: Randomness, start: M | None, *, rows: Rows) -> M:
         """One model, where the engine trains one at a time."""
@@ -158,29 +183,67 @@ class Engine(ABC, Generic[M]):
         sum of the losses by at most `loss_bound`.
         """
         must_be_countable(rows)
-        tally = self.tally(len(models), loss_bound, row_weights, rows.device)
+        assert self.outputs is not None
+        loss, own = self.measures
+        device = rows.device
+        tally = Tally(len(models), self.outputs, loss, loss_bound, row_weights, device, own)
         if models:
             # No gradients are recorded (a graph would carry rows out), no precision is changed.
-            with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
+            with torch.no_grad(), torch.autocast(device.type, enabled=False):
                 for chunk in rows.chunks():
                     tally.add(self.logits_many(models, chunk.features[:, 0]), chunk.targets)
         return tally.evaluations(rows.count)
 
-    def tally(
-        self,
-        models: int,
-        loss_bound: float | None,
-        row_weights: Tensor | None,
-        device: torch.device,
-    ) -> Tally:
-        """What adds up the results of so many models."""
-        assert self.outputs is not None
-        return Tally(models, self.outputs, self.loss, loss_bound, row_weights, device)
+    @property
+    def measures(self) -> tuple[str, RowLoss | None]:
+        """The loss by which models are evaluated, and a function of the user's own in its place."""
+        return self.loss, None
 
     def options(self) -> dict[str, Any]:
         """What a configuration holds of it; what is None is left out."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, value in values.items() if value is not None}
+
+
+class Inspection(Generic[M]):
+    """Answers for an engine that runs neither code nor weights of others: there is nothing to
+    refuse and nothing to report. `Engine.inspection` gives another where there is."""
+
+    def __init__(self, engine: Engine[M]) -> None:
+        self.engine = engine
+
+    def pin(self) -> Engine[M]:
+        """The engine with the revision that a name on a hub stands for now, so that a study that is
+        resumed continues with it."""
+        return self.engine
+
+    def must_know_words(self, tokenizer: str) -> None:
+        """Refuse rows of a tokenizer with tokens that the model has no numbers for."""
+
+    def rehearse(self, facts: DataFacts, device: torch.device) -> None:
+        """Refuse, by looking at made-up rows, what training on three of them does not show."""
+
+    def describe(self, facts: DataFacts) -> tuple[str, ...]:
+        """What a plan says about how the engine trains."""
+        return ()
+
+    def slowed_by(self, facts: DataFacts) -> str:
+        """What makes training slow, in a sentence without a full stop; empty for nothing."""
+        return ""
+
+    def initial_model(self, shape: tuple[int, ...]) -> M | None:
+        """The model that a run begins with, for rows of such a shape, where its results are worth
+        showing beside those of the trained model."""
+        return None
+
+    def initial_outputs(self, shape: tuple[int, ...]) -> Tensor | None:
+        """What the model that runs begin with gives for made-up rows of such a shape; None where no
+        code of the user's makes it."""
+        return None
+
+    def must_give_as_before(self, shape: tuple[int, ...], before: Tensor) -> None:
+        """Refuse code that gives for these rows something else than `before`, except for
+        rounding."""
 
 
 def must_be_countable(rows: Rows) -> None:

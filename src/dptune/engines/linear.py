@@ -190,25 +190,21 @@ class LinearEngine(Engine[LinearModel]):
         last, averaged = tensors.get("last"), int(tensors.get("averaged", 0))
         return LinearModel(tensors["weights"], bias, self.loss, velocity, last, averaged)
 
-    def fit_many(  # type: ignore[override]  # it keeps no checkpoints
+    def fit_together(
         self,
         plans: Sequence[TrainPlan],
         rows: Rows,
         randomness: Sequence[Randomness],
-        start: Sequence[LinearModel | None] | None = None,
+        start: Sequence[LinearModel | None],
     ) -> list[LinearModel]:
-        """One model per plan; full-batch plans of one kind share every pass over the rows.
+        """Full-batch plans of one kind share every pass over the rows.
 
         A plan with a model in `start` continues from its weights, bias and momentum buffer, with
-        noise of its own: a run of many steps can be paid for and run in legs.
+        noise of its own: a run of many steps can be paid for and run in segments.
         """
-        if len(plans) != len(randomness):
-            raise InvalidInput(f"{len(plans)} plans need as many streams; got {len(randomness)}.")
-        if start is None:
-            start = [None] * len(plans)
         if all(plan.clip_norm is not None for plan in plans):
             rows = at_their_places(rows)
-        self._check(plans, rows)
+        self._must_fit(plans, rows)
         self._check_start(plans, rows, start)
         with _undisturbed(rows.device):
             return self._fit_in_batches(plans, rows, randomness, start)
@@ -247,13 +243,11 @@ class LinearEngine(Engine[LinearModel]):
         each = 10 * rows.columns + residuals * (rows.columns + 50)
         return share * rows.count * rows.copies * each
 
-    def _check(self, plans: Sequence[TrainPlan], rows: Rows) -> None:
-        """Refuse what cannot be trained, before anything is read or spent."""
+    def _must_fit(self, plans: Sequence[TrainPlan], rows: Rows) -> None:
+        """Refuse rows that the plans cannot be run on, before anything is read or spent."""
         self._check_rows(rows)
         sums.must_be_exact()
         for plan in plans:
-            self.check(plan)
-            self.must_take(plan)
             if plan.augmentations > rows.copies:
                 raise InvalidInput(
                     f"the plan averages {plan.augmentations} copies of each row, but the data "
@@ -263,10 +257,6 @@ class LinearEngine(Engine[LinearModel]):
     def _check_start(
         self, plans: Sequence[TrainPlan], rows: Rows, start: Sequence[LinearModel | None]
     ) -> None:
-        if len(start) != len(plans):
-            raise InvalidInput(
-                f"{len(plans)} plans need as many starts, a model or None each; got {len(start)}."
-            )
         for plan, model in zip(plans, start, strict=True):
             if model is None:
                 continue

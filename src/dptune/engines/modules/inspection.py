@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dptune.data.rows import DataFacts, numbers_given
-from dptune.engines.inspection import Inspection
+from dptune.engines.base import Inspection
 from dptune.engines.modules import doctor
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import ROW_BY_ROW, RowGradients

@@ -1,6 +1,7 @@
 """What all engines share that train any PyTorch module."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,8 @@ from torch.utils.checkpoint import checkpoint
 from dptune import validate
 from dptune.data.rows import DataFacts, Rows
 from dptune.engines.base import Engine
-from dptune.engines.evaluation import Tally
+from dptune.engines.checkpoint import Checkpoint
+from dptune.engines.evaluation import RowLoss
 from dptune.engines.language.source import source_of
 from dptune.engines.modules import descent, memory
 from dptune.engines.modules.flat_weights import FlatWeights
@@ -130,6 +132,29 @@ class ModuleEngine(Engine[ModuleModel]):
         """A module that was trained on rows of such a shape."""
         return ModuleModel(module, shape, self.ids, self.compute)
 
+    def fit(
+        self,
+        plan: TrainPlan,
+        randomness: Randomness,
+        start: ModuleModel | None,
+        *,
+        rows: Rows,
+        keep: Checkpoint | None = None,
+    ) -> ModuleModel:
+        flat, weights = self.train(plan, randomness, rows, self.made(randomness), keep)
+        return self.model(self.released_module(flat, weights, randomness), rows.shape)
+
+    @abstractmethod
+    def train(
+        self,
+        plan: TrainPlan,
+        randomness: Randomness,
+        rows: Rows,
+        module: nn.Module,
+        keep: Checkpoint | None,
+    ) -> tuple[FlatWeights, Tensor]:
+        """A whole run of `plan` on a new module; the weights that it releases."""
+
     def released_module(
         self, flat: FlatWeights, vector: Tensor, randomness: Randomness
     ) -> nn.Module:
@@ -171,18 +196,11 @@ class ModuleEngine(Engine[ModuleModel]):
             )
         return model
 
-    def tally(
-        self,
-        models: int,
-        loss_bound: float | None,
-        row_weights: Tensor | None,
-        device: torch.device,
-    ) -> Tally:
+    @property
+    def measures(self) -> tuple[str, RowLoss | None]:
         if self.loss in NAMES:
-            return super().tally(models, loss_bound, row_weights, device)
-        kind = "softmax" if self.width > 1 else "squared"
-        own = row_loss(self.loss)
-        return Tally(models, self.width, kind, loss_bound, row_weights, device, own)
+            return self.loss, None
+        return "softmax" if self.width > 1 else "squared", row_loss(self.loss)
 
     # -- for those that train them
 

@@ -23,7 +23,6 @@ from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.inspection import ModuleInspection
 from dptune.engines.modules.losses import outputs_of, row_loss
 from dptune.engines.modules.module_engine import ModuleEngine, samples_of
-from dptune.engines.modules.module_model import ModuleModel
 from dptune.engines.modules.module_state import ModuleState
 from dptune.engines.modules.precision import computing
 from dptune.engines.modules.source import Source
@@ -99,16 +98,14 @@ class ZerothOrder(ModuleEngine):
                 "averaging."
             )
 
-    def fit(
+    def train(
         self,
         plan: TrainPlan,
         randomness: Randomness,
-        start: ModuleModel | None,
-        *,
         rows: Rows,
-        keep: Checkpoint | None = None,
-    ) -> ModuleModel:
-        module = self.made(randomness)
+        module: nn.Module,
+        keep: Checkpoint | None,
+    ) -> tuple[FlatWeights, Tensor]:
         flat = FlatWeights(module, self.names(module), rows.device)
         # Nothing is recorded, and no weight in another precision outlives a move of the weights.
         flat.module.requires_grad_(False).eval()
@@ -131,18 +128,14 @@ class ZerothOrder(ModuleEngine):
             state.must_be_unchanged()
             return torch.cat(found)
 
-        done = 0
-        progress = None if keep is None else descent.KeptWeights(keep, flat)
-        if progress is not None and (kept := progress.load()) is not None:
-            tensors, done = kept
+        def restore(tensors: dict[str, Tensor]) -> None:
             flat.vector.copy_(tensors["weights"])
-        for step in range(done, plan.steps):
+
+        for step in descent.steps_left(plan, flat, keep, lambda: {"weights": flat.vector}, restore):
             chosen = drawn_rows(plan, rows, randomness.sampling(rows.device, step))
             of_rows = partial(losses, randomness.passes(step, rows.device), chosen)
             take_step(plan, flat.vector, randomness, step, self.scale, of_rows)
-            if progress is not None:
-                progress.after(step + 1, plan, lambda: {"weights": flat.vector})
-        return self.model(self.released_module(flat, flat.vector, randomness), rows.shape)
+        return flat, flat.vector
 
     def _losses(self, module: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
         """Of each row in features (rows, copies, ...), the mean over its copies, in float64."""
