@@ -15,7 +15,7 @@ from dptune.engines import HuggingFace, LoRA, Randomness, TorchModule, ZerothOrd
 from dptune.engines.language import pretrained
 from dptune.engines.language.reader import MeanClassifier, Reader
 from dptune.engines.language.word_losses import word_losses
-from dptune.engines.modules import checks, ghost, made_up, tracing
+from dptune.engines.modules import blocks, checks, made_up, tracing
 from dptune.engines.modules.by_length import widths
 from dptune.engines.modules.losses import row_loss
 from dptune.engines.modules.tracing import traced
@@ -96,7 +96,7 @@ def test_rows_are_clipped_as_autograd_has_them_one_by_one(
     for row, target in zip(rows[:, None], targets[:, None], strict=True):
         found = torch.autograd.grad(loss(module(row), target).sum(), [*flat.trained.values()])
         one = torch.cat([each.flatten() for each in found]).double()
-        aim = CLIP * (1 - ghost.margin("float32"))
+        aim = CLIP * (1 - blocks.margin("float32"))
         assert one.norm() > CLIP  # or nothing was clipped
         wanted += one * (aim / one.norm())
     torch.testing.assert_close(total, wanted, rtol=1e-3, atol=2e-6)

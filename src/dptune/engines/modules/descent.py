@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dptune.data.rows import Chunk, Rows
 from dptune.engines.checkpoint import Checkpoint
-from dptune.engines.modules import ghost
+from dptune.engines.modules import blocks
 from dptune.engines.modules.by_length import grouped
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
@@ -103,7 +103,7 @@ def train(
     if plan.class_weights is not None:
         of_classes = torch.tensor(plan.class_weights, dtype=torch.float64, device=rows.device)
     total = StepTotal(len(flat.vector), rows.device)
-    at_once = min(rows_at_once, ghost.MOST_ROWS)
+    at_once = min(rows_at_once, blocks.MOST_ROWS)
     state = ModuleState(flat.module, flat)
     with own_numbers(rows.device):
         for step in left:
