@@ -1,7 +1,6 @@
 """What all engines share that train any PyTorch module."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,6 @@ from torch.utils.checkpoint import checkpoint
 from dptune import validate
 from dptune.data.rows import DataFacts, Rows
 from dptune.engines.base import Engine
-from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.evaluation import RowLoss
 from dptune.engines.language.source import source_of
 from dptune.engines.modules import descent, memory
@@ -131,29 +129,6 @@ class ModuleEngine(Engine[ModuleModel]):
     def model(self, module: nn.Module, shape: tuple[int, ...]) -> ModuleModel:
         """A module that was trained on rows of such a shape."""
         return ModuleModel(module, shape, self.ids, self.compute)
-
-    def fit(
-        self,
-        plan: TrainPlan,
-        randomness: Randomness,
-        start: ModuleModel | None,
-        *,
-        rows: Rows,
-        keep: Checkpoint | None = None,
-    ) -> ModuleModel:
-        flat, weights = self.train(plan, randomness, rows, self.made(randomness), keep)
-        return self.model(self.released_module(flat, weights, randomness), rows.shape)
-
-    @abstractmethod
-    def train(
-        self,
-        plan: TrainPlan,
-        randomness: Randomness,
-        rows: Rows,
-        module: nn.Module,
-        keep: Checkpoint | None,
-    ) -> tuple[FlatWeights, Tensor]:
-        """A whole run of `plan` on a new module; the weights that it releases."""
 
     def released_module(
         self, flat: FlatWeights, vector: Tensor, randomness: Randomness

@@ -11,27 +11,15 @@ from dptune.prior import MODULE, Prior
 
 
 class Source:
-    """A function of the user's own, which makes the module.
+    """A function of the user's own, which makes the module."""
 
-    Attributes:
-        own_code: whether code of the user's own makes the module; otherwise it is a pretrained
-            language model.
-        trained: which parameters are trained by default.
-        takes_ids: whether rows can only be token numbers.
-        prior: where searches for the step size start from.
-        batch: times the square root of the rows, how many are expected in a sample.
-        steps: of a run by default.
-        recipe: further defaults of plans.
-
-    """
-
-    own_code: ClassVar[bool] = True
-    trained: ClassVar[str] = "all"
-    takes_ids: ClassVar[bool] = False
+    own_code: ClassVar[bool] = True  # otherwise it is a pretrained language model
+    takes_ids: ClassVar[bool] = False  # rows can only be token numbers
+    trained: ClassVar[str] = "all"  # which parameters, by default
     prior: ClassVar[Prior] = MODULE
-    batch: ClassVar[float] = 8.0
-    steps: ClassVar[int] = 300
-    recipe: ClassVar[Mapping[str, Any]] = {}
+    batch: ClassVar[float] = 8.0  # rows expected in a sample, over the square root of all rows
+    steps: ClassVar[int] = 300  # of a run by default
+    recipe: ClassVar[Mapping[str, Any]] = {}  # further defaults of plans
 
     def __init__(self, factory: str) -> None:
         self.factory = factory

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dptune.data.placed_rows import at_their_places
 from dptune.data.rows import DataFacts, Rows
 from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.modules import descent
-from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.inspection import GradientInspection
 from dptune.engines.modules.module_engine import ModuleEngine, samples_of
+from dptune.engines.modules.module_model import ModuleModel
 from dptune.engines.modules.tracing import traced, traced_shorter
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
@@ -61,16 +61,17 @@ class TorchModule(ModuleEngine):
         clipped = {} if facts.loss == "squared" else {"clip_norm": 0.1}
         return {**samples_of(facts, self.source.batch), **clipped, **self.source.recipe}
 
-    def train(
+    def fit(
         self,
         plan: TrainPlan,
         randomness: Randomness,
+        start: ModuleModel | None,
+        *,
         rows: Rows,
-        module: nn.Module,
-        keep: Checkpoint | None,
-    ) -> tuple[FlatWeights, Tensor]:
+        keep: Checkpoint | None = None,
+    ) -> ModuleModel:
         rows = at_their_places(rows)
-        facts = self.facts_of(rows)
+        module, facts = self.made(randomness), self.facts_of(rows)
         flat, gradients = traced(self, module, facts, rows.device, plan.augmentations)
 
         def attempt(features: Tensor, targets: Tensor) -> None:
@@ -82,7 +83,7 @@ class TorchModule(ModuleEngine):
         # A GPU that takes a sample at once waits for more passes longer than for padding.
         if rows.device.type == "cpu" or at_once < plan.divisor:
             by_width = traced_shorter(self, flat, facts, plan.augmentations) | by_width
-        return flat, descent.train(
+        weights = descent.train(
             plan,
             rows,
             randomness,
@@ -93,3 +94,4 @@ class TorchModule(ModuleEngine):
             augment=self.own_augment,
             keep=keep,
         )
+        return self.model(self.released_module(flat, weights, randomness), rows.shape)

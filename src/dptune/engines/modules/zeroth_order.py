@@ -23,6 +23,7 @@ from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.inspection import ModuleInspection
 from dptune.engines.modules.losses import outputs_of, row_loss
 from dptune.engines.modules.module_engine import ModuleEngine, samples_of
+from dptune.engines.modules.module_model import ModuleModel
 from dptune.engines.modules.module_state import ModuleState
 from dptune.engines.modules.precision import computing
 from dptune.engines.modules.source import Source
@@ -98,14 +99,16 @@ class ZerothOrder(ModuleEngine):
                 "averaging."
             )
 
-    def train(
+    def fit(
         self,
         plan: TrainPlan,
         randomness: Randomness,
+        start: ModuleModel | None,
+        *,
         rows: Rows,
-        module: nn.Module,
-        keep: Checkpoint | None,
-    ) -> tuple[FlatWeights, Tensor]:
+        keep: Checkpoint | None = None,
+    ) -> ModuleModel:
+        module = self.made(randomness)
         flat = FlatWeights(module, self.names(module), rows.device)
         # Nothing is recorded, and no weight in another precision outlives a move of the weights.
         flat.module.requires_grad_(False).eval()
@@ -135,7 +138,7 @@ class ZerothOrder(ModuleEngine):
             chosen = drawn_rows(plan, rows, randomness.sampling(rows.device, step))
             of_rows = partial(losses, randomness.passes(step, rows.device), chosen)
             take_step(plan, flat.vector, randomness, step, self.scale, of_rows)
-        return flat, flat.vector
+        return self.model(self.released_module(flat, flat.vector, randomness), rows.shape)
 
     def _losses(self, module: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
         """Of each row in features (rows, copies, ...), the mean over its copies, in float64."""
