@@ -264,6 +264,22 @@ def test_a_link_in_the_place_of_a_draft_is_not_written_through(tmp_path: Path) -
     assert mine.read_text() == "mine" and not (tmp_path / "nothing").exists()
 
 
+def test_a_link_in_the_place_of_a_folder_s_draft_is_not_written_through(
+    folder: RunFolder, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (folder.path / ".new").symlink_to(mine)
+
+    def fill(draft: Path) -> None:
+        draft.mkdir(exist_ok=True)
+        (draft / "a").touch()
+
+    folder.write_folder("new", fill)
+    assert (folder.path / "new" / "a").exists() and not (folder.path / "new").is_symlink()
+    assert not list(mine.iterdir())
+
+
 @pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
 @pytest.mark.parametrize("name", ["census.json", "models/a.safetensors"])
 def test_what_is_not_a_regular_file_is_refused_and_not_waited_for(

@@ -186,6 +186,35 @@ def test_no_residuals_at_all_pass_the_clip_norm(
     assert_bounded(clipped(residuals, chunk, clip_norm), chunk, clip_norm)
 
 
+@settings(max_examples=200)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    precision=st.sampled_from(PRECISIONS),
+    features_kind=st.sampled_from(KINDS),
+    residuals_kind=st.sampled_from(KINDS),
+    bias=st.booleans(),
+    clip_norm=st.sampled_from([1.0, 1e-3, 1e6]),
+)
+def test_one_output_without_copies_or_weights_is_cut_off_at_the_clip_norm(
+    seed: int,
+    precision: str,
+    features_kind: str,
+    residuals_kind: str,
+    bias: bool,
+    clip_norm: float,
+) -> None:
+    """Equal, up to rounding, to what a scale makes of it, and bounded for numbers of every kind."""
+    rng = np.random.default_rng(seed)
+    chunk = chunk_of(numbers(rng, features_kind, precision, 8, 1, 5), np.zeros(8), precision, bias)
+    residuals = numbers(rng, residuals_kind, precision, 1, 1, 8)
+    cut = clipped(residuals, chunk, clip_norm)
+    assert_bounded(cut, chunk, clip_norm)
+    scaled = clipped(residuals, chunk, clip_norm, weights=torch.ones(1, 8))
+    counted = scaled != 0
+    tolerance = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 2e-2}[precision]
+    torch.testing.assert_close(cut[counted], scaled[counted], rtol=tolerance, atol=0.0)
+
+
 @settings(max_examples=300)
 @given(
     seed=st.integers(0, 2**32 - 1),

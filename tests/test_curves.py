@@ -284,13 +284,14 @@ def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     ranges by position."""
     made, labels = waves(4000, 0)
     new, right = waves(1000, 1)
-    options: dict[str, Any] = {"columns": DECLARED}
     more: dict[str, Any] = {}
-    if request.param != "table":
-        made, new, options = made.to_numpy(), new.to_numpy(), {}
+    if request.param == "table":
+        data = Data.from_columns(made, labels, DECLARED, test=(new, right))
+    else:
+        made, new = made.to_numpy(), new.to_numpy()
+        data = Data(made, labels, test=(new, right))
     if request.param == "ranges":
         more["preparation"] = Preparation(ranges=((0.0, 100.0), (30.0, 150.0)))
-    data = Data(made, labels, test=(new, right), **options)
     folder = tmp_path_factory.mktemp("bent") / "run"
     result = tune(data, budget=BUDGET, search=UnitNoise(), out=folder, **more)
     return folder, data, result, new
@@ -312,7 +313,7 @@ def test_the_model_is_found_again_with_its_curves(study: Any) -> None:
     assert resume(folder, data).test_accuracy == result.test_accuracy
     card = model_card(folder)
     assert "differentially private linear model" in card
-    assert card.count("a curve of degree 6 | 6 |") == 2  # of arrays, too
+    assert card.count("polynomial of degree 6 | 6 |") == 2  # of arrays, too
     assert Record.read(folder).outline.data.columns == again.preprocessing.encoding.width
 
 
@@ -626,7 +627,7 @@ def test_estimators_draw_them_unless_told() -> None:
 
 def test_a_search_is_reused_at_another_budget_with_the_curves_it_had(tmp_path: Path) -> None:
     made, labels = waves(600, 0)
-    data = Data(made, labels, columns=DECLARED)
+    data = Data.from_columns(made, labels, DECLARED)
     address, small, large = str(tmp_path / "ledger.db"), Budget(0.1, 1e-5), Budget(1.0, 1e-5)
     Ledger.create(address, Budget(3.0, 1e-5), dataset="d", fingerprint=data.fingerprint)
     degrees = [curves(asked(each.epsilon), data.facts).degree for each in (large, small)]

@@ -25,7 +25,7 @@ from dptune.columns import Columns, as_table
 from dptune.data import Data
 from dptune.errors import InvalidInput, WrongDataset
 from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier, DPLinearRegressor
-from dptune.estimator.earlier_fits import EarlierFits, beside
+from dptune.estimator.earlier_fits import EarlierFits, add_earlier_fits
 from dptune.estimator.own_scale import own_scale
 from dptune.estimator.rows import Rows, dense
 from dptune.export import to_sklearn
@@ -305,7 +305,7 @@ def test_a_fit_that_fails_costs_later_ones_nothing() -> None:
 def test_so_many_fits_that_nothing_is_promised_are_said_to_promise_nothing() -> None:
     promise = DPLinearClassifier().fit(*other_rows(4)).guarantee_
     for price in (Price(1e9), Price(0.1, slack=1e-5)):
-        said = beside(promise, [price, price]).caveats[-1]
+        said = add_earlier_fits(promise, [price, price]).caveats[-1]
         assert "2 earlier fits in this process; all of them together promise nothing" in said
 
 
@@ -547,7 +547,7 @@ def test_wrong_rows_are_named_by_column_and_no_value_is_shown() -> None:
         (numbers, {}, "column age holds NaN; declare what stands for a gap"),
         (numbers.to_numpy(), {}, "column 1 (counted from 1) holds NaN"),
         (infinite, {}, "column age holds infinite numbers"),
-        (sparse.csr_array(np.ones((50, 4))), {"columns": COLUMNS}, "sparse rows hold numbers"),
+        (sparse.csr_array(np.ones((50, 4))), {"columns": COLUMNS}, "sparse rows hold only numbers"),
         (frame.drop(columns="color"), {"columns": COLUMNS}, "color: is declared, and is not"),
         (frame.assign(age="old"), {"columns": COLUMNS}, "age: holds texts that are no numbers"),
         (np.ones((50, 3)), {"columns": COLUMNS}, "4 columns are declared by name"),
@@ -564,7 +564,7 @@ def test_wrong_rows_are_named_by_column_and_no_value_is_shown() -> None:
 @pytest.mark.usefixtures("few_payments")
 def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parent.parent / "docs" / "estimator.md"
+    page = Path(__file__).parent.parent / "docs" / "guide" / "estimator.md"
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     names: dict[str, object] = {}
     for block in blocks:

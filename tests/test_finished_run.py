@@ -194,6 +194,20 @@ def test_a_damaged_statistic_stops_an_unfinished_study_and_loses_nothing(
     assert resume(out, data).guarantee.epsilon == BUDGET.epsilon
 
 
+def test_no_damaged_file_of_an_unfinished_study_becomes_a_result(tmp_path: Path) -> None:
+    """Nor one that nothing is computed from any more, such as the weights of a trial."""
+    data, out = make_data(), tmp_path / "run"
+    stop_after(out, data, "final run: leg 2", **PAID)
+    for name, whole in contents(out).items():
+        if name == "ledger.db":  # which has digests of its own
+            continue
+        (out / name).write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+        with pytest.raises(FolderProblem, match=name):
+            resume(out, data)
+        (out / name).write_bytes(whole)
+    assert resume(out, data).guarantee.epsilon == BUDGET.epsilon
+
+
 def test_an_unfinished_study_of_a_version_without_digests_goes_on(tmp_path: Path) -> None:
     data, out = make_data(), tmp_path / "run"
     stop_after(out, data, "final run: leg 2", **PAID)

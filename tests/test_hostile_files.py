@@ -1,15 +1,19 @@
 """Files that others wrote, damaged or planted: every reader answers or says what is wrong."""
 
 import gzip
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from dptune import gdp
 from dptune.accounting import Guarantee
@@ -19,7 +23,7 @@ from dptune.columns.kinds import Category
 from dptune.data.columns_section import columns_section
 from dptune.data.disk import write_chunks
 from dptune.data.sources import load_data
-from dptune.errors import InvalidInput
+from dptune.errors import DptuneError, InvalidInput
 from dptune.pictures.find import find_pictures
 from dptune.plain_data import read_json, read_toml
 from dptune.texts import read as read_texts
@@ -59,6 +63,33 @@ def test_reader_answers_or_refuses_damaged_file_in_clear_text(
     problem = found[name].attempt(damaged(found[name].content, kind, place, what, byte))
     said = "" if problem is None else str(problem)
     assert all(line.isprintable() for line in said.split("\n")) and len(said) < 7_000
+
+
+# Files that are found inside a folder, not named by the user.
+FOUND = (
+    *("index of chunks", "chunk", "features.json", "record of a chunk", "groups of a chunk"),
+    *("preprocessor of a backbone", "run.toml", "result.json", "model.safetensors", "checkpoint"),
+    *("statistic of a run", "ledger"),
+)
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_pipe_in_place_of_a_file_is_refused_and_not_waited_for(
+    name: str, found: dict[str, Reader]
+) -> None:
+    reader = found[name]
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits"))
+    reader.file.unlink()
+    os.mkfifo(reader.file)
+    signal.alarm(20)
+    try:
+        with pytest.raises(DptuneError):
+            reader.read(reader.file)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        reader.file.unlink()
+        reader.write(reader.file, reader.content)
 
 
 def test_json_and_toml_are_parsed_in_one_place() -> None:
@@ -131,6 +162,14 @@ def test_guarantee_refuses_record_that_no_statement_says(changed: dict[str, Any]
 def test_bound_on_odds_ends_where_rounds_hardly_lower_it() -> None:
     """Without a limit it would take 700 million rounds."""
     assert gdp.gaussian_exceedance(1e-9, 2e-6) <= gdp.largest_exceedance(1e-9, 2e-6) <= 1
+
+
+def test_parquet_with_bytes_that_are_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    no_text = pa.array([b"\xb7"]).view(pa.string())
+    parquet.write_table(pa.table({"body": no_text, "label": ["a"]}), path)
+    with pytest.raises(InvalidInput, match="is not UTF-8"):
+        read_texts(str(path), "body")
 
 
 # Limits

@@ -349,7 +349,7 @@ def test_the_screen_shows_every_state(ledger: Ledger, capsys: pytest.CaptureFixt
     ledger.commit(committed)
     ledger.void(voided, reason="typo")
     ledger.exchange(exchanged, SAME_PRICE)
-    ledger_screen.budget(ledger.address, ledger.state())
+    ledger_screen.show_budget(ledger.address, ledger.state())
     shown = capsys.readouterr().out
     for state in ("reserved", "started", "committed", "voided", "exchanged"):
         assert state in shown
@@ -368,9 +368,9 @@ def test_what_a_study_went_on_without_is_cut_off(
     assert not ledger.state().cut_off, "the study goes on"
     ledger.commit(last)
     assert ledger.state().cut_off == {lost.payment}
-    ledger_screen.budget(ledger.address, ledger.state())
+    ledger_screen.show_budget(ledger.address, ledger.state())
     shown = capsys.readouterr().out
-    assert shown.count("cut off") == 1 and shown.count(" started") == 1
+    assert shown.count("interrupted") == 1 and shown.count(" started") == 1
 
 
 def test_a_sampled_run_is_exchanged_within_its_slack(tmp_path: Path) -> None:

@@ -104,12 +104,12 @@ def probability_of_step(released: Array, exact: Array, noise: float) -> tuple[Ar
 
 def test_all_sums_are_as_likely_beneath_what_is_released_as_they_should_be() -> None:
     """All sums are possible beneath what is released, and each is as likely as by the priced
-    mechanism, to what docs/privacy.md says."""
+    mechanism, to what docs/design/noise.md says."""
     chance, noise = np.random.default_rng(0), 40.0
     sums = chance.integers(-(2**30), 2**30, size=2000) * 2.0**-24
     others = sums + chance.integers(-(2**20), 2**20, size=2000) * 2.0**-24
     released = add_noise(sums, noise, fresh_normal)
-    inside = np.abs(released - sums) < 3 * noise  # beyond lies the tail, see docs/privacy.md
+    inside = np.abs(released - sums) < 3 * noise  # beyond lies the tail, see docs/design/noise.md
     assert inside.mean() > 0.9
     for beneath in (sums, others):
         counted, true = probability_of_step(released[inside], beneath[inside], noise)

@@ -65,7 +65,7 @@ def make_table(rows: int = 600, seed: int = 0) -> tuple[pd.DataFrame, Any]:
 
 def make_data(rows: int = 600, columns: Any = COLUMNS, **facts: Any) -> Data:
     table, labels = make_table(rows)
-    return Data(table, labels, columns=columns, test=make_table(100, 1), **facts)
+    return Data.from_columns(table, labels, columns, test=make_table(100, 1), **facts)
 
 
 def planned(data: Data, **asked: Any) -> Outline:
@@ -405,7 +405,7 @@ def test_a_fixed_schedule_of_sampled_runs_pays_for_the_threshold_too() -> None:
 def test_what_is_bought_hangs_on_public_numbers_alone() -> None:
     table, labels = make_table()
     other = table.assign(year=-1e9 * table["year"], city=[f"city {n}" for n in range(len(table))])
-    plans = [planned(Data(rows, labels, columns=COLUMNS)) for rows in (table, other)]
+    plans = [planned(Data.from_columns(rows, labels, COLUMNS)) for rows in (table, other)]
     assert plans[0].payments == plans[1].payments
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import tomli_w
 from pyarrow import parquet
 from rich.panel import Panel
 from rich.text import Text
@@ -22,6 +23,7 @@ from dptune.errors import InvalidInput
 from dptune.plain_data import read_toml
 from dptune.printable import markdown, printable, printable_lines
 from dptune.report import model_card
+from dptune.study.config import digest
 from dptune.table_files import listed
 from support.old_folders import without_digests
 from support.rows import make_rows
@@ -112,10 +114,10 @@ def test_error_about_hostile_file_is_printed_as_text(
 
 def test_card_shows_hostile_names_and_records_as_text(tmp_path: Path) -> None:
     features, labels = make_rows(400)
-    data = Data(
+    data = Data.from_columns(
         {"age": features[:, 0], "town": np.where(features[:, 1] > 0, HOSTILE, "b")},
         np.where(labels == 0, HOSTILE, "well"),
-        columns={"age": "number", "town": {"kind": "category", "values": [HOSTILE, "b"]}},
+        {"age": "number", "town": {"kind": "category", "values": [HOSTILE, "b"]}},
     )
     study(tmp_path / "run", data)
     without_digests(tmp_path / "run")
@@ -127,12 +129,16 @@ def test_card_shows_hostile_names_and_records_as_text(tmp_path: Path) -> None:
         ("result.json", "guarantee", "caveats", 0),
     ):
         _plant(tmp_path / "run" / file, *names)
+    asked = read_toml((tmp_path / "run" / "run.toml").read_text(), "it")
+    asked["run"]["seed"] = HOSTILE
+    asked["study"] = f"{asked['study'].split('-')[0]}-{digest(asked)}"
+    (tmp_path / "run" / "run.toml").write_text(tomli_w.dumps(asked))
     card = model_card(tmp_path / "run")
     assert all(line.isprintable() for line in card.split("\n"))
     written = markdown(HOSTILE)
     assert written in card.splitlines()[0] and f"by dptune {written}." in card
     assert f"Classes: {written}, well." in card and f"| {written}, b |" in card
-    assert card.count(written) == 6
+    assert card.count(written) == 7
     assert not re.search(r"(?<!\\)\[/\]|(?<!\\)\[link=", card) and "https:/" not in card
 
 

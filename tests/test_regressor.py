@@ -86,7 +86,7 @@ def test_checks_that_are_expected_to_fail_do_so_because_noise_is_fresh(
 
 
 def test_a_range_must_be_declared_and_the_error_says_why() -> None:
-    with pytest.raises(InvalidInput, match=r"two people's values.*target_range=\(0, 20000\)"):
+    with pytest.raises(InvalidInput, match=r"the values of two people.*target_range=\(0, 20000\)"):
         DPLinearRegressor().fit(*priced_rows(50))
     with pytest.raises(InvalidInput, match="target_range"):
         DPLinearRegressor((3, 1)).fit(*priced_rows(50))

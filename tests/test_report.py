@@ -26,13 +26,14 @@ from dptune import (
     Space,
     UnitNoise,
 )
-from dptune.cli import study_screen
+from dptune.accounting.guarantees import ONE_PERSON
+from dptune.cli import progress_view, study_screen
 from dptune.cli.text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.report import model_card, search_picture
 from dptune.report.plots import draw
 from dptune.report.record import Record
-from dptune.report.words import readable, verdict
+from dptune.report.words import promise, readable, verdict
 from dptune.search.base import Schedule, Situation, Stage
 from dptune.search.linear_scaling import r_at, told_about
 from dptune.search.picture import CurvePicture, LinePicture, Point
@@ -295,7 +296,7 @@ def test_a_card_tells_data_trials_settings_and_promise(folders: dict[str, Path])
 def test_a_card_names_classes_and_where_noise_comes_from(folders: dict[str, Path]) -> None:
     card = model_card(folders["unit-noise"])
     assert "\nClasses: down, up.\n" in card
-    assert "is not seeded; `seed = 0` in run.toml is for public choices." in card
+    assert "is not seeded; seed = 0 in run.toml is for public choices." in card
 
 
 def test_a_card_names_the_first_of_many_classes(tmp_path: Path) -> None:
@@ -359,7 +360,7 @@ def test_the_live_view_shows_budget_trials_and_scores(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    with study_screen.live_view(LinearScaling()) as watch:
+    with progress_view.live_view(LinearScaling()) as watch:
         for progress in seen:
             watch(progress)
     out, err = capsys.readouterr()
@@ -372,35 +373,42 @@ def test_the_live_view_shows_budget_trials_and_scores(
     assert max(map(len, last.splitlines())) <= 80
 
 
-def test_elsewhere_progress_is_one_line_a_change(
+def test_elsewhere_progress_is_one_line_a_stage(
     folders: dict[str, Path], seen: list[Progress], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ticks = itertools.count(0, 20)
-    with study_screen.live_view(LinearScaling(), lambda: float(next(ticks))) as watch:
+    ticks = itertools.count(0, 1)
+    with progress_view.live_view(LinearScaling(), lambda: float(next(ticks))) as watch:
         for progress in seen:
             watch(progress)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == len(seen)
-    bought = (
-        "rows are scaled by private ranges of 6 columns if their sizes differ much, paid for "
-        "either way (range_share = 0 under [preparation] buys none): 12 % of the budget; centred "
+    lines = capsys.readouterr().err.replace("\n  ", " ").splitlines()
+    assert lines[0] == "preparing rows"
+    assert re.fullmatch(
+        r"preparing: ranges 12\.0 %, lengths \S+ %, mean \S+ %, second moment \S+ %, classes \S+ %",
+        lines[1],
     )
-    assert lines[0].startswith(bought) and "(0.0 % of the budget is used, " in lines[0]
-    assert [line.split(" (")[0] for line in lines[1:7]] == [
-        "ranges of columns", "row lengths",
-        "private mean", "second moment", "counting rows by class", "sweep: training 3 trials",
-    ]  # fmt: skip
-    assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d min \d+ s\)", lines[-1])
+    assert [line.split(" (")[0] for line in lines[2:]] == [
+        *("sweep: training 3 trials", "final run: leg 1 of 5", "checking the final model", "done")
+    ]
+    assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d+ s\)", lines[-1])
+
+
+def test_what_is_planned_is_said_before_it_is_paid_if_asked(
+    folders: dict[str, Path], seen: list[Progress], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress_view.live_view(LinearScaling(), verbose=True) as watch:
+        watch(seen[0])
+    said = " ".join(capsys.readouterr().err.split())
+    assert said == f"{seen[0].doing} preparing rows"
 
 
 def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What is said when the legs of a final run begin at these moments."""
     now = [0.0]
-    with study_screen.live_view(search, lambda: now[0]) as watch:
+    with progress_view.live_view(search, lambda: now[0]) as watch:
         for number, at in enumerate(seconds, start=2):
             now[0] = at
             watch(FakeProgress(f"final run: leg {number} of 5"))  # type: ignore[arg-type]
-    return capsys.readouterr().err.splitlines()
+    return capsys.readouterr().err.replace("\n  ", " ").splitlines()
 
 
 FOUR_RUNS = Schedule(None, (Stage("sweep", 3, 0.01),), Stage("final", 1, 0.1))
@@ -415,37 +423,38 @@ class FakeProgress:
 
 
 def test_lines_tell_how_long_it_took_and_will_take(capsys: pytest.CaptureFixture[str]) -> None:
-    begun, second, third = legs(LinearScaling(), [100, 130, 150], capsys)
+    begun, second, third = legs(LinearScaling(), [100, 190, 250], capsys)
     used = "50.0 % of the budget is used"
     assert begun == f"final run: leg 2 of 5 ({used}, after 1 min 40 s)"
-    assert second == f"final run: leg 3 of 5 ({used}, after 2 min 10 s, about 1 min 30 s left)"
-    assert third == f"final run: leg 4 of 5 ({used}, after 2 min 30 s, about 50 s left)"
+    assert second == f"final run: leg 3 of 5 ({used}, after 3 min 10 s, about 4 min 30 s left)"
+    assert third == f"final run: leg 4 of 5 ({used}, after 4 min 10 s, about 2 min 30 s left)"
 
 
 def test_a_run_that_tells_its_steps_tells_how_long_they_will_take(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     now = [0.0]
-    with study_screen.live_view(LinearScaling(), lambda: now[0]) as watch:
+    with progress_view.live_view(LinearScaling(), lambda: now[0]) as watch:
         for seconds, steps in (
             (30, "trial 1, step 1 of 40"),  # how long it was prepared for says nothing
             (40, "trial 1, step 2 of 40"),
-            (65, "trial 1, step 6 of 40"),
-            (140, "trial 2, step 1 of 40"),  # another run
-            (240, "trial 2, step 21 of 40"),
+            (100, "trial 1, step 6 of 40"),
+            (170, "trial 2, step 1 of 40"),  # another run
+            (270, "trial 2, step 21 of 40"),
         ):
             now[0] = seconds
             watch(FakeProgress("sweep", steps=steps))  # type: ignore[arg-type]
-    told = [line.rpartition("used, ")[2] for line in capsys.readouterr().err.splitlines()]
-    assert told == [
-        "after 1 min 5 s, about 3 min 58 s of this run left, one of 4)",
-        "after 2 min 20 s)",
-        "after 4 min 0 s, about 1 min 35 s of this run left, one of 4)",
+    lines = capsys.readouterr().err.replace("\n  ", " ").splitlines()
+    assert [line.rpartition("used, ")[2] for line in lines] == [
+        "after 30 s)",
+        "after 1 min 40 s, about 7 min 56 s of this run left, one of 4)",
+        "after 2 min 50 s)",
+        "after 4 min 30 s, about 1 min 35 s of this run left, one of 4)",
     ]
 
 
 def test_the_clock_of_a_sealed_search_stays_secret(capsys: pytest.CaptureFixture[str]) -> None:
-    for line in legs(PrivateSelection(), [100, 130, 150], capsys):
+    for line in legs(PrivateSelection(), [100, 190, 250], capsys):
         assert line.endswith("(50.0 % of the budget is used)")
 
 
@@ -492,10 +501,36 @@ def test_screen_live_view_and_picture_say_that_scores_decided_little(
     record = replace(record, situation=situation)
     said = "the scores differ by no more than their noise"
     assert said in texts(draw(record)).replace("\n", " ")
-    study_screen.show_result(record, Path("search.png"), delta_chosen=False)
+    study_screen.show_result(record, Path("search.png"), delta_chosen=False, verbose=True)
     assert said[1:] in " ".join(capsys.readouterr().out.split())
-    shown = study_screen._view(replace(seen[-1], situation=situation), LinearScaling())
+    shown = progress_view.draw_progress(replace(seen[-1], situation=situation), LinearScaling())
     assert said in str(shown[-1]) and max(map(len, str(shown[-1]).splitlines())) < 80
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {},
+            "Differential privacy with epsilon = 1 and delta = 1e-05 for one row, the search "
+            "included. Adding or removing one row (an empty row keeps its place) changes the "
+            "probability of any outcome of this study by at most a factor of 2.72, plus 0.00001. "
+            "Facts taken as public are not protected.",
+        ),
+        ({"epsilon": 1e-10}, "with epsilon = 0.0000000001 and"),
+        ({"epsilon": 10.0}, "with epsilon = 10 and"),
+        ({"unit": ONE_PERSON}, "removing all texts of one person (an empty entry keeps"),
+        ({"covers_selection": False}, "No privacy is promised: trials were chosen by scores"),
+        ({"epsilon": 21.0}, "So large an epsilon protects nobody in any provable way."),
+    ],
+)
+def test_the_promise_is_the_definition_in_numbers_or_why_there_is_none(
+    changes: dict[str, Any], said: str, folders: dict[str, Path]
+) -> None:
+    made = replace(dptune.load(folders["unit-noise"]).guarantee, epsilon=1.0, delta=1e-5)
+    words = promise(replace(made, **changes))
+    assert (words == said) if not changes else (said in words)
+    assert ("factor" in words) == (said[0].islower() or not changes)
 
 
 def test_a_text_plot_puts_the_highest_score_on_top() -> None:

@@ -105,6 +105,14 @@ def test_picked_rows_are_the_same_from_disk_and_memory(
     assert torch.equal(disk.norms, memory.norms)
 
 
+def test_chunks_in_memory_are_of_one_size() -> None:
+    """60,000 rows of 50 columns are a little more than one chunk, 1.2 of 53,687 rows."""
+    one = MemoryRows(torch.zeros(60_000, 50), torch.zeros(60_000))
+    assert [len(chunk.targets) for chunk in one.chunks()] == [60_000]
+    two = MemoryRows(torch.zeros(90_001, 50), torch.zeros(90_001))
+    assert [len(chunk.targets) for chunk in two.chunks()] == [45_001, 45_000]
+
+
 @pytest.mark.parametrize("chunk_rows", [1, 7, 100, 101, 5000])
 def test_the_size_of_chunks_in_memory_does_not_matter(chunk_rows: int) -> None:
     features, targets = make_data()

@@ -206,6 +206,51 @@ def test_no_name_in_a_model_or_a_configuration_is_imported(
     assert not (tmp_path / "mine").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("in the run folder", "lies in the run's folder"),
+        ("in the current folder", "relative to the current folder"),
+        ("a module of the run folder", "evil:make of .*evil.py, .* lies in the run's folder"),
+    ],
+)
+def test_code_in_a_run_folder_or_a_relative_file_is_not_run_even_where_asked(
+    name: str, why: str, linear: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(linear, run)
+    (run / "evil.py").write_text(NETS)
+    monkeypatch.chdir(run)
+    named = NAMES[name].format(run=run) if name in NAMES else "evil:make"
+    engine = {"name": "torch-module", "factory": named}
+    folder, result = RunFolder.open(run), FinishedRun.open(run).result
+    stored = folder.read_tensors("model.safetensors")
+    assert stored is not None
+    facts = json.dumps({**json.loads(stored[1]["facts"]), "engine": engine})
+    folder.write_tensors("model.safetensors", stored[0], facts=facts)
+    plain = parse((run / "run.toml").read_text(), "run.toml") | {"engine": engine}
+    plain["study"] = f"{plain['study'].split('-')[0]}-{digest(plain)}"
+    folder.write("run.toml", tomli_w.dumps(plain))
+    finish(folder, result)
+    for read in (
+        lambda: dptune.load(run, own_code=True),
+        lambda: dptune.resume(run, make_data(), own_code=True),
+    ):
+        with pytest.raises(OwnCodeProblem, match=why):
+            read()
+    assert not (run / "ran").exists()
+
+
+def test_a_module_of_the_current_folder_is_named_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("evil.py").write_text(NETS)
+    with pytest.raises(OwnCodeProblem, match=rf"evil:make of {tmp_path}/evil\.py, which would"):
+        own_code.must_be_given(["evil:make"], "it")
+    assert not Path("ran").exists()
+
+
 def test_a_network_that_made_features_is_run_only_where_asked(tmp_path: Path) -> None:
     (tmp_path / "evil.py").write_text(NETS)
     backbone = {"name": f"module:{tmp_path}/evil.py:make", "kind": "pooled"}

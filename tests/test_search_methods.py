@@ -23,7 +23,6 @@ from dptune import accounting
 from dptune.accounting import Budget
 from dptune.accounting.trial_count import TrialCount
 from dptune.cli.app import app
-from dptune.cli.parameters import Method
 from dptune.data import Data
 from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine
@@ -48,7 +47,6 @@ from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.grid_search import GridSearch
 from dptune.search.hypo import Hypo
 from dptune.search.linear_scaling import LinearScaling
-from dptune.search.methods import METHODS
 from dptune.search.one_step import OneStep
 from dptune.search.paper_line import PaperLine
 from dptune.search.private_selection import PrivateSelection, SubsetSelection
@@ -63,6 +61,7 @@ from dptune.study.planning import outline
 from dptune.study.result import StudyResult
 from dptune.study.runner import Progress
 from dptune.study.study import resume, tune
+from support.methods import METHOD_NAMES
 from support.studies import a_config
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "narrowing.py"
@@ -619,11 +618,7 @@ def test_a_method_of_ones_own_takes_less_than_80_lines() -> None:
     assert len(EXAMPLE.read_text().splitlines()) < 80
 
 
-def test_the_command_line_offers_all_methods() -> None:
-    assert {method.value for method in Method} == set(METHODS) - {"narrowing"}
-
-
-@pytest.mark.parametrize("name", [method.value for method in Method])
+@pytest.mark.parametrize("name", METHOD_NAMES)
 def test_the_command_line_knows_it(name: str, tmp_path: Path) -> None:
     features, labels = rows(200)
     np.savez(
@@ -705,12 +700,12 @@ def test_plans_that_cannot_be_run_are_refused_before_they_are_paid(tmp_path: Pat
 def test_the_clock_of_a_sealed_search_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
-    from dptune.cli import study_screen
+    from dptune.cli import progress_view
 
     for method, shown in ((UnitNoise(), True), (PrivateSelection(), False)):
         screen = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
-        monkeypatch.setattr(study_screen, "standard_error", lambda screen=screen: screen)
-        with study_screen.live_view(method) as show:
+        monkeypatch.setattr(progress_view, "standard_error", lambda screen=screen: screen)
+        with progress_view.live_view(method) as show:
             study(method, watch=show)
         assert bool(re.search(r"\d:\d\d:\d\d", screen.export_text())) is shown
 

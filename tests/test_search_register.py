@@ -22,13 +22,13 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 MAIN = "from dptune.cli.app import main; main()"
 KILL = """
 import contextlib, os
-from dptune.cli import study_screen
+from dptune.cli import progress_view
 
 def stop(progress):
     if progress.doing.startswith("nearby: training"):
         os._exit(9)
 
-study_screen.live_view = lambda search: contextlib.nullcontext(stop)
+progress_view.live_view = lambda search, verbose: contextlib.nullcontext(stop)
 """
 
 
@@ -111,7 +111,7 @@ def test_a_method_of_ones_own_needs_nothing_but_the_face() -> None:
 
 
 def test_the_page_names_all_that_a_method_may_say_of_itself() -> None:
-    page = (EXAMPLES.parent / "docs" / "search-methods.md").read_text()
+    page = (EXAMPLES.parent / "docs" / "guide" / "search-methods.md").read_text()
     for said in vars(search.SearchMethod):
         assert said.startswith("__") or f"`{said}" in page, said
 

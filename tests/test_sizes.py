@@ -99,7 +99,7 @@ def test_columns_of_one_size_stay_as_they_are(tmp_path: Path) -> None:
     assert any(said.startswith(ONE_SIZE) for said in result.preparation)
     said = "The 6 columns are of one size, as far as bought ranges tell (ranges.json), and stay as"
     card = model_card(tmp_path / "run")
-    assert said in card and "by what was bought" not in card
+    assert said in card and "(estimated privately)" not in card
     assert not any("cut off" in note for note in result.guarantee.caveats)
     assert "ranges of 6 columns, from noisy ranks of the rows" in result.guarantee.releases
 

@@ -21,7 +21,7 @@ from dptune import Budget, Data, DPLinearClassifier, Preparation, load, resume
 from dptune.columns import Columns, Encoding, Stretch
 from dptune.columns.marks import COARSE, FINE
 from dptune.columns.private_ranges import Range, noise_for, private_ranges
-from dptune.data.declared import known_of
+from dptune.data.declared import describe_column
 from dptune.errors import InvalidInput
 from dptune.export import to_onnx, to_sklearn
 from dptune.report import model_card
@@ -241,9 +241,8 @@ def test_only_what_was_bought_is_stretched() -> None:
 
 
 def test_cards_say_where_numbers_are_taken_by_their_logarithm() -> None:
-    assert known_of(stretched(), "age") == (
-        "0 to 99999 (by what was bought); farther than 25 from 50 by its logarithm; a curve of "
-        "degree 3"
+    assert describe_column(stretched(), "age") == (
+        "0 to 99999 (estimated privately); log-scaled beyond 25 from 50; polynomial of degree 3"
     )
 
 
@@ -266,7 +265,7 @@ def test_a_code_far_out_hides_nothing(study: Any) -> None:
     assert result.test_accuracy > 0.9
     assert set(result.model.preprocessing.encoding.stretches) == {"column 1"}
     assert "numbers far out in 1 column by their logarithm: free" in result.preparation
-    assert "by its logarithm" in model_card(folder)
+    assert "log-scaled beyond" in model_card(folder)
 
 
 def test_plans_say_so_before_anything_is_known(study: Any) -> None:

@@ -251,7 +251,7 @@ def pictures(count: int = 200, copies: int | None = None) -> Data:
     labels = np.arange(count) % 2
     shape = (count, 2, 3) if copies is None else (count, copies, 2, 3)
     features = rng.normal(size=shape) + 2 * labels.reshape(-1, *[1] * (len(shape) - 1))
-    return Data(features, labels, augmented=copies is not None)
+    return Data.from_table(features, labels, augmented=copies is not None)
 
 
 def test_pictures_are_learned_without_preparation(tmp_path: Path) -> None:
@@ -492,7 +492,7 @@ def test_what_is_trained_is_not_on_the_device_of_training_any_more(tmp_path: Pat
 
 
 def test_the_page_on_engines_runs(same_noise: None) -> None:
-    page = Path(__file__).parent.parent / "docs" / "engines.md"
+    page = Path(__file__).parent.parent / "docs" / "guide" / "engines.md"
     names: dict[str, Any] = {}
     for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(text, str(page), "exec"), names)

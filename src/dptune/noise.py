@@ -4,8 +4,9 @@ A normal number in floating point is one of comparatively few: NumPy's are whole
 256 constants. So the last bits of `sum + noise` tell which sums are possible beneath it, and of two
 data sets that differ in one row often only one is. Nothing noisy is therefore seen as it is added
 up, but rounded to a public grid, 2^16 steps to the deviation of the noise: that many more noise
-values lie within one step that what is left of their own grid is beyond telling (docs/privacy.md
-has the bound). Rounding is post-processing of the priced mechanism, and costs no accuracy.
+values lie within one step that what is left of their own grid is beyond telling
+(docs/design/noise.md has the bound). Rounding is post-processing of the priced mechanism, and
+costs no accuracy.
 
 All noise of the package is added here, whatever draws it: arrays of NumPy and tensors alike.
 """

@@ -11,6 +11,7 @@ where this process was given the same name, or was asked to run it.
 import ast
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import multiprocessing
 import sys
@@ -108,18 +109,48 @@ def resolve(named: str, what: str) -> Function:
     )
 
 
-def must_be_given(names: Iterable[str], where: str, *, asked: bool = False) -> None:
-    """Refuse functions that `where` names unless this process was given or has imported each;
-    `asked` gives it all of them."""
-    if asked:
-        _run.update(names)
+def must_be_given(names: Iterable[str], where: object, *, asked: bool = False) -> None:
+    """Refuse functions that `where`, a file of a run, names unless this process was given or has
+    imported each; `asked` gives it all of them, but none whose code lies in the run's folder."""
     for named in names:
-        if named not in _run and named not in _remembered:
+        if named in _run or named in _remembered:
+            continue
+        file = _file_of(named)
+        of_file = "" if file is None or named.startswith(str(file)) else f" of {file}"
+        code = f"{where} names code of its own, {named}{of_file}, which would be run"
+        if isinstance(where, Path) and file and file.is_relative_to(where.parent.resolve()):
             raise OwnCodeProblem(
-                f"{where} names code of its own, {named}, which would be run, and this process was "
-                "not given that code. Where you trust it, ask for it: dptune.load(..., "
-                "own_code=True), or --run-code on the command line."
+                f"{code}, and lies in the run's folder, where dptune puts no code. Look at it; if "
+                "you trust it, move it to another folder and import it first."
             )
+        if not asked:
+            raise OwnCodeProblem(
+                f"{code}, and this process was not given that code. Where you trust it, ask for "
+                "it: dptune.load(..., own_code=True), or --run-code on the command line."
+            )
+        _run.add(named)
+
+
+def must_be_absolute(options: Mapping[str, object], where: Path) -> None:
+    """Refuse a file of code that `where` names relative to the current folder: what runs would
+    depend on where one stands, and dptune writes whole paths."""
+    for value in options.values():
+        place = value.rpartition(":")[0] if isinstance(value, str) else ""
+        if _is_file(place) and not Path(place).is_absolute():
+            raise OwnCodeProblem(
+                f"{where} names code of its own, {value}, relative to the current folder. dptune "
+                "writes whole paths, so the file was changed; nothing of it is run."
+            )
+
+
+def _file_of(named: str) -> Path | None:
+    """Where the code of that name would be imported from, as far as it is known without that."""
+    place = named.rpartition(":")[0]
+    if _is_file(place):
+        return Path(place).resolve()
+    path = [*sys.path, str(Path.cwd())]
+    spec = importlib.machinery.PathFinder.find_spec(place.partition(".")[0], path)
+    return Path(spec.origin).resolve() if spec and spec.origin else None
 
 
 def made(named: str) -> "nn.Module":

@@ -1,7 +1,7 @@
 """Where searches for the total step size start from: each engine says its own.
 
-The law that the searches of linear models start from (docs/law.md) is calibrated for linear models:
-a run of price mu that leaves noise of standard deviation c on every weight is best near
+The law that the searches of linear models start from (docs/design/law.md) is calibrated for linear
+models: a run of price mu that leaves noise of standard deviation c on every weight is best near
 
     1 / c^2 = 1 / near^2 + 1 / far^2,
     near = noise * counted^columns_power * weights^weights_power,
@@ -77,7 +77,7 @@ def signal(mu: float, rows: int, columns: int, outputs: int) -> float:
     return mu * rows / (columns * outputs)
 
 
-# Measured over many sets of features and tables: docs/law-measured.md.
+# Measured over many sets of features and tables: experiments/notes/law-measured.md.
 LINEAR = Prior(
     noise=18.0,
     columns_power=-0.5,
@@ -96,9 +96,9 @@ LINEAR = Prior(
     by_row_length=True,
 )
 
-# The same for values, on nine tables (docs/law-measured.md). Squared loss has an optimum that is
-# reached in about so many steps whatever the budget, and the mean of iterates around it is as good
-# for any rate: so the far end is a displacement in proportion to the columns.
+# The same for values, on nine tables (experiments/notes/law-measured.md). Squared loss has an
+# optimum that is reached in about so many steps whatever the budget, and the mean of iterates
+# around it is as good for any rate: so the far end is a displacement in proportion to the columns.
 VALUES = Prior(
     noise=1.0,
     columns_power=-0.5,
@@ -110,11 +110,11 @@ VALUES = Prior(
     by_row_length=True,
 )
 
-# Measured on a few networks of 5 thousand to 10 million weights: docs/law-measured.md.
+# Measured on a few networks of 5 thousand to 10 million weights: experiments/notes/law-measured.md.
 MODULE = Prior(noise=15.0, weights_power=-0.5, error=0.8, error_off_unit_rows=0.8)
 
 # Of pretrained language models every weight may carry more, the less so the fewer are trained:
-# adapters of 0.3 and all layers of 11 million weights (docs/law-measured.md).
+# adapters of 0.3 and all layers of 11 million weights (experiments/notes/law-measured.md).
 PRETRAINED = Prior(noise=1.5, weights_power=-0.3, error=0.6, error_off_unit_rows=0.6)
 
 # The same without gradients, where steps go along random directions: a guess.

@@ -53,7 +53,7 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # bytes of any kind come here, and readers fail in any way
         # Where a column must be text; of others Arrow makes bytes.
-        if isinstance(error, pa.ArrowInvalid) and "invalid UTF8" in str(error):
+        if isinstance(error, pa.ArrowInvalid) and "invalid utf8" in str(error).lower():
             raise not_utf8(path) from None
         advice = "It may be damaged, or of another kind than its name says; write it again."
         if isinstance(error, PermissionError):
@@ -238,7 +238,9 @@ def perhaps_meant(name: str, names: Sequence[str], path: Path) -> str:
 
 def read_parquet(path: Path) -> Any:
     with reading(path), parquet.ParquetFile(path) as file:
-        return file.read()
+        table = file.read()
+        table.validate(full=True)  # texts may hold any bytes
+        return table
 
 
 def parquet_files(folder: Path) -> list[Path]:

@@ -26,6 +26,12 @@ def open_regular(path: Path) -> BufferedReader:
     return file
 
 
+def read_regular(path: Path) -> bytes:
+    """All bytes of a regular file."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 

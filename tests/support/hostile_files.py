@@ -7,6 +7,7 @@ Whatever a file holds, a reader gives an answer or raises one of our errors.
 import gzip
 import io
 import json
+import pickle
 import re
 import sqlite3
 import struct
@@ -19,22 +20,31 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from pyarrow import parquet
 
 from dptune import Budget, Data, Ledger, tune
-from dptune.cli.options import columns_in, read_options
+from dptune.cli.options import read_columns, read_options
 from dptune.data.columns_section import columns_section
 from dptune.data.disk import write_chunks
+from dptune.data.extracted import read_groups
 from dptune.data.sources import load_data
+from dptune.engines.checkpoint import Checkpoint
 from dptune.errors import DptuneError
+from dptune.features.find import find_backbone
 from dptune.features.from_pictures import extract
+from dptune.hub import quiet
 from dptune.ledger.chain import chained
 from dptune.pictures.decode import decode
 from dptune.pictures.find import find_pictures
 from dptune.report.card import model_card
+from dptune.study.run_folder import RunFolder
+from dptune.study.runner import read_census
 from dptune.texts.reading import read as read_texts
 from support.old_folders import without_digests
 from support.pictures import encoded, pixels
+from support.rows import make_data
+from support.studies import stop_after
 
 COLUMNS = {"age": {"kind": "number", "range": [0, 100]}, "town": {"kind": "category", "buckets": 4}}
 
@@ -95,7 +105,10 @@ READERS = (
     *("columns of a csv", "npz", "npy", "parquet", "parquet with declared columns"),
     *("columns of a parquet", "JSON lines", "JSON lines inside gzip", "config in TOML"),
     *("columns in TOML", "picture in a folder", "pictures in an npz", "index of chunks", "chunk"),
-    *("features.json", "record of a chunk"),
+    *("pickle of CIFAR-10", "idx of MNIST", "idx of MNIST inside gzip"),
+    *("table of Waterbirds", "texts in parquet", "checkpoint", "statistic of a run"),
+    *("preprocessor of a backbone", "config of a backbone", "weights of a backbone"),
+    *("features.json", "record of a chunk", "groups of a chunk"),
     *("run.toml", "guarantee.json", "result.json", "environment.json", "trials.jsonl"),
     *("ranges.json", "model.safetensors", "facts of a model", "ledger", "event of a ledger"),
 )
@@ -145,7 +158,11 @@ def readers(place: Path) -> dict[str, Reader]:
             _write_gzip,
         ),
     }
-    return found | _of_toml(place) | _of_pictures(place) | _of_folders(place)
+    found["texts in parquet"] = Reader(
+        place / "t.parquet", _parquet(table), lambda path: read_texts(str(path), "town", "label")
+    )
+    sets, backbones = _of_picture_sets(place), _of_backbones(place)
+    return found | _of_toml(place) | _of_pictures(place) | sets | backbones | _of_folders(place)
 
 
 def _of_toml(place: Path) -> dict[str, Reader]:
@@ -188,7 +205,7 @@ born = { kind = "date", range = ["2010-01-01", 2025-12-31], parts = ["month"] }
         "columns in TOML": Reader(
             place / "columns.toml",
             columns,
-            lambda path: load_data(rows, columns=columns_in(str(path))),
+            lambda path: load_data(rows, columns=read_columns(str(path))),
         ),
     }
 
@@ -212,6 +229,81 @@ def _of_pictures(place: Path) -> dict[str, Reader]:
     }
 
 
+def _of_picture_sets(place: Path) -> dict[str, Reader]:
+    """Public sets, as their makers packed them."""
+    names = ("cifar10", "mnist", "waterbird_complete95_forest2water2")
+    cifar, mnist, birds = (place / name for name in names)
+    x = np.stack([pixels(32, 32, seed=seed) for seed in range(2)])
+    batch = pickle.dumps({"labels": [0, 9], "data": x.reshape(2, -1)}, protocol=2)
+    images = bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 4, 4) + bytes(range(32))
+    table = b"img_filename,y,split,place\na/0.jpg,0,0,0\na/1.jpg,1,0,1\n"
+    for folder in (cifar, mnist, birds / "a"):
+        folder.mkdir(parents=True)
+    for number in range(1, 6):
+        (cifar / f"data_batch_{number}").write_bytes(batch)
+    (mnist / "train-labels-idx1-ubyte").write_bytes(
+        bytes([0, 0, 8, 1]) + struct.pack(">I", 2) + bytes(2)
+    )
+    for number in range(2):
+        (birds / "a" / f"{number}.jpg").write_bytes(encoded(pixels()))
+
+    def read(name: str) -> Callable[[Path], object]:
+        def all_pictures(path: Path) -> object:
+            part = find_pictures(name, place).part("train")
+            return [part.content(number) for number in range(len(part))]
+
+        return all_pictures
+
+    packed = mnist / "train-images-idx3-ubyte.gz"
+    return {
+        "pickle of CIFAR-10": Reader(cifar / "data_batch_2", batch, read("cifar10")),
+        "idx of MNIST": Reader(packed.with_suffix(""), images, read("mnist"), _instead_of_packed),
+        "idx of MNIST inside gzip": Reader(packed, images, read("mnist"), _packed_instead),
+        "table of Waterbirds": Reader(
+            birds / "metadata.csv",
+            table,
+            lambda path: find_pictures("waterbirds", place).part("train"),
+        ),
+    }
+
+
+def _instead_of_packed(path: Path, content: bytes) -> None:
+    path.with_suffix(".gz").unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
+def _packed_instead(path: Path, content: bytes) -> None:
+    path.with_suffix("").unlink(missing_ok=True)
+    _write_gzip(path, content)
+
+
+def _of_backbones(place: Path) -> dict[str, Reader]:
+    """A model of transformers in a folder."""
+    import transformers
+
+    folder = place / "model"
+    config = transformers.ViTConfig(
+        **{"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2},
+        **{"intermediate_size": 8, "image_size": 8, "patch_size": 4},
+    )
+    with quiet(transformers):
+        transformers.ViTModel(config).save_pretrained(folder)
+    prepared = folder / "preprocessor_config.json"
+    prepared.write_text(
+        '{"size": 8, "do_center_crop": false, "image_mean": [0.5, 0.5, 0.5], '
+        '"image_std": [0.5, 0.5, 0.5], "resample": 3, "rescale_factor": 0.00392156862745098}'
+    )
+    files = {
+        "preprocessor of a backbone": prepared,
+        "config of a backbone": folder / "config.json",
+        "weights of a backbone": folder / "model.safetensors",
+    }
+    return {
+        name: Reader(file, file.read_bytes(), lambda path: find_backbone(f"hf:{folder}"))
+        for name, file in files.items()
+    }
+
+
 def _part(path: Path) -> Any:
     return find_pictures(path).part("train")
 
@@ -224,6 +316,11 @@ def _of_folders(place: Path) -> dict[str, Reader]:
     _features(place / "faces", features)
     run = place / "run"
     _a_run(run)
+    begun = place / "begun"
+    stop_after(begun, make_data(), "sweep")
+    without_digests(begun)
+    keep = Checkpoint(place / "run.checkpoint", "a run")
+    keep.save({"weights": torch.ones(2)}, 3)
     written = {
         "index of chunks": (chunks / "index.json", lambda path: load_data(chunks)),
         "chunk": (chunks / "000000.features.npy", lambda path: load_data(chunks)),
@@ -232,6 +329,12 @@ def _of_folders(place: Path) -> dict[str, Reader]:
             features / "train" / "000000.json",
             lambda path: load_data(features),
         ),
+        "groups of a chunk": (
+            features / "train" / "000000.groups.npy",
+            lambda path: read_groups(features, "train"),
+        ),
+        "checkpoint": (keep.path, lambda path: keep.load()),
+        "statistic of a run": (begun / "census.json", lambda path: read_census(RunFolder(begun))),
         **{
             name: (run / name, lambda path: model_card(run))
             for name in (
@@ -277,10 +380,10 @@ def _features(pictures: Path, folder: Path) -> None:
 
 def _a_run(folder: Path) -> None:
     rng = np.random.default_rng(0)
-    data = Data(
+    data = Data.from_columns(
         {"age": rng.integers(0, 99, 2000).astype(float), "town": ["a", "b"] * 1000},
         np.arange(2000) % 2,
-        columns={"age": {"kind": "number"}, "town": {"kind": "category", "values": ["a", "b"]}},
+        {"age": {"kind": "number"}, "town": {"kind": "category", "values": ["a", "b"]}},
         test=({"age": [1.0, 2.0], "town": ["a", "b"]}, [0, 1]),
     )
     tune(data, budget=Budget(20.0, 1e-5), out=folder)

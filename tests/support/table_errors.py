@@ -96,8 +96,8 @@ TABLE_ERRORS = (
     TableError(
         "a label that is missing, and nothing is declared",
         (
-            "the labels are missing in 1 row (2, counted from 1): empty, NaN or infinite. Mend "
-            "these rows, or remove them first."
+            "the labels are missing in 1 row (2, counted from 1): empty, NaN or infinite. "
+            "Correct or remove these rows first."
         ),
         table="age,ill\n34,no\n35,\n36,yes\n",
         columns=None,
@@ -237,7 +237,7 @@ TABLE_ERRORS = (
         "a label that is a number without a range",
         (
             "age: a label that is a number needs its range, the lowest and the highest value "
-            "to learn, from what is known of such values and not from the rows; if it "
+            "to learn, from general knowledge and not from the rows; if it "
             'numbers classes, declare it as a "category" with all its values.'
         ),
         columns=declared(ill="drop", age="number"),

@@ -33,7 +33,7 @@ class SealedBound:
     def remark(self) -> str:
         published = (
             f"would have been epsilon {rounding.cost(self.published)}; both hold, and the smaller "
-            "is promised (docs/accounting.md)"
+            "is promised (docs/design/accounting.md)"
         )
         if math.isinf(self.published):
             published = "gives no bound here"

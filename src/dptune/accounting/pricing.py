@@ -110,7 +110,7 @@ def fits(events: Sequence[Event], spent: Price, budget: Budget, slack: float) ->
     was set aside for failures before the first of them ran.
 
     mu^2 and slack are two limits, never traded for each other: who may choose between them after
-    seeing outputs can exceed the budget (docs/accounting.md).
+    seeing outputs can exceed the budget (docs/design/accounting.md).
     """
     if spent.slack > slack:
         return False

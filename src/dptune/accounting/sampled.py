@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 from scipy.special import ndtri
 
 from dptune.errors import UnpricedEvent
@@ -234,6 +233,8 @@ def _repeat(losses: _Losses, step: Step, cut: float) -> _Losses:
     """`step.count` independent copies, without tails of probability `cut`."""
     if step.count == 1:
         return losses
+    from scipy import fft  # slow to import
+
     first, last = _likely_sums(losses.masses, step.count, cut)
     size = last - first + 1
     length = fft.next_fast_len(max(size, losses.masses.size))

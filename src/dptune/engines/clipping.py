@@ -12,7 +12,7 @@ weighted. And for the sum as it is really added up:
     replacing one row by an empty one moves the computed sum by at most clip_norm.
 
 Norms and sums are computed with rounding, so the bound is aimed at from a little below (`margin`;
-for sums see sums.py, and docs/engine.md for the proof). What is too small to round safely
+for sums see sums.py, and docs/design/engine.md for the proof). What is too small to round safely
 contributes nothing.
 
 Layout: (trials, outputs, rows). The rows are contiguous, so every operation over outputs is a
@@ -21,6 +21,7 @@ vector operation over rows.
 
 import torch
 from torch import Tensor
+from torch.nn.functional import hardshrink
 
 from dptune.data.rows import Chunk
 from dptune.engines import sums
@@ -68,6 +69,8 @@ def clip_(
         return residuals.div_(copies).to(product)
     reach = (clip_norms * (1 - margin(residuals, product)))[:, None]
     one = parts.shape[1] == 1
+    if one and copies == 1 and weights is None:
+        return _cut_(residuals, reach / chunk.norms[:, 0]).to(product)
     sizes = parts[:, 0].abs() if one else (parts * parts).sum(1).sqrt_()  # (trials, rows, copies)
     if copies == 1:
         smallest = sizes[..., 0]
@@ -89,6 +92,14 @@ def clip_(
     parts *= scale[:, None, :, None]
     residuals.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
     return residuals.to(product)
+
+
+def _cut_(residuals: Tensor, limits: Tensor) -> Tensor:
+    """Residuals of one output, which are their own sizes, brought within each row's limit. What is
+    too small contributes nothing here, too, nor does what overflows."""
+    limits = hardshrink(limits, SMALLEST)[:, None]  # 0 where not above it
+    residuals = hardshrink(residuals.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0), SMALLEST_SIZE)
+    return residuals.clamp_(-limits, limits)
 
 
 def margin(residuals: Tensor, product: torch.dtype) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 from dptune.errors import InvalidInput
 from dptune.features.transform import Transform
 from dptune.plain_data import UNFIT, read_json
+from dptune.whole_files import read_regular
 
 _RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 _NO_CROP_FROM = 384  # ConvNeXT: pictures of this size and more are pressed, not cropped
@@ -21,7 +22,7 @@ _UNKNOWN_STEPS = (
 def read_processor(path: Path) -> Transform:
     """The transform that a preprocessor_config.json or processor_config.json describes."""
     try:
-        stored = read_json(path.read_bytes(), "it")
+        stored = read_json(read_regular(path), "it")
         stored = stored.get("image_processor", stored)
         return transform_from(stored)
     except (OSError, *UNFIT) as problem:

@@ -343,7 +343,8 @@ def follow(
     then of no more use.
 
     The entry that `past` took last must be in its place as it was. Its hash stands for all entries
-    before, so none of those is read again (docs/ledger.md). An empty past verifies everything.
+    before, so none of those is read again (docs/design/ledger.md). An empty past
+    verifies everything.
     """
     number = len(past.hashes)
     try:

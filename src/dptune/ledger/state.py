@@ -190,7 +190,8 @@ class State:
     def _limit(self) -> str:
         """The budget as a promise: the largest there ever was, because one that is lowered to what
         was spent is no limit that was fixed beforehand. Where mu squared and slack were traded for
-        each other, both may have been used up: delta + (1 - delta) * delta (docs/accounting.md)."""
+        each other, both may have been used up: delta + (1 - delta) * delta
+        (docs/design/accounting.md)."""
         epsilon = max(change.budget.epsilon for change in self.changes)
         delta = max(change.budget.delta for change in self.changes)
         delta *= 1 if self.opened_slack is not None else 2

@@ -12,7 +12,7 @@ from dptune.errors import InvalidInput
 from dptune.hub import datasets_package, load_from_hub, splits_of
 from dptune.pictures.checks import check_labels
 from dptune.pictures.pictures import Content, Pictures, PictureSet
-from dptune.pictures.stored import Listed, Numbers
+from dptune.pictures.stored import Listed, Numbers, read_picture
 from dptune.table_files import listed, reading
 
 SAVED_TO_DISK = ("dataset_dict.json", "state.json")
@@ -48,7 +48,7 @@ class ColumnPictures(Listed):
             return b""
         if stored["bytes"] is not None:
             return bytes(stored["bytes"])
-        return Path(stored["path"] or "").read_bytes()
+        return read_picture(Path(stored["path"] or ""))
 
 
 def from_saved(folder: Path) -> PictureSet:

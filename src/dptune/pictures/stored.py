@@ -43,6 +43,16 @@ class Listed:
         return len(self.labels)
 
 
+def read_picture(path: Path) -> bytes:
+    """The bytes of a picture in a file of its own."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):  # to open a pipe is to wait for ever
+        raise OSError(errno.EINVAL, "neither a file nor a folder")
+    if found.st_size > LARGEST_FILE:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return path.read_bytes()
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FilePictures(Listed):
     """Files under a folder, each read when it is asked for."""
@@ -54,13 +64,7 @@ class FilePictures(Listed):
         return shown(self.paths[number])
 
     def content(self, number: int) -> Content:
-        path = self.folder / self.paths[number]
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # to open a pipe is to wait for ever
-            raise OSError(errno.EINVAL, "neither a file nor a folder")
-        if found.st_size > LARGEST_FILE:
-            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-        return path.read_bytes()
+        return read_picture(self.folder / self.paths[number])
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

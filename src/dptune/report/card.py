@@ -7,7 +7,7 @@ from typing import Any
 
 from dptune import gdp
 from dptune.accounting.split import Slot
-from dptune.data.declared import known_of
+from dptune.data.declared import describe_column
 from dptune.data.made_by import is_of_texts, size_in_words, trained_on
 from dptune.features.network import short_name
 from dptune.printable import markdown, printable
@@ -145,7 +145,7 @@ def _columns(model: ModelFacts) -> list[str]:
         (
             name,
             column.kind,
-            known_of(encoding, name),
+            describe_column(encoding, name),
             str(places.stop - places.start),
         )
         for name, places in list(encoding.blocks.items())[:_COLUMNS]
@@ -181,7 +181,7 @@ def _guarantee(run: Summary) -> list[str]:
         *(f"- **{heading}**: {markdown(sentence)}." for heading, sentence in sections),
         "",
         "Noise is drawn from the operating system's randomness and is not seeded; "
-        f"`seed = {run.asked['run']['seed']}` in run.toml is for public choices.",
+        f"seed = {markdown(str(run.asked['run']['seed']))} in run.toml is for public choices.",
     ]
 
 
@@ -264,7 +264,7 @@ def _verify(run: Summary) -> list[str]:
     return [
         "## Check it",
         "",
-        "The ledger lists every payment in a chain of hashes. Whoever keeps it can show it with",
+        "The ledger lists every payment in a chain of hashes. Its keeper can show it with",
         "",
         "```",
         f"dptune budget {shlex.quote(printable(run.ledger))}",

@@ -1,6 +1,6 @@
 """How hyperparameters are found: methods, the space they search, scores that compare trials.
 
-All that a method of one's own needs is here; docs/search-methods.md says how to write one.
+All that a method of one's own needs is here; docs/guide/search-methods.md says how to write one.
 """
 
 from dptune.search.base import Census as Census

@@ -8,8 +8,9 @@ length on every logit, Gaussian noise of standard deviation
 An adaptive optimizer, whose steps are measured in learning rates, leaves about one rate of noise
 in every step: c = rate * sqrt(steps), whatever the price and the rows.
 
-Training is best stopped where that noise is about one: docs/law.md says why, docs/law-measured.md
-what is behind the refinement below, which knows only public and paid facts.
+Training is best stopped where that noise is about one: docs/design/law.md says why,
+experiments/notes/law-measured.md what is behind the refinement below, which knows only public and
+paid facts.
 """
 
 import math

@@ -3,7 +3,7 @@
 The linear scaling paper locates the best total step size with cheap trials and scales it up with
 the budget. Here the law already says where it is up to a factor of two or so, so three trials,
 spread around it, suffice to notice where the law is off; one curve through their paid scores moves
-the final run. Numbers and choices: docs/law.md.
+the final run. Numbers and choices: docs/design/law.md.
 """
 
 import math

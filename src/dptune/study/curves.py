@@ -2,7 +2,8 @@
 
 They cost no privacy: what they make of a row depends on that row and on its columns' ranges alone,
 and their degree on public numbers, before anything is paid. But every degree is one more feature a
-column, and every feature has weights that carry noise. Measurements: docs/law-measured.md.
+column, and every feature has weights that carry noise. Measurements:
+experiments/notes/law-measured.md.
 """
 
 from bisect import bisect_left

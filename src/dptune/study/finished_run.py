@@ -91,16 +91,27 @@ class FinishedRun(RunFolder):
 
 def must_hold_what_was_paid(folder: RunFolder) -> None:
     """Refuse a finished run that lacks what was paid for, or holds something else in its place:
-    it cannot be made again, and what would be stated without it is not true of the model."""
+    it cannot be made again, and what would be stated without it is not true of the model. Refuse
+    an unfinished run with a damaged file, which would be among the results."""
     try:
         files = FinishedRun.open(folder.path).files
     except DptuneError:  # not finished, or its result.json is to be written again
+        _must_be_undamaged(folder)
         return
     now = digests(folder)
     for name, digest in files.items():
         if now.get(name) != digest and not is_written_again(name):
             what = "is not what the study left there" if name in now else "is missing"
             raise FolderProblem(f"{folder.path / name} {what}. {folder.advice(name)}")
+
+
+def _must_be_undamaged(folder: RunFolder) -> None:
+    """Refuse records and tensors that do not fit their own digests."""
+    for name in may_leave(folder):
+        if name.endswith(TENSORS) and not is_written_again(name):
+            folder.read_tensors(name)
+        elif name.endswith(".json") and not is_written_again(name):
+            folder.read_json(name)
 
 
 def finish(folder: RunFolder, result: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
 """From when on a private mean and a private second moment are worth their price: where their noise
-does not outweigh them, by public numbers alone. Measurements: docs/law-measured.md."""
+does not outweigh them, by public numbers alone. Measurements: experiments/notes/law-measured.md."""
 
 import math
 

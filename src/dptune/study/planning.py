@@ -20,7 +20,7 @@ from dptune.engines.executors import SerialExecutor
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.ledger.address import are_one
-from dptune.own_code import must_be_given
+from dptune.own_code import must_be_absolute, must_be_given
 from dptune.privacy import Event, Price, total
 from dptune.rounding import allowance, cost
 from dptune.search.base import Census
@@ -97,7 +97,8 @@ def read_config(folder: RunFolder, *, own_code: bool = False) -> Config:
         raise FolderProblem(f"{name} cannot be read: {error} {AS_IT_WAS}") from None
     if not as_it_was:
         raise FolderProblem(f"{name} was changed after the study began. {AS_IT_WAS}")
-    must_be_given(config.engine.traits.own_functions.values(), str(name), asked=own_code)
+    must_be_absolute(engine, name)
+    must_be_given(config.engine.traits.own_functions.values(), name, asked=own_code)
     return config
 
 

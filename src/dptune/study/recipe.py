@@ -2,7 +2,7 @@
 
 A noisy mean that is subtracted, and a noisy second moment that whitens, help a linear model unless
 their noise outweighs them. That is decided before anything is paid, by public numbers alone: how
-many rows and columns there are, and the budget. Measurements: docs/law-measured.md.
+many rows and columns there are, and the budget. Measurements: experiments/notes/law-measured.md.
 """
 
 import math

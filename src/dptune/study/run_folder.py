@@ -207,6 +207,8 @@ class RunFolder:
         """Replace a folder as a whole by what `fill` writes into a new one."""
         target, draft = self.path / name, self.path / f".{name}"
         with self._writing(target):
+            if draft.is_symlink():  # which would be written through
+                draft.unlink()
             shutil.rmtree(draft, ignore_errors=True)  # what a kill left
             fill(draft)
             shutil.rmtree(target, ignore_errors=True)

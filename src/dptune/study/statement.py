@@ -44,7 +44,8 @@ def _named(engine: Engine[Any]) -> str:
 def noise_notes(planned: Outline) -> tuple[str, ...]:
     """A note where the noise of the final run drowns whatever all rows could add up to."""
     # What a pretrained model has to learn lies in few directions, however many weights it has;
-    # at 4 a small GPT-2 learned nothing from mailboxes by any rate (docs/language-measured.md).
+    # at 4 a small GPT-2 learned nothing from mailboxes by any rate
+    # (experiments/notes/language-measured.md).
     pretrained = planned.engine.traits.pretrained
     least = 10.0 if pretrained else max(3.0, 0.5 * math.sqrt(planned.parameters))
     if planned.final.mu * planned.data.count >= least:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dptune.columns import as_table
 from dptune.data.arrays import as_features, names_of, places
-from dptune.data.declared import codes_of_new_rows
+from dptune.data.declared import code_new_rows
 from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.engines.base import Engine, Model
 from dptune.engines.language.folder import save_pretrained
@@ -21,7 +21,7 @@ from dptune.engines.modules.module_engine import ModuleEngine
 from dptune.engines.modules.module_model import ModuleModel
 from dptune.errors import InvalidInput
 from dptune.features.local_module import own_functions
-from dptune.own_code import must_be_given, pretrained_name
+from dptune.own_code import must_be_absolute, must_be_given, pretrained_name
 from dptune.study.config import engine_from
 from dptune.study.finished_run import FinishedRun
 from dptune.study.model_facts import MODEL_FILE, PREPARE, ModelFacts, read_facts
@@ -137,7 +137,7 @@ class TrainedModel(ModelFacts):
         if self.encoding is None:
             table = self._numbers(features)
         else:
-            table = codes_of_new_rows(features, self.encoding)
+            table = code_new_rows(features, self.encoding)
         if not len(table):
             return np.empty((0, self.facts(0).width), dtype=np.float32)
         with torch.no_grad():
@@ -208,12 +208,11 @@ def load(path: str | Path, *, own_code: bool = False) -> TrainedModel:
 def load_from(folder: FinishedRun, *, own_code: bool) -> TrainedModel:
     """The same from a folder that is open."""
     facts, made, tensors = read_facts(folder)
-    engine = engine_from(made)  # which this program may not know: no damage
-    must_be_given(
-        engine.traits.own_functions.values(), str(folder.path / MODEL_FILE), asked=own_code
-    )
+    engine, file = engine_from(made), folder.path / MODEL_FILE  # an unknown engine is no damage
+    must_be_absolute(made, file)
+    must_be_given(engine.traits.own_functions.values(), file, asked=own_code)
     if own_code:  # what made its features is run when new rows are predicted
-        must_be_given(own_functions(facts.made_by or {}), "", asked=True)
+        must_be_given(own_functions(facts.made_by or {}), file, asked=True)
     with folder.undamaged(MODEL_FILE):
         model = engine.unpack(tensors)
     return TrainedModel(engine=engine, model=model, **vars(facts))

@@ -1,6 +1,6 @@
 """How clipped gradients of rows are added up: in blocks of few rows, which float32 adds with little
 rounding, and float64 between them. The margin by which clipping aims lower, and why it is enough,
-is in docs/modules-bound.md.
+is in docs/design/modules-bound.md.
 """
 
 import math
