@@ -458,7 +458,7 @@ def test_one_word_makes_the_engine(
     assert HuggingFace(where, zeroth_order=True, scale=0.01) == ZerothOrder(
         f"hf:{where}", scale=0.01
     )
-    assert HuggingFace(where).takes_ids
+    assert HuggingFace(where).traits.takes_ids
     with pytest.raises(InvalidInput, match="leave lora or zeroth_order out"):
         HuggingFace(where, lora=4, zeroth_order=True)
     with pytest.raises(InvalidInput, match="number of outputs"):

@@ -91,8 +91,8 @@ class Engine(ABC, Generic[M]):
             )
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
-        """Fields of every plan for such data, scaled to unit length or not, and a budget of `mu`,
-        where nobody asks for others; the plan's own defaults for all that is left out."""
+        """Default fields of plans for such data, in unit rows or not, and a budget of `mu`;
+        what is left out has the plan's own defaults."""
         return {}
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Engine(ABC, Generic[M]):
 
     def can_continue(self, plan: TrainPlan) -> bool:
         """Whether a run of this plan can go on from the model of an earlier one as if it had never
-        stopped, so that it may be paid, run and stored in legs."""
+        stopped, so that it may be paid, run and stored in segments."""
         return False
 
     def fit_many(
@@ -114,7 +114,7 @@ class Engine(ABC, Generic[M]):
     ) -> list[M]:
         """One model per plan. Equal, up to rounding, to training them one by one. A plan with a
         model in `start` goes on from where that model's run ended; one with a checkpoint in `keep`,
-        which only engines with such a trait are given, from where its own run was cut off."""
+        which only engines with such a trait are given, from where its own run was interrupted."""
         begun = [None] * len(plans) if start is None else start
         kept = [None] * len(plans) if keep is None else keep
         if not len(plans) == len(randomness) == len(begun) == len(kept):

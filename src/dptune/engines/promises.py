@@ -40,7 +40,7 @@ class EngineChecks:
         engine: as `tune` takes it.
         shape: the shape of one row.
         classes: how many classes there are.
-        words: where rows are numbers of words, how many words there are.
+        words: where rows are token numbers, how many tokens there are.
         precisions: of rows; most checks are made in the first.
         state: packed tensors that are no weights.
         margin: by how much clipping may stay below the clip norm, as a share of it.
@@ -155,7 +155,7 @@ class EngineChecks:
         _must_be_close(moved, expected, rtol=self.margin, atol=2e-5)
 
     def check_no_row_moves_a_sum_by_more_than_the_clip_norm(self) -> None:
-        """In the sum as it is really added up, whatever the precision, whoever the others are and
+        """In the sum as it is really added up, whatever the precision, whatever the others are and
         of whatever size numbers are; one row is left out."""
         for size in self.sizes[:1] if self.engine.traits.takes_ids else self.sizes:
             for precision in self.precisions:

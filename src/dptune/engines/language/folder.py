@@ -1,5 +1,5 @@
-"""A language model that was trained, as a Hugging Face folder: whoever has transformers (and peft,
-for adapters) opens it with from_pretrained, without us."""
+"""A language model that was trained, as a Hugging Face folder: transformers (and peft, for
+adapters) open it with from_pretrained, without dptune."""
 
 import inspect
 import json

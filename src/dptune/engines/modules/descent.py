@@ -1,8 +1,8 @@
 """A run of noisy steps over the flat weights of a module.
 
 Each step sums clipped gradients of a Poisson sample, or of all rows, a physical batch at a time;
-adds noise in float64; divides by the plan's public number; and only then rounds and moves. A sample
-of nobody takes its noisy step all the same.
+adds noise in float64; divides by the plan's public number; and only then rounds and moves. An
+empty sample takes its noisy step all the same.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -9,7 +9,7 @@ these ways:
   the sum from matrix products over blocks of few rows ("ghost").
 - `Kept`: the gradient itself, where it is no larger than its factors ("per row"); `Remade` where
   it is large and has no factors.
-- `Lookup`: the same as `Outer` for an embedding, whose inputs are numbers of words.
+- `Lookup`: the same as `Outer` for an embedding, whose inputs are token numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator
