@@ -278,7 +278,7 @@ ALLOWED = {
     "engines/modules/zeroth_order.py",  # directions: public
     "engines/promises.py",  # made-up rows
     "engines/modules/made_up.py",  # of rows and weights that are nobody's
-    "engines/modules/torch_module.py",
+    "engines/modules/module_model.py",
     "engines/modules/standardized.py",
     "columns/marks.py",  # noise that is not independent
     "search/score.py",  # nor is this

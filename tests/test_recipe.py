@@ -20,6 +20,7 @@ from dptune.data import DiskRows, write_chunks
 from dptune.data.row_maps import Encode, Multiply, Subtract, UnitLength
 from dptune.data.rows import DataFacts
 from dptune.engines.linear import LinearEngine
+from dptune.engines.traits import Traits
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.preparation.centring import MEAN
 from dptune.preparation.lengths import private_lengths, typical_length
@@ -165,7 +166,7 @@ def test_rows_that_are_not_scaled_again_are_not_whitened_unless_asked() -> None:
 
 
 def test_another_engine_gets_its_rows_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LinearEngine, "linear_in_rows", False)
+    monkeypatch.setattr(LinearEngine, "traits", Traits())
     assert MEAN not in plan(case_of(asked(), facts(50_000, 64))).events
     assert "not measured for a" in in_words(asked(), facts(50_000, 64))[0]
 

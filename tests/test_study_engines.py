@@ -475,7 +475,7 @@ def test_a_search_is_reused_for_the_engine_that_it_was_for(tmp_path: Path) -> No
 def test_a_search_starts_from_the_prior_of_its_engine() -> None:
     plan = dptune.TrainPlan(rows=1000, steps=10, learning_rate=1.0, noise_multiplier=1.0)
     linear, other = (
-        Facts(10, 5, True, True, prior) for prior in (LinearEngine.prior, Prior(noise=0.1))
+        Facts(10, 5, True, True, prior) for prior in (LinearEngine().traits.prior, Prior(noise=0.1))
     )
     near, far = 18 / 10**0.5, 0.2 * 100 ** (2 / 3) / 2.0
     clipped_at_one = 2 / 3

@@ -52,7 +52,7 @@ def plan_as_dict(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "mu": budget.mu},
         "slots": [slot.to_dict(budget) for slot in slots(planned)],
         "preparation": list(in_words(planned.config, planned.data)),
-        "training": list(planned.engine.in_words(planned.data)),
+        "training": list(planned.engine.inspection.describe(planned.data)),
         "objective": planned.objective,
         "guarantee": guarantee.to_dict(),
     }

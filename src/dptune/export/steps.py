@@ -34,8 +34,8 @@ def written(model: TrainedModel) -> Written:
     linear = model.model
     if not isinstance(linear, LinearModel):
         raise InvalidInput(
-            f"only linear models are exported, and this is a {model.engine.trains}; save its "
-            "weights with PyTorch, or use dptune.load where it serves."
+            f"only linear models are exported, and this is a {model.engine.traits.trains}; save "
+            "its weights with PyTorch, or use dptune.load where it serves."
         )
     weights = linear.weights.double().numpy()
     added = np.zeros(len(weights)) if linear.bias is None else linear.bias.double().numpy()

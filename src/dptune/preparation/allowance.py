@@ -84,8 +84,8 @@ def allowance_over(case: Case, columns: Sequence[str], *, estimated: bool) -> Al
 
 def against(case: Case) -> Reason | None:
     """Why there are none, whatever the rows; None where nothing speaks against them."""
-    if not case.traits.linear_in_rows:
-        return Reason("unmeasured", {"trains": case.traits.trains})
+    if not case.engine.linear_in_rows:
+        return Reason("unmeasured", {"trains": case.engine.trains})
     return None if case.options.unit_rows else Reason("not unit length")
 
 
@@ -113,4 +113,4 @@ def _too_wide(case: Case, width: int) -> bool:
     """Whether rows would no longer be whitened, or iterates no longer averaged: where columns may
     turn out to have two values, a lower degree loses less, and may rise."""
     unwhitened = noisy_moment(case, width) and not noisy_moment(case, case.straight)
-    return unwhitened or not case.traits.averages(width)
+    return unwhitened or not case.engine.averages(width)

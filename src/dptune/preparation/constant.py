@@ -30,7 +30,7 @@ class Constant(Step):
     name: ClassVar[str] = "constant"
 
     def decide(self, case: Case, earlier: Mapping[str, Any]) -> ConstantDecision:
-        if not case.traits.wants_constant:
+        if not case.engine.wants_constant:
             known = case.facts.loss == "squared"
             return ConstantDecision(skipped=None if known else Reason("bias"))
         if clips(case):

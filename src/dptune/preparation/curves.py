@@ -144,10 +144,10 @@ def _taken_for_features(case: Case) -> Reason:
 def _must_be_possible(case: Case, ranges: RangesDecision, allowed: Allowance) -> None:
     """Refuse a degree that somebody named where there can be no curves."""
     degree = case.options.curves if isinstance(case.options.curves, int) else 1
-    if degree > 1 and not case.traits.linear_in_rows:
+    if degree > 1 and not case.engine.linear_in_rows:
         raise InvalidInput(
             f"polynomial features of degree {degree} are asked for (curves), and they are for "
-            f"linear models, not for a {case.traits.trains}; leave curves out."
+            f"linear models, not for a {case.engine.trains}; leave curves out."
         )
     if degree > 1 and not allowed.columns:
         why = f" ({reason_in_words(ranges.against)})" if ranges.against else ""

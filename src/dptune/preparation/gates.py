@@ -67,8 +67,8 @@ def impossible(case: Case) -> Reason | None:
         return Reason("alone")
     if not case.options.unit_rows:
         return Reason("not unit length")
-    if not case.traits.linear_in_rows:
-        return Reason("unmeasured", {"trains": case.traits.trains})
+    if not case.engine.linear_in_rows:
+        return Reason("unmeasured", {"trains": case.engine.trains})
     return None
 
 

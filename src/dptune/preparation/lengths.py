@@ -45,7 +45,7 @@ class Lengths(Step):
 
     def decide(self, case: Case, earlier: Mapping[str, Any]) -> Decision:
         clipped = clips(case)
-        if not (clipped or (whiten_share(case) and case.traits.wants_constant)):
+        if not (clipped or (whiten_share(case) and case.engine.wants_constant)):
             return Decision(skipped=Reason("not for these rows"))
         return Decision(
             share=_SHARE,

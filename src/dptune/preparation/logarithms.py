@@ -47,7 +47,7 @@ def _against(case: Case, earlier: Mapping[str, Any]) -> Reason | None:
     asked = case.options
     if case.alone:
         return Reason("alone")
-    if not (asked.unit_rows and asked.rescale and case.traits.linear_in_rows):
+    if not (asked.unit_rows and asked.rescale and case.engine.linear_in_rows):
         return Reason("linear and unit length")
     if not case.has_classes:
         return Reason("for classes")

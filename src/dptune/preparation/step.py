@@ -24,7 +24,7 @@ DONE, LOST = "done", "lost"  # results that several steps have
 
 
 @dataclass(frozen=True)
-class Traits:
+class EngineFacts:
     """What preparation must know of the engine.
 
     Attributes:
@@ -52,7 +52,7 @@ class Case:
         slack: failure probability of one count with a threshold.
         options: what the user asked for.
         alone: whether the search is priced well only if nothing else is paid for.
-        traits: of the engine.
+        engine: what preparation knows of it.
 
     """
 
@@ -62,7 +62,7 @@ class Case:
     slack: float
     options: Preparation
     alone: bool
-    traits: Traits
+    engine: EngineFacts
 
     @cached_property
     def straight(self) -> int:

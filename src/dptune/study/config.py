@@ -258,7 +258,7 @@ def without_engine_options(
 def usual_preparation(facts: DataFacts, engine: Engine[Any]) -> Preparation:
     """Where nobody asks for one: rows of a table scaled to unit length, if the engine wants that,
     all others as they are."""
-    scaled = facts.is_table and engine.wants_unit_rows and not engine.takes_ids
+    scaled = facts.is_table and engine.traits.wants_unit_rows and not engine.traits.takes_ids
     return Preparation(unit_rows=scaled)
 
 
@@ -273,7 +273,7 @@ def usual_measure(facts: DataFacts) -> dict[str, Any]:
 
 def usual_space(search: SearchMethod, engine: Engine[Any]) -> Space:
     """Where a search looks unless told."""
-    own = engine.usual_space
+    own = engine.traits.usual_space
     return search.usual_space if own is None else Space(**own)
 
 

@@ -34,9 +34,9 @@ class ModelsOnDisk:
         if stored is not None:
             with self.folder.undamaged(_CODE):
                 before = stored[0][_OUTPUTS]
-            self.engine.must_give_as_before(shape, before)
+            self.engine.inspection.must_give_as_before(shape, before)
         elif not self.folder.is_finished():  # or a version that kept none has begun it
-            outputs = self.engine.outputs_at_first(shape)
+            outputs = self.engine.inspection.initial_outputs(shape)
             if outputs is not None:
                 self.folder.write_tensors(_CODE, {_OUTPUTS: outputs})
 

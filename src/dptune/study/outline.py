@@ -117,7 +117,7 @@ class Outline:
     @cached_property
     def facts(self) -> Facts:
         """What the search may know, and prices go by."""
-        asked, prior = self.config.preparation, self.engine.prior_for(self.data)
+        asked, prior = self.config.preparation, self.engine.traits.prior
         rescaled = asked.rescale or not self.preparation[MEAN].share
         unit_rows = asked.unit_rows and rescaled
         return Facts(
@@ -128,7 +128,7 @@ class Outline:
             prior,
             self.data.count,
             self.parameters,
-            self.engine.linear_in_rows,
+            self.engine.traits.linear_in_rows,
         )
 
     @property
@@ -175,7 +175,7 @@ class Outline:
     @property
     def precision(self) -> str:
         """In which rows are kept; numbers of words are not rounded."""
-        return IDS if self.engine.takes_ids else self.config.precision
+        return IDS if self.engine.traits.takes_ids else self.config.precision
 
     @cached_property
     def class_names(self) -> ThresholdedCount | None:

@@ -98,7 +98,7 @@ def read_config(folder: RunFolder, *, own_code: bool = False) -> Config:
     if not as_it_was:
         raise FolderProblem(f"{name} was changed after the study began. {AS_IT_WAS}")
     must_be_absolute(engine, name)
-    must_be_given(config.engine.own_functions.values(), name, asked=own_code)
+    must_be_given(config.engine.traits.own_functions.values(), name, asked=own_code)
     return config
 
 
@@ -107,7 +107,7 @@ def decided(config: Config, facts: DataFacts) -> Config:
     search is reused, where there is one, and else by public numbers."""
     if config.reuse:
         _must_have_a_search(config)
-        must_be_given(config.engine.own_functions.values(), "this study", asked=True)
+        must_be_given(config.engine.traits.own_functions.values(), "this study", asked=True)
         folder = RunFolder.open(config.reuse)
         must_be_reusable(folder)
         theirs = read_config(folder)
@@ -159,7 +159,9 @@ def outline(data: Data, config: Config) -> Outline:
             "values and words are not right or wrong, so trials are compared by their loss; use a "
             "score with measure='loss'."
         )
-    if config.balance == "classes" and not (data.facts.has_classes and config.engine.weighs_rows):
+    if config.balance == "classes" and not (
+        data.facts.has_classes and config.engine.traits.weighs_rows
+    ):
         why = f"the engine {config.engine.name} does not weigh rows by class"
         if not data.facts.has_classes:
             why = (
@@ -184,8 +186,8 @@ def outline(data: Data, config: Config) -> Outline:
     planned.engine.check(planned.recipe)
     planned.engine.must_take(planned.recipe)
     if is_of_words(data.made_by):
-        planned.engine.must_know_words(data.made_by["tokenizer"])
-    if planned.recipe.augmentations > data.copies and not planned.engine.makes_copies:
+        planned.engine.inspection.must_know_words(data.made_by["tokenizer"])
+    if planned.recipe.augmentations > data.copies and not planned.engine.traits.makes_copies:
         raise InvalidInput(
             f"the recipe averages {planned.recipe.augmentations} copies of each row, but the data "
             f"hold {data.copies}; give augmented data, or fewer augmentations."
@@ -231,8 +233,8 @@ def _leaves_rows_alone(data: Data, config: Config) -> bool:
 
 
 def _must_be_a_table(data: Data, config: Config) -> None:
-    if config.engine.takes_ids or not data.facts.is_table:
-        what = "numbers of words" if config.engine.takes_ids else f"of shape {data.shape}"
+    if config.engine.traits.takes_ids or not data.facts.is_table:
+        what = "numbers of words" if config.engine.traits.takes_ids else f"of shape {data.shape}"
         raise InvalidInput(
             f"only rows of a table are scaled or centred, and these are {what}; leave the "
             "preparation out."
@@ -276,7 +278,7 @@ def before_paying(data: Data, config: Config) -> tuple[str, ...]:
     planned = outline(data, decided(config, data.facts))
     if config.ledger:
         must_fit(planned, data)
-    slow = planned.engine.slowed_by(planned.data)
+    slow = planned.engine.inspection.slowed_by(planned.data)
     notes = (*data.remarks(), *noise_notes(planned), *export_notes(config))
     return (*notes, *filter(None, (slow,)))
 
@@ -289,7 +291,7 @@ def export_notes(config: Config) -> tuple[str, ...]:
         for name, column in declared.items()
         if isinstance(column, Category) and column.buckets is not None
     ]
-    if not hashed or not config.engine.linear_in_rows:
+    if not hashed or not config.engine.traits.linear_in_rows:
         return ()
     return (
         "dptune export cannot write this model, because neither ONNX nor scikit-learn has the hash "

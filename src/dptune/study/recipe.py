@@ -14,7 +14,7 @@ from dptune.plan import ADAPTIVE, TrainPlan
 from dptune.preparation.class_names import class_line, class_share
 from dptune.preparation.pipeline import Plan, plan
 from dptune.preparation.sentences import plan_lines, result_lines
-from dptune.preparation.step import Case, State, Traits
+from dptune.preparation.step import Case, EngineFacts, State
 from dptune.search.base import SearchMethod
 from dptune.search.space import ADAPTIVE_RATES
 from dptune.study.config import Config, usual_space
@@ -36,16 +36,18 @@ def case_of(config: Config, facts: DataFacts, set_aside: float = 0.0) -> Case:
         slack=accounting.slack_of_one(set_aside) or accounting.default_slack(budget.delta),
         options=config.preparation,
         alone=config.search.sealing is not None,
-        traits=_traits(config.engine, facts, budget.mu),
+        engine=_engine_facts(config.engine, facts, budget.mu),
     )
 
 
-def _traits(engine: Engine[Any], facts: DataFacts, mu: float) -> Traits:
+def _engine_facts(engine: Engine[Any], facts: DataFacts, mu: float) -> EngineFacts:
     def averages(columns: int) -> bool:
         wide = replace(facts, shape=(columns,))
         return engine.usual_recipe(wide, unit_rows=True, mu=mu).get("averaging") == "swa"
 
-    return Traits(engine.trains, engine.linear_in_rows, engine.wants_constant, averages)
+    return EngineFacts(
+        engine.traits.trains, engine.traits.linear_in_rows, engine.traits.wants_constant, averages
+    )
 
 
 def class_share_of(config: Config, facts: DataFacts) -> float:
@@ -53,7 +55,7 @@ def class_share_of(config: Config, facts: DataFacts) -> float:
     against = ""
     if config.reuse:
         against = "a search is reused for the same classes"
-    elif not (config.engine.takes_any_classes or config.engine.is_pretrained):
+    elif not (config.engine.traits.takes_any_classes or config.engine.traits.pretrained):
         against = f"the engine {config.engine.name} must know how many classes there are"
     elif "class_weights" in config.recipe:
         against = "the recipe weighs classes by their place among all of them"
@@ -114,7 +116,7 @@ def in_words(
     """What is done to rows, and to their gradients: as planned, or with a `state` as it came out;
     nothing where rows are no table of numbers."""
     lines = class_line(case_of(config, facts), class_share_of(config, facts))
-    if not facts.is_table or config.engine.takes_ids:
+    if not facts.is_table or config.engine.traits.takes_ids:
         return tuple(lines)
     prepared = prepared or plan(case_of(config, facts))
     lines += plan_lines(prepared) if state is None else result_lines(prepared, state)

@@ -399,7 +399,7 @@ class Runner:
 
     def _keeps(self, trials: Iterable[Trial]) -> dict[int, Checkpoint]:
         """Where trials are kept, by number; nowhere where the engine keeps nothing."""
-        if not self.engine.checkpoints:
+        if not self.engine.traits.checkpoints:
             return {}
         return {trial.number: self._runs.trial(trial.number, trial.plan) for trial in trials}
 
@@ -470,7 +470,7 @@ class Runner:
         model, done = self.models.final()
         if asked.number > max(done, default=0):
             keep = self._runs.leg(asked.number, asked.plan, done)
-            keeps = [keep] if self.engine.checkpoints else []
+            keeps = [keep] if self.engine.traits.checkpoints else []
             receipt = self._begin_or_go_on({label: asked.plan.event}, {label: keeps}).get(label)
             if receipt is None:
                 return False

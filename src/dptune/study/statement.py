@@ -47,7 +47,7 @@ def noise_notes(planned: Outline) -> tuple[str, ...]:
     # What a pretrained model has to learn lies in few directions, however many weights it has;
     # at 4 a small GPT-2 learned nothing from mailboxes by any rate
     # (experiments/notes/language-measured.md).
-    pretrained = planned.engine.is_pretrained
+    pretrained = planned.engine.traits.pretrained
     least = 10.0 if pretrained else max(3.0, 0.5 * math.sqrt(planned.parameters))
     if planned.schedule.final.mu * planned.data.count >= least:
         return ()
@@ -199,7 +199,7 @@ def _releases(planned: Outline, released: Released) -> list[str]:
 
 
 def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
-    config, public = planned.config, [*data.public_facts, *planned.engine.public_facts]
+    config, public = planned.config, [*data.public_facts, *planned.engine.traits.public_facts]
     if planned.held_out_every is not None:
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:

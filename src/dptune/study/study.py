@@ -27,7 +27,7 @@ from dptune.engines.linear import LinearEngine
 from dptune.engines.registry import must_be_registered
 from dptune.errors import DptuneError, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
-from dptune.own_code import must_not_be_importing
+from dptune.own_code import must_be_found_again, must_not_be_importing
 from dptune.preparation.sentences import notes as preparation_notes
 from dptune.preparation.step import State
 from dptune.privacy import total
@@ -146,9 +146,9 @@ def tune(
     engine = LinearEngine() if engine is None else engine
     must_be_registered(engine)
     if out is not None:
-        engine.must_be_found_again()
+        must_be_found_again(engine.traits.own_functions)
     # A study that is resumed goes on with the same weights and words.
-    engine = engine.pinned()
+    engine = engine.inspection.pin()
     source = dict(source or {})
     if is_of_words(data.made_by) and "tokenizer" in source:
         source["tokenizer"] = data.made_by["tokenizer"]
@@ -371,9 +371,9 @@ def _run(
         column_names=data.column_names,
         made_by=data.made_by,
     )
-    precision = IDS if planned.engine.takes_ids else "float32"
+    precision = IDS if planned.engine.traits.takes_ids else "float32"
     # Rows of words pass through large models, so they go where these were trained.
-    device = config.device if planned.engine.takes_ids else "cpu"
+    device = config.device if planned.engine.traits.takes_ids else "cpu"
     test = data.test_rows(preprocessing, device, precision)
     figures = on_test_rows(planned.engine, model.model, test, data)
     shifts = tuple(
