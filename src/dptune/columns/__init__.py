@@ -1,4 +1,4 @@
-"""Columns of tables by name: what each is, and how a row of them becomes numbers."""
+"""The declared columns of a table, and how a row of them becomes numeric features."""
 
 from dptune.columns.coding import Coded as Coded
 from dptune.columns.coding import Coder as Coder
