@@ -1,4 +1,4 @@
-"""The declared columns of a table, and how a row of them becomes numeric features."""
+"""Columns of tables by name: what each is, and how a row of them becomes numbers."""
 
 from dptune.columns.coding import Coded as Coded
 from dptune.columns.coding import Coder as Coder
