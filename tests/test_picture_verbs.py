@@ -415,7 +415,7 @@ def test_backbones_are_listed_and_ranked_on_public_pictures(run: Run) -> None:
         (("tune", "--images", "own", *BACKBONE, "--shift", "corrupted:rain"), "gaussian_blur"),
         (("tune", "--images", "own", *BACKBONE, "--features", "class-token"), "class-token"),
         (("extract", "--images", "own", *BACKBONE, "-o", "small.py"), "give a new folder"),
-        (("extract", "--images", "own", *BACKBONE, "-o", "own/f"), "inside that of pictures"),
+        (("extract", "--images", "own", *BACKBONE, "-o", "own/f"), "inside the folder of pictures"),
         (("extract", "--images", "x" * 5000, *BACKBONE, "-o", "f"), "does not exist"),
         (("backbones", *BACKBONE), "--public"),
         (("backbones", "--public", "own", *BACKBONE, "--pictures", "3"), "pictures"),
