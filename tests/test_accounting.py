@@ -39,7 +39,7 @@ steps = st.integers(1, 500)
 noises = st.floats(0.5, 1e4)
 
 
-def test_published_noise_is_what_its_code_says_it_is_only_at_100_steps() -> None:
+def test_published_noise_matches_its_code_only_at_100_steps() -> None:
     """The authors' code offers sigma = 37.80 as epsilon 1 with a default of 110 epochs."""
     at_100 = accounting.price(FullBatchRun(steps=100, noise_multiplier=37.80))
     at_110 = accounting.price(FullBatchRun(steps=110, noise_multiplier=37.80))
@@ -122,7 +122,7 @@ def test_a_mean_and_a_second_moment_beside_sampled_runs_compose_directly() -> No
 
 
 @given(st.lists(st.tuples(steps, noises), min_size=1, max_size=12))
-def test_a_composition_costs_the_sum_whatever_the_order(runs: list[tuple[int, float]]) -> None:
+def test_price_of_composition_is_the_sum_in_any_order(runs: list[tuple[int, float]]) -> None:
     events = [FullBatchRun(steps=t, noise_multiplier=noise) for t, noise in runs]
     whole = accounting.price(Composition(parts=tuple(events)))
     one_by_one = total(accounting.price(event) for event in reversed(events))
@@ -131,7 +131,7 @@ def test_a_composition_costs_the_sum_whatever_the_order(runs: list[tuple[int, fl
     assert whole.mu_squared >= sum(t / noise**2 for t, noise in runs) * (1 - 1e-15)
 
 
-def test_prices_with_slack_compose_to_what_direct_composition_gives_or_more() -> None:
+def test_sum_of_prices_with_slack_is_at_least_direct_composition() -> None:
     parts = [SAMPLED, SampledRun(steps=200, noise_multiplier=2.0, sampling_rate=0.05), BASE]
     spent = accounting.price(Composition(parts=tuple(parts)), slack=1e-7)
     assert spent.slack == pytest.approx(1e-7)
@@ -228,7 +228,7 @@ def test_a_sampled_event_needs_a_slack() -> None:
         accounting.price(SAMPLED)
 
 
-def test_an_event_nobody_can_price_is_an_error() -> None:
+def test_event_without_accountant_is_an_error() -> None:
     class Mystery:
         kind = "mystery"
 
@@ -361,7 +361,7 @@ def test_direct_calibration_of_a_final_run_beside_its_search() -> None:
     assert accounting.direct_epsilon([run], DELTA) == pytest.approx(0.88992, abs=2e-3)
 
 
-def test_nothing_is_left_beside_a_search_that_uses_everything() -> None:
+def test_calibration_refuses_run_after_search_that_uses_whole_budget() -> None:
     with pytest.raises(InvalidInput, match="nothing is left"):
         accounting.calibrate_direct(
             epsilon=1.0, delta=DELTA, steps=400, sampling_rate=0.03, beside=[SAMPLED]
@@ -411,9 +411,7 @@ def test_the_statement_names_the_accountant_it_used() -> None:
     assert direct.epsilon < adaptive.epsilon
     assert adaptive.sampler == "all rows in every step (full batch); Poisson sampling at rate 0.01"
     counted = say([SAMPLED, NoisyCount(noise=10.0)])
-    assert counted.sampler == (
-        "Poisson sampling at rate 0.01; all rows in counts and sums beside the steps"
-    )
+    assert counted.sampler == ("Poisson sampling at rate 0.01; all rows in counts and sums")
 
     sealed = RandomStopping(trial=SAMPLED, expected_trials=10)
     alone, composed = say([sealed]), say([sealed, BASE], adaptive=False)
@@ -479,7 +477,7 @@ def test_group_privacy_of_a_hopeless_search_is_not_understated() -> None:
 
 
 @pytest.mark.parametrize("slack", [math.nan, math.inf, -1e-7, 1.0, "x"])
-def test_a_senseless_slack_is_refused(slack: float) -> None:
+def test_price_refuses_invalid_slack(slack: float) -> None:
     with pytest.raises(InvalidInput, match="slack must"):
         accounting.price(SAMPLED, slack=slack)
 

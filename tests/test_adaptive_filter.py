@@ -160,7 +160,7 @@ def test_no_strategy_that_a_ledger_admits_exceeds_its_budget(
     assert found > 0.2 * BUDGET.delta  # no strategy of straw
 
 
-def test_a_ledger_from_before_states_what_its_rule_allowed(tmp_path: Path) -> None:
+def test_ledger_of_format_1_states_doubled_delta(tmp_path: Path) -> None:
     """Opened without a sum of failure probabilities, as ledgers once were, it takes no more of
     them, and what it promises for adaptive use is twice its delta."""
     sampled = SampledRun(steps=100, noise_multiplier=8.0, sampling_rate=0.01)

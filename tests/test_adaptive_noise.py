@@ -35,7 +35,7 @@ def test_noise_is_walked_one_rate_a_step(optimizer: str, schedule: str, size: fl
 
 @pytest.mark.usefixtures("same_noise")
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
-def test_the_default_search_tunes_a_rate_for_them(optimizer: str) -> None:
+def test_default_search_tunes_rate_of_adaptive_optimizers(optimizer: str) -> None:
     data = make_data(2000)
     result = tune(data, budget=Budget(4.0, 1e-5), recipe={"optimizer": optimizer})
     noises = [trial.noise for trial in result.trials]
@@ -46,7 +46,7 @@ def test_the_default_search_tunes_a_rate_for_them(optimizer: str) -> None:
     assert result.test_accuracy is not None and result.test_accuracy > 0.8
 
 
-def test_rates_that_somebody_names_are_kept() -> None:
+def test_given_rates_of_adaptive_optimizers_are_kept() -> None:
     features, labels = make_rows(300)
     named = Space(learning_rate=(0.5, 0.6), steps=(5, 5))
     result = tune(

@@ -174,7 +174,7 @@ def test_code_of_a_repository_is_not_run(tmp_path: Path) -> None:
     config.update(model_type="own", auto_map=own)
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    with pytest.raises(InvalidInput, match="bring their own code"):
+    with pytest.raises(InvalidInput, match="with their own code"):
         find_backbone(name)
     assert not (tmp_path / "ran").exists()
 
@@ -191,7 +191,7 @@ def test_what_is_not_there_is_answered_by_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(InvalidInput, match=r"nobody/nothing could not be had.*give its folder"):
+    with pytest.raises(InvalidInput, match=r"nobody/nothing could not be loaded.*give its folder"):
         find_backbone("hf:nobody/nothing@v1")
     with pytest.raises(InvalidInput, match=r"no model that can be opened: it lacks model\.safet"):
         find_backbone(f"hf:{tmp_path}")

@@ -289,7 +289,7 @@ def test_parts_of_the_test_rows_add_up_to_all_of_them(file: Path) -> None:
 @pytest.mark.parametrize(
     "change", ["?rows=many", "?unbalanced=", "?rows=0", "?rows=-1", "?shuffled"]
 )
-def test_a_change_nobody_knows_is_refused(file: Path, change: str) -> None:
+def test_unknown_change_of_task_is_refused(file: Path, change: str) -> None:
     with pytest.raises(InvalidInput):
         load_task(f"{file}{change}")
 

@@ -59,7 +59,7 @@ def test_the_table_shows_the_figures(
 ) -> None:
     places = [str(tmp_path / name) for name in ("a.db", "b.db")]
     code, _, err = run(capsys, monkeypatch, "--ledger", places[0])
-    assert code == 2 and "give two ledgers to time, or none; got 1" in err
+    assert code == 2 and "this benchmark times two ledgers; got 1" in err
     code, out, err = run(capsys, monkeypatch, *(f"--ledger={place}" for place in places))
     assert code == 0, err
     for text in ("entries", "times slower", "1.00", "a study of 4 trials", "%) in the ledger"):

@@ -97,7 +97,7 @@ def test_opacus_gets_fewer_rows_where_memory_ends(monkeypatch: pytest.MonkeyPatc
     assert asked == [16, 8, 4] and cost.rows == 4 and cost.seconds is not None
 
 
-def test_what_does_not_run_says_why() -> None:
+def test_failed_step_gives_its_reason() -> None:
     def make() -> Callable[[], None]:
         raise NotImplementedError("no rule\n  for this layer")
 
@@ -194,7 +194,7 @@ def test_the_screen_shows_the_figures_and_what_did_not_run(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_the_error_says_so(command: Command) -> None:
     code, _, err = command("bench", "speed", "--engine", "modules", "--device", "cuda")
-    assert code == 2 and "finds none here" in err
+    assert code == 2 and "PyTorch finds none" in err
 
 
 def test_unknown_devices_are_refused() -> None:

@@ -117,7 +117,7 @@ def test_without_a_gpu_the_error_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, _, err = bench(capsys, monkeypatch, "--device", "cuda")
-    assert code == 2 and "finds none here" in err
+    assert code == 2 and "PyTorch finds none" in err
 
 
 def test_unknown_devices_are_refused() -> None:

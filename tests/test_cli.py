@@ -176,7 +176,7 @@ def test_the_longest_names_of_slots_fit_into_a_narrow_terminal(
 ) -> None:
     monkeypatch.setattr(screen.out, "width", 80)
     slot = Slot("check of the final model", 1, 1.0, 0.0123)
-    screen.out.print(screen.slots_table(Budget(1.0, 1e-5), [slot]))
+    screen.out.print(screen.draw_slots(Budget(1.0, 1e-5), [slot]))
     assert "check of the final model" in capsys.readouterr().out
 
 
@@ -199,7 +199,7 @@ def test_a_ledger_says_which_moments_were_paid(
     code, out, _ = dptune("budget", "moments.db")
     assert code == 0 and "private mean, noise 50" in out
     assert "private second moment, noise 25" in out
-    held = "held for what has not begun (2 payments): dptune ledger commit or void settles what"
+    held = "held for runs that have not begun (2 payments): dptune ledger commit or void settles"
     assert held in one_line(out.replace("│", "")) and "dptune resume" not in out
 
 
@@ -356,7 +356,7 @@ def test_history_shows_voids_changes_and_versions(dptune: Run) -> None:
         "declared one joined",
         "all verified",
         "the budget was changed from (1, 1e-05) to (2, 1e-05): board",
-        "on somebody's word: 1",
+        "voided by users or programs as never started: 1",
     ):
         assert shown in out
 

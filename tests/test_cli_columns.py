@@ -144,7 +144,7 @@ def test_names_that_cannot_be_told_apart_are_refused_alike(run: Run, text: str) 
     Path("ill.csv").write_text(text)
     code, out, said = run("columns", "ill.csv")
     assert (code, out) == (2, "")
-    assert "has no name (pandas writes its index so" in said or "several columns called" in said
+    assert "has no name. Name it, or leave it" in said or "several columns called" in said
     for more in ((), ("--columns", "columns.toml")):
         code, _, err = run(*TUNE, *more, "--dry-run")
         assert code == 2 and err.replace(str(Path.cwd()) + "/", "") == said

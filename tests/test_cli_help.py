@@ -12,8 +12,10 @@ import typer
 
 from dptune.accounting.split import DEFAULT_SCORE_SHARE
 from dptune.cli import app as cli
-from dptune.cli.parameters import Device, Method, StudyScore
+from dptune.cli.parameters import Device
 from dptune.cli.price_verbs import Score
+from dptune.study.config import SCORES
+from support.methods import METHOD_NAMES
 
 
 def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -25,8 +27,9 @@ def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 COMMANDS = dict(commands(typer.main.get_command(cli.app)))
 
+STUDIES = (("tune",), ("tune-pictures",), ("tune-texts",))
 CHOICES: dict[tuple[str, ...], set[str]] = {
-    ("tune",): {*Method, *StudyScore, *Device},
+    **{path: {*METHOD_NAMES, *SCORES, *Device} for path in STUDIES},
     ("plan",): {*Score},
     ("bench", "compare"): {*Device},
 }
@@ -61,11 +64,28 @@ def test_help_breaks_no_word_in_80_columns(
     assert CHOICES.get(path, set()) <= set(re.findall(r"[\w-]+", shown))
 
 
+@pytest.mark.parametrize(
+    ("verb", "first"),
+    [("tune", "--label"), ("tune-pictures", "--backbone"), ("tune-texts", "--label")],
+)
+def test_help_of_a_study_fits_two_screens_and_leads_with_what_matters(
+    verb: str, first: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "argv", ["dptune", verb, "--help"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) <= 100
+    listed = re.findall(r"^│ \*? *(--[\w-]+)", shown, re.MULTILINE)
+    assert listed[:5] == ["--data", first, "--epsilon", "--test", "--out"]
+
+
 def test_the_shell_completes_verbs_options_and_choices() -> None:
     assert {"tune", "resume", "ledger"} <= set(complete("dptune "))
     assert complete("dptune tune --sc") == ["--score"]
-    assert set(complete("dptune tune --method ")) == set(Method)
-    assert set(complete("dptune tune --score ")) == set(StudyScore)
+    assert set(complete("dptune tune --method ")) == set(METHOD_NAMES)
+    assert set(complete("dptune tune --score ")) == set(SCORES)
 
 
 def test_completion_is_offered_by_the_command_itself() -> None:
@@ -75,4 +95,4 @@ def test_completion_is_offered_by_the_command_itself() -> None:
 
 def test_help_names_the_share_that_scores_have_by_default() -> None:
     (share,) = (option for option in COMMANDS["plan",].params if option.name == "score_share")
-    assert f"{DEFAULT_SCORE_SHARE} if not given" in share.help
+    assert f"Default: {DEFAULT_SCORE_SHARE}." in share.help

@@ -28,9 +28,10 @@ learning_rate = [0.1, 1.0]
 method = "random-search"
 trials = 2
 """
-TEXT = ("--text", "mails.csv", "--column", "body", "--label", "topic", "--model", "bert")
-SHORT = (*TEXT, "--length", "16")
-TUNE = ("tune", *SHORT, "--features", "mean", "--epsilon", "20", "--config", "q.toml")
+ABOUT = ("mails.csv", "--column", "body", "--label", "topic", "--model", "bert")
+TEXT, SHORT = ("--text", *ABOUT), ("--text", *ABOUT, "--length", "16")
+TEXTS = ("tune-texts", "--data", *ABOUT)
+TUNE = (*TEXTS, "--length", "16", "--features", "mean", "--epsilon", "20", "--config", "q.toml")
 
 
 @pytest.fixture(scope="module")
@@ -117,18 +118,19 @@ def test_a_dry_run_writes_nothing_and_knows_what_is_public(run: Run) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("tune", *SHORT, "--features", "grid4"), "features must be"),
-        (("tune", *SHORT, "--features", "mean", "--lora", "4"), "--lora is for language models"),
-        (("tune", *SHORT, "--features", "mean", "--unit", "topic"), "--unit is for language"),
-        (("tune", *SHORT, "--features", "mean", "--task", "words"), "--task is for language"),
+        ((*TUNE, "--features", "grid4"), "features must be"),
+        ((*TUNE, "--lora", "4"), "--lora is for language models"),
+        ((*TUNE, "--unit", "topic"), "--unit is for language"),
+        ((*TUNE, "--task", "words"), "--task is for language"),
+        ((*TUNE, "--images", "x"), "--images"),
+        ((*TUNE, "--size", "8"), "--size"),
         (("tune", *SHORT, "--features", "mean", "--data", "demo"), "--text and --data"),
-        (("tune", *SHORT, "--features", "mean", "--images", "x"), "--images"),
-        (("tune", *SHORT, "--features", "mean", "--size", "8"), "--size is about pictures"),
-        (("tune", "--features", "mean"), "give it with --images or --text"),
-        (("tune", "--text", "mails.csv", "--features", "mean"), "--column NAME"),
-        (("tune", *TEXT[:-2], "--features", "mean"), "--model FOLDER"),
-        (("tune", *TEXT, "--features", "mean"), "give a smaller length"),
-        (("tune", *TUNE[1:], "--config", "said.toml"), "--text takes its place"),
+        (("tune", "--features", "mean"), "--features"),
+        (("tune-texts", "--features", "mean"), "name the private texts with --data"),
+        (("tune-texts", "--data", "mails.csv", "--features", "mean"), "--column NAME"),
+        ((*TEXTS[:-2], "--features", "mean"), "--model FOLDER"),
+        ((*TEXTS, "--features", "mean"), "give a smaller length"),
+        ((*TUNE, "--config", "said.toml"), "--data takes its place"),
         (("extract", "-o", "f"), "with --images, or texts with --text"),
         (("extract", *SHORT, "--images", "x", "-o", "f"), "with --images, or texts with --text"),
         (("extract", *SHORT, "--backbone", "lite0", "-o", "f"), "--backbone and --text"),

@@ -32,12 +32,25 @@ learning_rate = [0.1, 1.0]
 method = "random-search"
 trials = 2
 """
-TUNE = ("tune", "--text", "mails.csv", "--column", "body", "--length", "10", "--config", "q.toml")
+TUNE = (
+    *("tune-texts", "--data", "mails.csv", "--column", "body"),
+    *("--length", "10", "--config", "q.toml"),
+)
 TOPICS = ("--label", "topic", "--classes", "money,sport")
 CLASSES = (*TUNE, *TOPICS, "--model", "bert", "--epsilon", "3")
 WORDS = (*TUNE, "--task", "words", "--model", "gpt2", "--epsilon", "3")
 SPANS = (
-    *("tune", "--text", "asked.jsonl", "--config", "q.toml", "--length", "24", "--task", "spans"),
+    *(
+        "tune-texts",
+        "--data",
+        "asked.jsonl",
+        "--config",
+        "q.toml",
+        "--length",
+        "24",
+        "--task",
+        "spans",
+    ),
     *("--column", "context", "--column", "question", "--column", "answer"),
     *("--model", "bert", "--epsilon", "3"),
 )
@@ -111,13 +124,12 @@ def test_a_csv_of_texts_becomes_a_model_a_guarantee_a_card_and_a_hugging_face_fo
         "test accuracy",
         "test F1",
         "on 12 rows",
-        "-differential privacy for one text",
+        "Differential privacy with epsilon = 3 and delta = 0.00125 for one text",
         "dptune predict r --text FILE",
         "Hugging Face r/hugging-face",
-        "texts are cut to 10 tokens of the tokenizer bert",
     ):
         assert shown in words, (shown, words)
-    assert max(map(len, out.splitlines())) <= 80
+    assert max(map(len, out.splitlines())) <= 80 and len(out.splitlines()) <= 25
     assert Path("r/search.png").exists() and Path("r/guarantee.txt").exists()
     opened = transformers.AutoModelForSequenceClassification.from_pretrained("r/hugging-face")
     assert sorted(opened.config.label2id) == ["money", "sport"]
@@ -253,13 +265,12 @@ def test_answers_are_found_in_texts(run: Run) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--data", "mails.csv"), "--data names something else to train; leave one out"),
-        (("--images", "photos"), "--images names something else"),
-        (("--engine", "linear"), "--engine names something else"),
+        (("--images", "photos"), "--images"),
+        (("--engine", "linear"), "--engine names another; leave one out"),
         (("--column", "subject"), "subject"),
         (("--label", "mood"), "mood"),
         (("--model", "nowhere"), "nowhere"),
-        (("--model", "hf:nowhere"), "The model nowhere could not be had"),
+        (("--model", "hf:nowhere"), "The model nowhere could not be loaded"),
         (("--model", "hf:"), "needs the name of a model"),
         (("--model", "empty"), "lacks config.json, model.safetensors, tokenizer.json"),
         (("--model", "bare"), "its tokenizer has no vocabulary"),
@@ -269,7 +280,7 @@ def test_answers_are_found_in_texts(run: Run) -> None:
         (("--texts-per-unit", "3"), "give that too"),
         (("--unit", "who"), "who"),
         (("--test", "mails.csv"), "private data itself"),
-        (("--text", "absent.csv"), "absent.csv"),
+        (("--data", "absent.csv"), "absent.csv"),
         (("--task", "rhymes"), "rhymes"),
     ],
 )
@@ -285,15 +296,27 @@ def test_what_cannot_be_done_is_said_in_one_paragraph_and_nothing_is_paid(
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("--column", "body"), "these are about texts; name them with --text"),
-        (("--model", "bert", "--lora", "2"), "--model, --lora: these are about texts"),
-        (("--text", "mails.csv", "--model", "bert"), "which column of --text holds the texts"),
-        (("--text", "mails.csv", "--column", "body"), "texts need a pretrained language model"),
+        (("--column", "body"), "name the private texts with --data"),
+        (("--model", "bert", "--lora", "2"), "name the private texts with --data"),
+        (("--data", "mails.csv", "--model", "bert"), "which column of --data holds the texts"),
+        (("--data", "mails.csv", "--column", "body"), "texts need a pretrained language model"),
     ],
 )
 def test_half_of_what_texts_need_is_not_enough(run: Run, asked: tuple[str, ...], said: str) -> None:
-    code, _, errors = run("tune", *asked)
+    code, _, errors = run("tune-texts", *asked)
     assert code == 2 and said in errors and not Path("runs").exists()
+
+
+def test_the_old_spelling_of_texts_works_and_says_the_new_one(run: Run) -> None:
+    asked = ("--column", "body", "--length", "10", *TOPICS, "--model", "bert", "--dry-run")
+    code, new, said = run("tune-texts", "--data", "mails.csv", *asked)
+    assert code == 0 and "spelled" not in said
+    for old in (("--text", "mails.csv"), ("--text=mails.csv",)):
+        code, out, said = run("tune", *old, *asked)
+        assert (code, out) == (0, new)
+        assert said.startswith("dptune tune --text is now spelled dptune tune-texts --data.\n")
+    code, _, said = run("tune", "--text", "mails.csv", "--data", "mails.csv", *asked)
+    assert code == 2 and "--text and --data do not go together" in said
 
 
 def test_a_model_may_be_named_as_errors_name_it(run: Run) -> None:

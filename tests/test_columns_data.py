@@ -20,8 +20,9 @@ from dptune.columns import Coded, Columns, Encoding
 from dptune.columns.private_ranges import private_ranges
 from dptune.data import Data, Shift
 from dptune.data.columns_section import columns_section
-from dptune.data.declared import known_of
+from dptune.data.declared import describe_column
 from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import Encode, Subtract
 from dptune.data.sources import load_data, read_new_rows
 from dptune.errors import InvalidInput
 from dptune.study.config import parse
@@ -57,7 +58,8 @@ FEATURES = [
 
 def made(features: Any = ROWS, labels: Any = None, **facts: Any) -> Data:
     labels = LABELS if labels is None else labels
-    return Data(features, labels, **{"columns": COLUMNS, "classes": "public"} | facts)
+    columns = facts.pop("columns", COLUMNS)
+    return Data.from_columns(features, labels, columns, **{"classes": "public"} | facts)
 
 
 def as_given(encoding: Encoding | None) -> Preprocessing:
@@ -171,12 +173,9 @@ def test_test_rows_with_gaps_that_are_private_rows_are_refused() -> None:
     assert (len(features_of(rest)), len(features_of(held))) == (150, 50)
 
 
-@pytest.mark.parametrize(
-    "facts", [{"augmented": True}, {"task": "words", "labels": None}], ids=["copies", "words"]
-)
-def test_array_without_names_has_no_columns(facts: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="leave columns out"):
-        Data(ROWS, **{"labels": LABELS} | facts, columns=COLUMNS)
+def test_tokens_of_texts_have_no_columns() -> None:
+    with pytest.raises(InvalidInput, match=r"use Data.from_disk or Data.from_texts"):
+        Data.from_columns(ROWS, None, COLUMNS, task="words")
 
 
 def test_error_about_rows_is_for_their_holder() -> None:
@@ -184,7 +183,7 @@ def test_error_about_rows_is_for_their_holder() -> None:
     data = made(rows, ["x", "x"], classes=["x", "y"])
     one, same, outside = data.remarks()
     assert one.startswith("all rows are of one class")
-    assert "tell nothing: job;" in same and "one number: age;" in outside
+    assert "without information: job;" in same and "one number: age;" in outside
     assert made().remarks() == ()
 
 
@@ -193,11 +192,10 @@ def test_a_preprocessing_with_an_encoding_is_stored_and_found_again() -> None:
     first = Preprocessing(encoding=encoding)
     again = Preprocessing.from_arrays({}, json.loads(json.dumps(first.facts())))
     assert again.encoding == encoding
-    assert "encoding" not in Preprocessing().facts()
     with pytest.raises(InvalidInput, match="the rows have 3 columns, and 4 are declared"):
         first.apply(np.zeros((2, 3)))
-    with pytest.raises(InvalidInput, match="have 10 columns, center is for 4"):
-        Preprocessing(encoding=encoding, center=np.zeros(4)).apply(np.zeros((2, 4)))
+    with pytest.raises(InvalidInput, match="have 10 columns, subtract is for 4"):
+        Preprocessing([Encode(encoding), Subtract(np.zeros(4))]).apply(np.zeros((2, 4)))
 
 
 # Files
@@ -353,13 +351,13 @@ def test_a_section_begins_with_names_and_types(tmp_path: Path) -> None:
     columns, text = columns_section(path, "ill")
     lines = text.splitlines()
     assert lines[lines.index("[columns]") + 1 :] == [
-        'id = "drop"  # int64, and by its name a key, which says who, not what',
+        'id = "drop"  # int64, and by its name a key, which identifies people',
         '"body weight" = { kind = "number" }  # double',
         'seen = { kind = "date", range = ["FIRST", "LAST"] }  # date32[day]',
         'smoker = "boolean"  # bool',
         'job = { kind = "category", values = "paid" }  # string',
         '# ill = { kind = "category", values = ["A", "B"] }  # the label: not declared, names that '
-        "many rows have are bought, for about 1 % of the budget",
+        "many rows have are estimated, for about 1 % of the budget",
     ]
     assert "NEVER from the rows" in text and max(map(len, lines[:11])) <= 100
     assert lines[1].startswith("# Types are guessed from the rows")
@@ -406,7 +404,7 @@ def test_names_that_a_type_lists_are_written_only_where_asked(tmp_path: Path) ->
     columns, text = columns_section(tmp_path, "ill")
     assert "person" not in text and "person" not in repr(columns)
     assert 'who = { kind = "category", values = "paid" }' in text
-    assert "its type lists 300 names: where they come from a code book" in text
+    assert "its type lists 300 names: if they come from a code book" in text
     assert '# ill = { kind = "category", values = ["A", "B"] }' in text
     assert 'v = "drop"  # list' in text and "guessed" not in text
     columns, text = columns_section(tmp_path, "ill", values=True)
@@ -449,9 +447,9 @@ def test_a_card_says_what_becomes_of_a_column_that_is_nearly_always_zero() -> No
     flags = np.repeat([0.0, 1.0], [9950, 50])[:, None]
     (found,) = private_ranges([flags], 1, 1e-6, len(flags), np.zeros)
     encoding = Encoding(Columns.of_numbers(["ill"]), ranges={"ill": (found.low, found.high)})
-    assert known_of(encoding, "ill") == (
-        "nearly always 0; more counts as 1, less as -1 (by what was bought)"
+    assert describe_column(encoding, "ill") == (
+        "nearly always 0; more counts as 1, less as -1 (estimated privately)"
     )
     assert encoding.apply(np.array([[0.0], [1.0], [-5.0]])).ravel().tolist() == [0.0, 1.0, -1.0]
     other = Encoding(Columns.of_numbers(["ill"]), ranges={"ill": (-2.0, 2.0)})
-    assert known_of(other, "ill") == "-2 to 2 (by what was bought)"
+    assert describe_column(other, "ill") == "-2 to 2 (estimated privately)"

@@ -72,7 +72,7 @@ def test_study_learns_from_category_column(study: tuple[Path, StudyResult]) -> N
     assert result.model.column_names == ("age", "smoker", "town")
     facts = result.model.guarantee.public_facts
     assert "the columns by name" in facts[1] and "the classes (2), as declared" in facts
-    assert "columns coded one row at a time" in result.model.preprocessing.in_words()
+    assert "columns encoded one row at a time" in result.model.preprocessing.in_words()
 
 
 def test_new_rows_are_read_like_private_rows(study: tuple[Path, StudyResult]) -> None:
@@ -97,10 +97,10 @@ def test_new_rows_are_read_like_private_rows(study: tuple[Path, StudyResult]) ->
 def test_columns_of_numbers_are_found_by_name_in_whatever_holds_them() -> None:
     features = np.random.default_rng(0).normal(size=(500, 2))
     features[:, 1] += 3
-    data = Data(
+    data = Data.from_columns(
         pd.DataFrame(features, columns=["a", "b"]),
         features[:, 0] > 0,
-        columns={"a": "number", "b": "number"},
+        {"a": "number", "b": "number"},
     )
     space = Space(steps=(5, 20))
     model = tune(data, budget=BUDGET, search=UnitNoise(), space=space).model
@@ -134,7 +134,7 @@ def test_a_resumed_study_needs_the_same_columns(study: tuple[Path, StudyResult])
 
 def test_the_card_lists_the_columns(study: tuple[Path, StudyResult]) -> None:
     card = model_card(study[0] / "r")
-    assert "| age | number | 20 to 60; a curve of degree 6; gaps: 40 | 7 |" in card
+    assert "| age | number | 20 to 60; polynomial of degree 6; gaps: 40 | 7 |" in card
     assert "| town | category | Ulm, Bonn | 3 |" in card and "| smoker | boolean |" in card
 
 
@@ -161,10 +161,10 @@ def test_studies_without_columns_keep_the_digest_they_had() -> None:
 def test_columns_bring_their_own_ranges(asked: dict[str, Any]) -> None:
     rows = people(50, 0)
     columns = {name: column for name, column in COLUMNS.items() if name != "ill"}
-    data = Data(
+    data = Data.from_columns(
         rows.drop(columns="ill"),
         rows["ill"],
-        columns=columns,
+        columns,
         classes="public",
         public=(people(50, 1).drop(columns="ill"), people(50, 1)["ill"]),
     )
@@ -184,7 +184,7 @@ def test_buckets_are_said_to_stop_an_export_before_anything_is_paid() -> None:
 def test_what_can_be_said_before_paying_is_said() -> None:
     rows = people(30, 0).drop(columns=["ill", "name"])
     columns = {"age": "number", "smoker": "boolean", "town": {"kind": "category", "buckets": 4}}
-    data = Data(rows.fillna(30), ["a"] * 30, columns=columns, classes=["a", "b"])
+    data = Data.from_columns(rows.fillna(30), ["a"] * 30, columns, classes=["a", "b"])
     config = a_config(
         budget=Budget(0.1, 1e-5), search=UnitNoise(), space=Space(), columns=data.declared
     )

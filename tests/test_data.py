@@ -16,9 +16,10 @@ import scipy.sparse
 import sklearn.datasets
 import torch
 
-from dptune.data import Data
+from dptune.data import Data, Origin
 from dptune.data.fingerprint import fingerprint_arrays
 from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import Subtract, UnitLength
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
@@ -33,6 +34,10 @@ LABELS = np.array([0, 1, 0])
 
 def make(labels: Any = LABELS, features: Any = FEATURES, **facts: Any) -> Data:
     return Data(features, labels, **facts)
+
+
+def make_of(**origin: Any) -> Data:
+    return Data.from_table(FEATURES, LABELS, origin=Origin(**origin))
 
 
 def targets(data: Data) -> list[Any]:
@@ -138,7 +143,7 @@ def test_the_fingerprint_is_that_of_the_arrays_or_the_one_given() -> None:
     assert make().fingerprint == fingerprint_arrays(FEATURES, LABELS)
     words = pd.Series(["no", "yes", "no"])
     assert make(words).fingerprint == fingerprint_arrays(FEATURES, np.array(["no", "yes", "no"]))
-    assert make(fingerprint="abc").fingerprint == "abc"
+    assert make_of(fingerprint="abc").fingerprint == "abc"
     assert make(features=FEATURES + 1).fingerprint != make().fingerprint
     assert make([0, 1, 1]).fingerprint != make().fingerprint
     assert make([0.0, 1.0, 0.0]).fingerprint == make().fingerprint  # as ledgers have known them
@@ -192,7 +197,9 @@ def test_no_public_attribute_holds_rows() -> None:
 
 
 def test_rows_are_preprocessed_and_of_the_precision_asked_for() -> None:
-    rows = make().open(PAID, Preprocessing(center=np.array([1.0, 0.0])), precision="float64")
+    rows = make().open(
+        PAID, Preprocessing([UnitLength(), Subtract(np.array([1.0, 0.0]))]), precision="float64"
+    )
     assert rows.dtype == torch.float64
     unit = FEATURES / np.linalg.norm(FEATURES, axis=1, keepdims=True)
     np.testing.assert_allclose(rows.features[:, 0], unit - [1, 0], atol=1e-6)
@@ -284,7 +291,8 @@ def test_a_frame_brings_the_names_of_its_columns() -> None:
     assert data.column_names == ("age", "dose")
     assert data.public_facts[2] == "the names of the columns, taken from the data"
     assert [part.column_names for part in data.held_out(2)] == [("age", "dose")] * 2
-    assert make(column_names=["x", "y"]).column_names == ("x", "y")
+    named = Data.from_table(frame, LABELS, column_names=["x", "y"])
+    assert named.column_names == ("x", "y")
 
 
 @pytest.mark.parametrize("columns", [[0, 1], ["a", 1], ["a", "a"], [("a", "b"), ("a", "c")]])
@@ -296,7 +304,7 @@ def test_names_that_find_no_column_are_none(columns: Any) -> None:
 @pytest.mark.parametrize("names", [["a"], ["a", "a"], ["a", 1], "ab"])
 def test_declared_names_must_be_one_a_column(names: Any) -> None:
     with pytest.raises(InvalidInput, match="column_names must be 2 different names"):
-        make(column_names=names)
+        Data.from_table(FEATURES, LABELS, column_names=names)
 
 
 @pytest.mark.parametrize("which", ["test", "public"])
@@ -435,12 +443,39 @@ def test_labels_that_name_no_classes_are_refused(labels: Any, message: str) -> N
         ({"name": " "}, "name"),
         ({"task": "regression"}, "task"),
         ({"target_range": (0, 1)}, "target_range does not go with task='classes'"),
-        ({"fingerprint": ""}, "fingerprint"),
     ],
 )
 def test_facts_that_cannot_be_are_refused(facts: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         make(**facts)
+
+
+def test_an_empty_fingerprint_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="fingerprint"):
+        make_of(fingerprint="")
+
+
+@pytest.mark.parametrize(
+    ("moved", "constructor"),
+    [
+        ({"columns": {}}, "Data.from_columns"),
+        ({"column_names": ["a", "b"]}, "Data.from_table"),
+        ({"augmented": True}, "Data.from_table"),
+        ({"fingerprint": "abc"}, "origin=Origin"),
+        ({"made_by": {"name": "it"}}, "origin=Origin"),
+        ({"task": "words"}, "Data.from_texts"),
+    ],
+)
+def test_what_only_some_rows_have_is_refused_with_their_constructor(
+    moved: dict[str, Any], constructor: str
+) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(constructor)):
+        make(**moved)
+
+
+def test_unknown_arguments_of_data_are_refused() -> None:
+    with pytest.raises(TypeError, match="'clases'"):
+        make(clases=[0, 1])
 
 
 # Held out
@@ -463,7 +498,8 @@ def test_an_empty_row_puts_no_other_row_in_another_part() -> None:
     features, labels = np.arange(10.0)[:, None], np.arange(10) % 2
     whole = Data(features, labels, classes=[0, 1], rows=10)
     there = [0, 1, 3, 4, 5, 6, 7, 8]  # rows 2 and 9 are empty
-    some = Data(features[there], labels[there], classes=[0, 1], rows=10, numbers=there)
+    origin = Origin(numbers=there)
+    some = Data.from_table(features[there], labels[there], classes=[0, 1], rows=10, origin=origin)
     assert some.public_facts == whole.public_facts
     for mine, theirs in zip(some.held_out(3), whole.held_out(3), strict=True):
         assert mine.count == theirs.count
@@ -473,7 +509,7 @@ def test_an_empty_row_puts_no_other_row_in_another_part() -> None:
 @pytest.mark.parametrize("numbers", [[0, 1], [0, 2, 2], [1, 0, 2], [-1, 0, 1], [0.0, 1.0, 2.0]])
 def test_numbers_that_tell_no_rows_apart_are_refused(numbers: list[float]) -> None:
     with pytest.raises(InvalidInput, match="numbers must be 3 whole numbers"):
-        make(numbers=numbers)
+        make_of(numbers=numbers)
 
 
 def test_the_counts_of_parts_follow_from_the_public_count_alone() -> None:
@@ -572,7 +608,7 @@ def test_an_engine_trains_on_opened_rows(task: str) -> None:
 
 def test_the_page_on_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parent.parent / "docs" / "data.md"
+    page = Path(__file__).parent.parent / "docs" / "guide" / "data.md"
     names: dict[str, Any] = {}
     for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(text, str(page), "exec"), names)

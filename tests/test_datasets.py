@@ -19,10 +19,10 @@ from pyarrow import parquet
 
 from dptune.data import Data
 from dptune.data.columns_section import columns_section
-from dptune.data.fingerprint import fingerprint_arrays, fingerprint_file
+from dptune.data.fingerprint import fingerprint_arrays, fingerprint_file, fingerprint_folder
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import MemoryRows
-from dptune.data.sources import fingerprint_folder, load_data, read_features
+from dptune.data.sources import load_data, read_features
 from dptune.errors import InvalidInput, MissingExtra
 from dptune.table_files import reading
 from dptune.texts.reading import read as read_texts

@@ -46,7 +46,7 @@ def test_rows_on_disk_give_the_model_that_rows_in_memory_give(
     features, labels = make_rows()
     chunks = on_disk(tmp_path / "rows", features, labels, precision="float64")
     results = []
-    for number, data in enumerate((Data(features, labels), Data(chunks))):
+    for number, data in enumerate((Data(features, labels), Data.from_disk(chunks))):
         with repeated_noise():
             results.append(study(tmp_path / f"run{number}", data, **asked))
     memory, disk = results
@@ -61,7 +61,7 @@ def test_values_on_disk_are_scaled_to_the_declared_range(tmp_path: Path) -> None
     chunks = on_disk(tmp_path / "rows", features, values)
     facts: dict[str, Any] = {"task": "values", "target_range": (10.0, 15.0)}
     results = []
-    for data in (Data(features, values, **facts), Data(chunks, **facts)):
+    for data in (Data(features, values, **facts), Data.from_disk(chunks, **facts)):
         with repeated_noise():
             results.append(study(None, data))
     np.testing.assert_allclose(weights(results[1]), weights(results[0]), rtol=1e-3, atol=1e-4)
@@ -71,42 +71,41 @@ def test_values_on_disk_are_scaled_to_the_declared_range(tmp_path: Path) -> None
 
 def test_a_sealed_search_takes_its_secret_sample_from_disk(tmp_path: Path) -> None:
     chunks = on_disk(tmp_path / "rows", *make_rows())
-    result = study(tmp_path / "run", Data(chunks), search=dptune.search.SubsetSelection())
+    result = study(tmp_path / "run", Data.from_disk(chunks), search=dptune.search.SubsetSelection())
     assert result.guarantee.epsilon <= BUDGET.epsilon
 
 
 def test_what_is_public_about_rows_on_disk(tmp_path: Path) -> None:
     features, labels = make_rows()
     chunks = on_disk(tmp_path / "rows", features, labels)
-    data = Data(chunks, classes=["no", "yes"], rows=500)
+    data = Data.from_disk(chunks, classes=["no", "yes"], rows=500)
     assert data.public_facts == (
         "the number of rows (500), as declared",
         "the number of columns (4), taken from the data",
         "the classes (2), as declared",
     )
-    assert Data(chunks).classes == (0, 1)
+    assert Data.from_disk(chunks).classes == (0, 1)
     assert data.facts.shape == (4,) and data.count == 500
 
 
 def test_the_fingerprint_is_that_of_what_the_chunks_hold(tmp_path: Path) -> None:
     features, labels = make_rows()
-    same = [Data(on_disk(tmp_path / n, features, labels)).fingerprint for n in "ab"]
-    other = Data(on_disk(tmp_path / "c", features + 1, labels)).fingerprint
+    same = [Data.from_disk(on_disk(tmp_path / n, features, labels)).fingerprint for n in "ab"]
+    other = Data.from_disk(on_disk(tmp_path / "c", features + 1, labels)).fingerprint
     assert same[0] == same[1] != other
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda rows: Data(rows, [0, 1]), "hold labels and copies already"),
-        (lambda rows: Data(rows, augmented=True), "hold labels and copies already"),
-        (lambda rows: Data(rows, classes=["only", "two"]), "class numbers from 0 to 1"),
-        (lambda rows: Data(rows, task="values"), "needs a target_range"),
+        (lambda rows: Data(rows, [0, 1]), "taken by Data.from_disk"),
+        (lambda rows: Data.from_disk(rows, classes=["only", "two"]), "class numbers from 0 to 1"),
+        (lambda rows: Data.from_disk(rows, task="values"), "needs a target_range"),
         (
-            lambda rows: Data(rows, test=(np.zeros((5, 3)), [0] * 5)),
+            lambda rows: Data.from_disk(rows, test=(np.zeros((5, 3)), [0] * 5)),
             "3 columns, the private ones 4",
         ),
-        (lambda rows: Data(rows, test=rows), "some test rows are private rows"),
+        (lambda rows: Data.from_disk(rows, test=rows), "some test rows are private rows"),
     ],
 )
 def test_bad_input_is_named(make: Any, message: str, tmp_path: Path) -> None:
@@ -120,28 +119,28 @@ def test_labels_that_are_no_numbers_of_classes_are_refused(tmp_path: Path) -> No
     features, labels = make_rows()
     halves = on_disk(tmp_path / "halves", features, labels / 2)
     with pytest.raises(InvalidInput, match="class numbers"):
-        Data(halves, classes=[0, 1])
+        Data.from_disk(halves, classes=[0, 1])
     alike = on_disk(tmp_path / "alike", features, labels * 0)
     with pytest.raises(InvalidInput, match="all rows have the same label"):
-        Data(alike)
+        Data.from_disk(alike)
 
 
 def test_class_numbers_stored_as_floats_are_class_numbers(tmp_path: Path) -> None:
     features, labels = make_rows()
     chunks = on_disk(tmp_path / "rows", features, labels.astype(float))
-    assert study(None, Data(chunks)).model.classes == (0, 1)
+    assert study(None, Data.from_disk(chunks)).model.classes == (0, 1)
 
 
 def test_two_values_a_row_are_refused(tmp_path: Path) -> None:
     features, _ = make_rows()
     chunks = on_disk(tmp_path / "rows", features, features[:, :2])
     with pytest.raises(InvalidInput, match="are 2 a row, and one is learned"):
-        Data(chunks, task="values", target_range=(-1, 1))
+        Data.from_disk(chunks, task="values", target_range=(-1, 1))
 
 
 def test_chunks_that_were_written_again_are_not_those_that_were_checked(tmp_path: Path) -> None:
     features, labels = make_rows()
-    data = Data(on_disk(tmp_path / "rows", features, labels))
+    data = Data.from_disk(on_disk(tmp_path / "rows", features, labels))
     on_disk(tmp_path / "rows", features + 1, labels)
     with pytest.raises(InvalidInput, match="were changed after they were opened"):
         study(tmp_path / "run", data)
@@ -153,11 +152,13 @@ def test_a_private_row_is_found_among_public_ones_whichever_copy_it_is(
 ) -> None:
     features, labels = make_rows()
     copies = np.stack([-features, features], 1)
-    rows: tuple[Any, ...] = (copies, labels)
-    if kept == "disk":
-        rows = (on_disk(tmp_path / "rows", copies, labels),)
+    public = features, labels
+    chunks = on_disk(tmp_path / "rows", copies, labels)
     with pytest.raises(InvalidInput, match="some public rows are private rows"):
-        Data(*rows, public=(features, labels), **{"augmented": True} if kept == "memory" else {})
+        if kept == "disk":
+            Data.from_disk(chunks, public=public)
+        else:
+            Data.from_table(copies, labels, augmented=True, public=public)
 
 
 def test_a_folder_of_chunks_is_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +183,6 @@ def test_numbers_too_large_for_the_precision_do_not_end_a_paid_run(tmp_path: Pat
     features[3] = 1e300
     chunks = on_disk(tmp_path / "rows", features, labels, precision="float64")
     as_given = Preprocessing(unit_rows=False)
-    rows = Data(chunks).unprotected_rows(as_given, precision="bfloat16")
+    rows = Data.from_disk(chunks).unprotected_rows(as_given, precision="bfloat16")
     assert all(bool(chunk.features.isfinite().all()) for chunk in rows.chunks())
-    study(None, Data(chunks), precision="bfloat16", budget=BUDGET, space=SPACE)
+    study(None, Data.from_disk(chunks), precision="bfloat16", budget=BUDGET, space=SPACE)

@@ -165,7 +165,7 @@ def test_without_onnx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
 
 def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parent.parent / "docs" / "export.md"
+    page = Path(__file__).parent.parent / "docs" / "guide" / "export.md"
     (block,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     exec(compile(block, str(page), "exec"), {})
     assert [each.name for each in opened(tmp_path / "model.onnx").get_inputs()] == ["features"]

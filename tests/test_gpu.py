@@ -202,7 +202,7 @@ def test_a_study_trains_on_the_gpu_and_its_model_loads_without_one(
     )
     for name, data in (
         ("memory", Data(features, labels, test=make_rows(50, 1))),
-        ("disk", Data(DiskRows(tmp_path / "rows"), test=make_rows(50, 1))),
+        ("disk", Data.from_disk(DiskRows(tmp_path / "rows"), test=make_rows(50, 1))),
     ):
         out = tmp_path / name
         result = study(out, data, engine=engine, device=GPU, precision=precision)

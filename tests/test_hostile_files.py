@@ -101,9 +101,9 @@ def test_json_and_toml_are_parsed_in_one_place() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[" * 100_000, "more than 100 lists or sections inside each other"),
-        ("[" * 101 + "]" * 101, "more than 100 lists or sections inside each other"),
-        ("9" * 5_000, "a number of thousands of digits"),
+        ("[" * 100_000, "more than 100 nested lists or sections"),
+        ("[" * 101 + "]" * 101, "more than 100 nested lists or sections"),
+        ("9" * 5_000, "a number with thousands of digits"),
         ("{", "run.json is not JSON: Expecting property name"),
         (b"\xff", "not text in UTF-8"),
     ],
@@ -116,9 +116,9 @@ def test_unreadable_json_is_refused_in_one_sentence(text: str | bytes, problem: 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (f"x = {'[' * 100_000}", "more than 100 lists or sections inside each other"),
-        (f"{'a.' * 5_000}b = 1", "more than 100 lists or sections inside each other"),
-        (f"x = {'9' * 5_000}", "a number of thousands of digits"),
+        (f"x = {'[' * 100_000}", "more than 100 nested lists or sections"),
+        (f"{'a.' * 5_000}b = 1", "more than 100 nested lists or sections"),
+        (f"x = {'9' * 5_000}", "a number with thousands of digits"),
         ("x = ", r"own.toml is not TOML: Invalid value \(at end of document\)"),
     ],
 )
@@ -213,7 +213,7 @@ def test_file_that_unpacks_to_too_much_is_refused(
         read()
     for senseless in ("many", "nan", "-1"):
         monkeypatch.setenv(LIMIT, senseless)
-        with pytest.raises(InvalidInput, match=f"'{senseless}', which is no number above 0"):
+        with pytest.raises(InvalidInput, match=f"'{senseless}', which is not a number above 0"):
             read()
 
 

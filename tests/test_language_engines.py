@@ -29,7 +29,7 @@ from dptune.study.config import Preparation
 from dptune.study.planning import before_paying
 from dptune.study.recipe import settled
 from dptune.texts.tokenizer import load_tokenizer
-from reproduction.language.prepare import halve
+from experiments.language.prepare import halve
 from support.studies import a_config
 from support.tiny_models import KINDS, LENGTH, write_mean_pooling, write_tiny_model
 
@@ -276,7 +276,7 @@ def test_language_models_are_tuned_as_they_were_measured(folder: Callable[[str],
     """By Adam, in samples of 16 times the root of the rows, at a rate that falls; whoever names
     another rule gets its own rate, which stays."""
     words, labels = some_texts(4096)
-    facts = Data(words, labels, augmented=False).facts
+    facts = Data(words, labels).facts
     config = a_config(preparation=Preparation(unit_rows=False), engine=HuggingFace(folder("means")))
     usual = settled(config, facts).plan(facts.count)
     assert (usual.optimizer, usual.schedule, usual.clip_norm) == ("adam", "linear", 0.1)
@@ -290,20 +290,21 @@ def test_language_models_are_tuned_as_they_were_measured(folder: Callable[[str],
 def test_so_few_texts_that_a_model_stays_as_it_was_are_told_of_before_paying(
     folder: Callable[[str], str], count: int, hopeless: bool
 ) -> None:
-    """Six mailboxes made a model worse at every budget up to 2.7 (docs/language-measured.md)."""
+    """Six mailboxes made a model worse at every budget up to 2.7
+    (experiments/notes/language-measured.md)."""
     config = a_config(
         budget=Budget(2.7, 1e-5),
         preparation=Preparation(unit_rows=False),
         engine=HuggingFace(folder("means")),
     )
-    notes = before_paying(Data(*some_texts(count), augmented=False), config)
+    notes = before_paying(Data(*some_texts(count)), config)
     assert any("no better than it was before" in note for note in notes) == hopeless
 
 
 @pytest.mark.usefixtures("same_noise")
 def test_texts_are_classified_in_a_study(folder: Callable[[str], str], tmp_path: Path) -> None:
     features, labels = some_texts()
-    data = Data(features, labels, test=some_texts(60, 1), augmented=False)
+    data = Data(features, labels, test=some_texts(60, 1))
     result = dptune.tune(
         data,
         budget=Budget(8.0, 1e-5),
@@ -329,7 +330,7 @@ def test_a_mark_that_a_small_model_has_no_word_for_is_not_used(
     (place / "config.json").write_text(json.dumps(told))
     words, _ = some_texts(4)
     rows = np.stack([words, words], 1)
-    data = Data(rows, task="words", augmented=False)
+    data = Data.from_texts(rows, task="words")
     module = HuggingFace(str(place)).for_data(data.facts).made()
     assert module.traits.padding == 0
     assert module(torch.from_numpy(rows).long()).isfinite().all()
@@ -338,7 +339,7 @@ def test_a_mark_that_a_small_model_has_no_word_for_is_not_used(
 def test_words_are_learned_in_a_study(folder: Callable[[str], str], tmp_path: Path) -> None:
     words, _ = some_texts()
     rows = np.stack([words, np.where(words >= 0, words, -100)], 1)
-    data = Data(rows, task="words", augmented=False)
+    data = Data.from_texts(rows, task="words")
     result = dptune.tune(
         data,
         budget=Budget(8.0, 1e-5),

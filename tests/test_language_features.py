@@ -247,7 +247,7 @@ def test_the_same_model_is_found_again_and_another_is_refused(models: Path, tmp_
         ({"test": "copy.csv"}, "the private texts themselves"),
         ({"test": "mails.csv"}, "no split test"),
         ({"shifts": ["strange.csv", "strange.csv"]}, "two shifts are called strange"),
-        ({"model": "nowhere"}, "The model nowhere could not be had"),
+        ({"model": "nowhere"}, "The model nowhere could not be loaded"),
     ],
 )
 def test_wrong_input_is_refused(

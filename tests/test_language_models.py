@@ -400,7 +400,7 @@ def test_what_is_not_there_is_answered_by_what_to_do(
     tmp_path: Path, folder: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(InvalidInput, match=r"nobody/nothing could not be had.*give its folder"):
+    with pytest.raises(InvalidInput, match=r"nobody/nothing could not be loaded.*give its folder"):
         made("nobody/nothing@v1", "softmax")
     with pytest.raises(InvalidInput, match=r"it lacks config\.json, model\.safetensors"):
         made(str(tmp_path), "softmax")
@@ -424,7 +424,7 @@ def test_what_is_not_there_is_answered_by_what_to_do(
     own = {"auto_map": {"AutoConfig": "own.Config", "AutoModel": "own.Model"}, "model_type": "own"}
     (copied / "config.json").write_text(json.dumps(told | own))
     (copied / "own.py").write_text("raise SystemExit('run')")
-    with pytest.raises(InvalidInput, match="models that bring their own code are not"):
+    with pytest.raises(InvalidInput, match="models with their own code are refused"):
         made(str(copied), "softmax")
 
 

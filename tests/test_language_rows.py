@@ -18,9 +18,10 @@ from dptune.engines import Randomness
 from dptune.errors import InvalidInput
 from dptune.prior import PRETRAINED
 from dptune.texts.cutting import NOT_ASKED
-from reproduction import lines
-from reproduction.language import mails, measure, pretrain, public_text
-from reproduction.language.cells import (
+from experiments import lines
+from experiments import networks as recorded
+from experiments.language import mails, measure, pretrain, public_text
+from experiments.language.cells import (
     DEFAULT,
     GRID,
     LINE,
@@ -34,10 +35,10 @@ from reproduction.language.cells import (
     line_cells,
     plan_of,
 )
-from reproduction.language.features import features_of
-from reproduction.language.page import draw_picture, write_page
-from reproduction.language.prepare import MODEL, ragged, split
-from reproduction.language.sets import padded, part_of, private_rows
+from experiments.language.features import features_of
+from experiments.language.page import draw_picture, write_page
+from experiments.language.prepare import MODEL, ragged, split
+from experiments.language.sets import padded, part_of, private_rows
 from support.commands import called
 
 BERT = pytest.importorskip("transformers")
@@ -183,7 +184,7 @@ def made_up(cell: Cell) -> dict[str, Any]:
 def test_searches_begin_within_a_step_of_the_best_of_every_grid_that_chose_where(
     verb: str,
 ) -> None:
-    found = lines.read(MEASURED / f"{verb}.jsonl", Cell)
+    found = lines.read(MEASURED, verb, Cell)
     grids = {replace(cell, learning_rate=None) for cell in found if cell.method == GRID}
     bests = [best for like in grids if (best := best_of_grid(found, like)) is not None]
     chose = [best for best in bests if chose_the_law(best[0])]
@@ -192,7 +193,7 @@ def test_searches_begin_within_a_step_of_the_best_of_every_grid_that_chose_where
 
 
 def test_searches_begin_near_the_best_of_grids_that_chose_nothing() -> None:
-    found = lines.read(MEASURED / "finetune.jsonl", Cell)
+    found = lines.read(MEASURED, "finetune", Cell)
     others: dict[Cell, dict[Cell, dict[str, Any]]] = {}
     for cell, figures in found.items():
         if cell.method == GRID and not chose_the_law(cell):
@@ -205,7 +206,7 @@ def test_searches_begin_near_the_best_of_grids_that_chose_nothing() -> None:
     # Which rate of five is best where little can be learned is chance.
     assert sum(lost == 0 for lost in loses.values()) >= 0.7 * len(loses)
     far = [like for like, lost in loses.items() if lost > 1 and (like.epsilon or 0) >= 3]
-    # docs/law-measured.md says why there, and names no other.
+    # experiments/notes/law-measured.md says why there, and names no other.
     assert {(like.texts, like.way) for like in far} == {("newsgroups20", "full")}
     assert all(loses[like] < 2.5 for like in far)
 
@@ -260,7 +261,7 @@ def test_a_run_without_privacy_learns_and_is_measured_on_whole_texts(
     if way == "lora":
         pytest.importorskip("peft")
     # Samples are the same every time, so whether it learns is no luck.
-    monkeypatch.setattr(measure, "Randomness", partial(Randomness, noise_seed=0))
+    monkeypatch.setattr(recorded, "Randomness", partial(Randomness, noise_seed=0))
     cell = replace(
         BASE, way=way, method=PLAIN, clip_norm=None, batch=16, steps=120, learning_rate=0.01
     )
@@ -300,7 +301,7 @@ def test_mails_are_rows_of_words_or_mailboxes_that_never_mix(mail_root: str) -> 
     with np.load(Path(mail_root) / "enron.npz") as arrays:
         owners = np.repeat(arrays["train_owners"], arrays["train_lengths"])
         of_first = arrays["train_words"][owners == 0]
-    (chunk,) = boxes.unprotected_rows(measure.AS_GIVEN, precision="int64").chunks()
+    (chunk,) = boxes.unprotected_rows(recorded.AS_GIVEN, precision="int64").chunks()
     kept = chunk.features[0, :, 0].flatten()
     most = min(len(of_first), len(kept))
     assert kept[:most].tolist() == of_first[:most].tolist()
@@ -336,7 +337,7 @@ def test_verbs_measure_what_is_missing_and_write_a_page(
     asked += ["--epsilon", "0.1,0.2,0.7,inf", "--methods", "default,oracle,line"]
     code, out, _ = called(["language", *asked], capsys, monkeypatch)
     assert code == 0 and "Does r grow linearly?" in out
-    found = lines.read(tmp_path / "finetune.jsonl", Cell)
+    found = lines.read(tmp_path, "finetune", Cell)
     methods = [cell.method for cell in found]
     assert {method: methods.count(method) for method in methods} == {
         DEFAULT: 3, GRID: 15, PLAIN: 4, LINE: 1
@@ -381,6 +382,6 @@ def test_a_cell_that_fails_does_not_keep_others_from_being_measured(tmp_path: Pa
     cells = [replace(BASE, seed=seed) for seed in (0, 1)]
     options: dict[str, Any] = {"root": None, "device": "cpu", "workers": 1, "report": told.append}
     with pytest.raises(InvalidInput, match="no room"):
-        lines.measure_missing(cells, measured, tmp_path / "a.jsonl", lambda *_: "done", **options)
-    assert list(lines.read(tmp_path / "a.jsonl", Cell)) == cells[1:]
+        lines.measure_missing(cells, measured, tmp_path, lambda *_: "done", **options)
+    assert list(lines.read(tmp_path, "finetune", Cell)) == cells[1:]
     assert "no room" in told[0]

@@ -34,7 +34,7 @@ LARGE_EPSILON = Budget(20.5, 1e-5)
         (LARGE_EPSILON, r"epsilon is 20.5000: above 20 it protects nobody.*allow_large_epsilon"),
     ],
 )
-def test_tune_refuses_a_budget_that_protects_nobody(
+def test_tune_refuses_budget_above_meaningful_epsilon(
     tmp_path: Path, budget: Budget, said: str
 ) -> None:
     data, address = make_data(), str(tmp_path / "ledger.db")
@@ -66,7 +66,7 @@ def test_allowed_large_budget_is_kept_for_resume_and_stated(tmp_path: Path) -> N
     assert "allow_large_delta = true" in (out / "run.toml").read_text()
     words = result.guarantee.in_words()
     assert "delta is above one in 400, the number of rows, as was allowed" in words
-    assert "so large an epsilon protects nobody" in words
+    assert "so large an epsilon protects no row" in words
 
 
 def test_run_that_began_without_the_rule_is_resumed(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def pay(ledger: Ledger, event: FullBatchRun | SampledRun = SMALL, purpose: str =
 class TestEveryStore:
     """Contract: whatever holds the entries, a ledger behaves like this."""
 
-    def test_what_is_reserved_is_spent_and_survives_reopening(self, address: str) -> None:
+    def test_reservation_counts_as_spent_after_reopening(self, address: str) -> None:
         ledger = new_ledger(address, Budget(1.0, 1e-5))
         assert ledger.spent().mu_squared == 0
         receipts = [pay(ledger, purpose=f"trial {i}") for i in range(3)]
@@ -83,14 +83,14 @@ class TestEveryStore:
         assert ledger.spent().mu_squared == 0
         assert ledger.state().payments[0].state == "voided"
         for settle in (ledger.commit, lambda r: ledger.void(r, reason="again")):
-            with pytest.raises(InvalidInput, match="voided already"):
+            with pytest.raises(InvalidInput, match="already voided"):
                 settle(receipt)
 
     def test_a_committed_payment_cannot_be_voided(self, address: str) -> None:
         ledger = new_ledger(address, Budget(1.0, 1e-5))
         receipt = pay(ledger)
         ledger.commit(receipt)
-        with pytest.raises(InvalidInput, match="committed already"):
+        with pytest.raises(InvalidInput, match="already committed"):
             ledger.void(receipt, reason="regret")
 
     def test_a_payment_is_reserved_then_started_then_committed(self, address: str) -> None:
@@ -113,15 +113,15 @@ class TestEveryStore:
         ledger.commit(committed)
         ledger.void(voided, reason="typo")
         before = ledger.state()
-        with pytest.raises(InvalidInput, match="1 is started already: it may have read rows"):
+        with pytest.raises(InvalidInput, match="1 is already started: it may have read rows"):
             ledger.start(started)
-        with pytest.raises(InvalidInput, match="2 is committed already; only one"):
+        with pytest.raises(InvalidInput, match="2 is already committed; only a payment"):
             ledger.start(committed)
-        with pytest.raises(InvalidInput, match="3 is voided already"):
+        with pytest.raises(InvalidInput, match="3 is already voided"):
             ledger.start(voided)
         assert ledger.state() == before
 
-    def test_what_was_started_counts_for_ever(self, address: str) -> None:
+    def test_started_payment_always_counts(self, address: str) -> None:
         ledger = new_ledger(address, Budget(1.0, 1e-5))
         receipt = pay(ledger)
         ledger.start(receipt)
@@ -179,9 +179,9 @@ class TestEveryStore:
             with pytest.raises(InvalidInput, match=f"{state} already"):
                 ledger.exchange(receipt, SAME_PRICE)
         for move in (ledger.start, ledger.commit, lambda r: ledger.void(r, reason="x")):
-            with pytest.raises(InvalidInput, match="3 is exchanged already"):
+            with pytest.raises(InvalidInput, match="3 is already exchanged"):
                 move(exchanged)
-        with pytest.raises(InvalidInput, match="3 is exchanged already"):
+        with pytest.raises(InvalidInput, match="3 is already exchanged"):
             ledger.exchange(exchanged, SAME_PRICE)
         assert ledger.state() == before
 
@@ -207,7 +207,7 @@ class TestEveryStore:
         state = ledger.state()
         assert [c.budget.epsilon for c in state.changes] == [0.1, 1.0]
         assert state.changes[-1].reason == "approved by the board"
-        with pytest.raises(BudgetExceeded, match="cannot be taken back"):
+        with pytest.raises(BudgetExceeded, match="cannot be undone"):
             ledger.change_budget(Budget(0.1, 1e-5), reason="too late")
 
     def test_other_rows_are_refused_until_declared(self, address: str) -> None:
@@ -225,7 +225,7 @@ class TestEveryStore:
     def test_a_second_creation_is_refused_and_harmless(self, address: str) -> None:
         ledger = new_ledger(address, Budget(1.0, 1e-5))
         pay(ledger)
-        with pytest.raises(LedgerExists, match="forget what was spent"):
+        with pytest.raises(LedgerExists, match="lose what was spent"):
             Ledger.create(address, Budget(9.0, 1e-5), dataset="other")
         assert ledger.state().budget == Budget(1.0, 1e-5)
         assert len(ledger.state().payments) == 1
@@ -291,12 +291,12 @@ def test_slack_that_uses_up_delta_is_refused(slack: float, noise: float, ledger:
 
 
 def test_delta_cannot_be_lowered_to_the_slack_that_is_set_aside(ledger: Ledger) -> None:
-    with pytest.raises(InvalidInput, match=r"2\.00e-7 is set aside for failures"):
+    with pytest.raises(InvalidInput, match=r"sets aside 2\.00e-7 of delta for failures"):
         ledger.change_budget(Budget(1.0, 3e-7), reason="stricter")
     assert ledger.state().to_dict()["budget"]["delta"] == 1e-5
 
 
-def test_a_run_without_noise_to_speak_of_is_refused(ledger: Ledger) -> None:
+def test_ledger_refuses_run_with_too_little_noise(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded, match="mu 1"):
         pay(ledger, FullBatchRun(steps=1, noise_multiplier=1e-20))
     with pytest.raises(BudgetExceeded):
@@ -322,7 +322,7 @@ def test_a_sealed_search_alone_is_reported_by_its_own_profile(ledger: Ledger) ->
         ledger.reserve(again, purpose="second search", fingerprint=ROWS)
 
 
-def test_the_statement_says_on_what_it_rests(ledger: Ledger) -> None:
+def test_ledger_statement_names_its_assumptions(ledger: Ledger) -> None:
     notes = " ".join(ledger.state().guarantee().caveats)
     assert "depended on outputs" not in notes and "changed" not in notes
     ledger.void(pay(ledger), reason="typo")
@@ -331,7 +331,7 @@ def test_the_statement_says_on_what_it_rests(ledger: Ledger) -> None:
     notes = " ".join(ledger.state().guarantee().caveats)
     assert "promise the budget instead: (8, 0.001)" in notes
     assert "changed from (1, 1e-05) to (8, 0.001): the board" in notes
-    assert "voided as never started, on somebody's word: 1" in notes
+    assert "voided by users or programs as never started: 1" in notes
     assert ledger.state().payments[0].reason == "typo"
 
 
@@ -339,8 +339,8 @@ def test_an_exchange_is_not_counted_as_given_back(ledger: Ledger) -> None:
     ledger.exchange(pay(ledger), SAME_PRICE)
     notes = " ".join(ledger.state().guarantee().caveats)
     assert "voided" not in notes
-    assert "exchanged before they were started, on the word of the program" in notes
-    assert "count in their place: 1" in notes
+    assert "exchanged for others that cost no more; their programs stated" in notes
+    assert "originals were never started: 1" in notes
 
 
 def test_the_screen_shows_every_state(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
@@ -349,14 +349,14 @@ def test_the_screen_shows_every_state(ledger: Ledger, capsys: pytest.CaptureFixt
     ledger.commit(committed)
     ledger.void(voided, reason="typo")
     ledger.exchange(exchanged, SAME_PRICE)
-    ledger_screen.budget(ledger.address, ledger.state())
+    ledger_screen.show_budget(ledger.address, ledger.state())
     shown = capsys.readouterr().out
     for state in ("reserved", "started", "committed", "voided", "exchanged"):
         assert state in shown
     assert "payment 3 voided" in shown and "1 more was exchanged" in shown
 
 
-def test_what_a_study_went_on_without_is_cut_off(
+def test_started_payment_of_finished_study_counts_as_interrupted(
     ledger: Ledger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     planned = [(f"leg {number}", SMALL) for number in (1, 2, 3)]
@@ -368,9 +368,9 @@ def test_what_a_study_went_on_without_is_cut_off(
     assert not ledger.state().cut_off, "the study goes on"
     ledger.commit(last)
     assert ledger.state().cut_off == {lost.payment}
-    ledger_screen.budget(ledger.address, ledger.state())
+    ledger_screen.show_budget(ledger.address, ledger.state())
     shown = capsys.readouterr().out
-    assert shown.count("cut off") == 1 and shown.count(" started") == 1
+    assert shown.count("interrupted") == 1 and shown.count(" started") == 1
 
 
 def test_a_sampled_run_is_exchanged_within_its_slack(tmp_path: Path) -> None:
@@ -447,7 +447,7 @@ def test_only_the_owner_can_read_the_file(ledger: Ledger) -> None:
     assert stat.S_IMODE(Path(ledger.address).stat().st_mode) == 0o600
 
 
-def test_creating_leaves_no_litter(ledger: Ledger) -> None:
+def test_creating_ledger_leaves_no_other_files(ledger: Ledger) -> None:
     assert [path.name for path in Path(ledger.address).parent.iterdir()] == ["ledger.db"]
 
 
@@ -477,7 +477,7 @@ def test_several_payments_are_made_together_or_not_at_all(ledger: Ledger) -> Non
     receipts = ledger.reserve_all([("first", SMALL), ("second", large)], fingerprint=ROWS)
     assert [(r.payment, r.event) for r in receipts] == [(1, SMALL), (2, large)]
     ledger.start(receipts[1])
-    with pytest.raises(InvalidInput, match="payment 2 is started already"):
+    with pytest.raises(InvalidInput, match="payment 2 is already started"):
         ledger.void_all(receipts, reason="never mind")
     assert [payment.state for payment in ledger.state().payments] == ["reserved", "started"]
 
@@ -486,7 +486,7 @@ def test_a_link_to_nothing_is_no_ledger(tmp_path: Path, budget: Budget) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "nowhere.db")
     nothing = pytest.raises(
-        InvalidInput, match=r"link\.db is a link to .*nowhere\.db, which is not"
+        InvalidInput, match=r"link\.db is a link to .*nowhere\.db, which does not exist"
     )
     with nothing:
         Ledger.open(str(link))
@@ -495,7 +495,7 @@ def test_a_link_to_nothing_is_no_ledger(tmp_path: Path, budget: Budget) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "mysql://host/db", "http://x", "sqlite://", 3])
-def test_an_address_that_is_none_is_refused(address: str) -> None:
+def test_invalid_ledger_address_is_refused(address: str) -> None:
     with pytest.raises((InvalidInput, LedgerNotFound)):
         Ledger.open(address)
 
@@ -516,7 +516,10 @@ def test_a_sealed_search_with_all_of_delta_as_slack_is_refused(ledger: Ledger) -
 def test_a_commit_of_unknown_fate_is_not_called_unwritten() -> None:
     store, broken = SqliteStore(Path("ledger.db")), sqlite3.OperationalError("disk I/O error")
     broken.sqlite_errorcode = sqlite3.SQLITE_IOERR
-    with pytest.raises(LedgerUnavailable, match="not certain: look"), store._errors(writing=True):
+    with (
+        pytest.raises(LedgerUnavailable, match="may or may not have been written: check"),
+        store._errors(writing=True),
+    ):
         raise broken
 
 

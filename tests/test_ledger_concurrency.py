@@ -60,7 +60,7 @@ def start_all(address: str, start: float, results: "object") -> None:
         try:
             ledger.start(receipt)
         except InvalidInput as error:
-            assert "started already" in str(error)
+            assert "already started" in str(error)
         else:
             started.append(receipt.payment)
     results.put(started)  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ def exchange_and_grab(address: str, start: float, results: "object") -> None:
             ledger.exchange(receipt, EVENT)
             exchanged += 1
         except InvalidInput as error:
-            assert "exchanged already" in str(error)
+            assert "already exchanged" in str(error)
         try:
             ledger.reserve(EVENT, purpose="grabbed", fingerprint=ROWS)
             grabbed += 1
@@ -141,7 +141,7 @@ def test_a_payment_is_started_by_one_process_only(address: str) -> None:
     assert {payment.state for payment in ledger.state().payments} == {"started"}
 
 
-def test_nobody_takes_what_an_exchange_frees(address: str) -> None:
+def test_exchange_frees_no_budget_for_other_processes(address: str) -> None:
     """The budget is full, so there would be something only between a payment and the next."""
     price = accounting.price(EVENT).mu_squared
     epsilon = gdp.epsilon_from_mu(math.sqrt(price * (LEGS + 0.5)), 1e-5)

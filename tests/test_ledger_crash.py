@@ -105,7 +105,7 @@ def run_legs(address: str, touched: Path) -> None:
             ledger.commit(receipt)
 
 
-def test_whoever_resumes_never_touches_rows_twice_for_one_payment(tmp_path: Path) -> None:
+def test_resume_never_reads_rows_twice_for_one_payment(tmp_path: Path) -> None:
     """All legs are paid up front; processes die in them, and the next goes on from the ledger."""
     address, touched = str(tmp_path / "ledger.db"), tmp_path / "touched"
     ledger = new_ledger(address, Budget(8.0, 1e-5))
@@ -321,7 +321,7 @@ def test_ledger_whose_name_may_not_be_on_disk_is_kept_and_reported(
     address = str(tmp_path / "ledger.db")
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", flush)
-        with pytest.raises(LedgerUnavailable, match="not certain: look"):
+        with pytest.raises(LedgerUnavailable, match="may or may not have been written: check"):
             Ledger.create(address, Budget(1.0, 1e-5), dataset="patients")
     assert Ledger.open(address).state().entries == 1
 

@@ -34,7 +34,7 @@ RUN = FullBatchRun(steps=100, noise_multiplier=400.0)
 CHEAPER = FullBatchRun(steps=50, noise_multiplier=400.0)
 DEARER = FullBatchRun(steps=101, noise_multiplier=400.0)
 TOO_MUCH = FullBatchRun(steps=100, noise_multiplier=1.0)
-REPLACED = "is not the one that was verified here before; an older copy of the ledger, or another"
+REPLACED = "is not the one that was verified here before; the ledger was replaced by an older"
 
 
 def pay(ledger: Ledger, event: Event = RUN) -> Any:
@@ -52,20 +52,20 @@ def replayed(address: str) -> chain.Replay:
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of all entries that were taken from now on, in order."""
-    numbers, count = [], chain.Replay._let_count
+    numbers, count = [], chain.Replay._apply
 
     def counting(self: chain.Replay, entry: Any) -> None:
         numbers.append(entry["number"])
         count(self, entry)
 
-    monkeypatch.setattr(chain.Replay, "_let_count", counting)
+    monkeypatch.setattr(chain.Replay, "_apply", counting)
     return numbers
 
 
 # What it costs
 
 
-def test_an_operation_takes_only_what_is_new(address: str, taken: list[int]) -> None:
+def test_operation_verifies_only_new_entries(address: str, taken: list[int]) -> None:
     ledger = new_ledger(address, Budget(8.0, 1e-5))
     receipts = ledger.reserve_all([("run", RUN)] * 50, fingerprint=ROWS)
     assert taken == [1, 2, *range(3, 53)]  # the first operation reads what creation wrote
@@ -199,7 +199,7 @@ MOVES: dict[str, Callable[[Ledger, list[Any], Event], object]] = {
         max_size=10,
     )
 )
-def test_whoever_follows_says_what_a_full_replay_says(
+def test_incremental_replay_equals_full_replay(
     actions: list[tuple[int, str, Event, list[int]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Two who follow one file, each hearing of the other's steps late, and one who reads it all."""
@@ -291,20 +291,20 @@ def test_several_are_begun_and_settled_together_or_not_at_all(address: str) -> N
     ledger = new_ledger(address, Budget(1.0, 1e-5))
     first, second, third = ledger.reserve_all([("run", RUN)] * 3, fingerprint=ROWS)
     before = ledger.state()
-    with pytest.raises(InvalidInput, match="costs no more than"):
+    with pytest.raises(InvalidInput, match="can only be exchanged for"):
         ledger.begin_all([(first, RUN), (second, CHEAPER), (third, DEARER)])
-    with pytest.raises(InvalidInput, match="payment 1 is started already"):
+    with pytest.raises(InvalidInput, match="payment 1 is already started"):
         ledger.begin_all([(first, RUN), (first, RUN)])
-    with pytest.raises(InvalidInput, match="payment 2 is committed already"):
+    with pytest.raises(InvalidInput, match="payment 2 is already committed"):
         ledger.settle_all([first, second, second])
     assert ledger.state() == before == Ledger.open(address).state()
     begun = ledger.begin_all([(first, RUN), (second, CHEAPER)])
     assert [(one.payment, one.event) for one in begun] == [(1, RUN), (4, CHEAPER)]
     states = ["started", "exchanged", "reserved", "started"]
     assert [payment.state for payment in ledger.state().payments] == states
-    with pytest.raises(InvalidInput, match="payment 2 is exchanged already"):
+    with pytest.raises(InvalidInput, match="payment 2 is already exchanged"):
         ledger.begin_all([(third, RUN), (second, RUN)])
-    with pytest.raises(InvalidInput, match="payment 2 is exchanged already"):
+    with pytest.raises(InvalidInput, match="payment 2 is already exchanged"):
         ledger.settle_all([*begun, second])
     assert [payment.state for payment in ledger.state().payments] == states
     ledger.settle_all(begun)
@@ -316,14 +316,14 @@ def test_several_are_begun_and_settled_together_or_not_at_all(address: str) -> N
     assert state == ledger.state()
 
 
-def test_a_study_s_list_is_begun_but_for_what_somebody_began_before(ledger: Ledger) -> None:
+def test_study_begins_payments_that_no_copy_began(ledger: Ledger) -> None:
     payments, copy = (Payments(Ledger.open(ledger.address), "s", ROWS) for _ in range(2))
     payments.reserve([(label, RUN) for label in "abcd"], 0.0, fixed=False)
     assert copy.begin("b", RUN) is not None
     begun = payments.begin_all({"a": RUN, "b": RUN, "c": CHEAPER})
     assert {label: one.event for label, one in begun.items()} == {"a": RUN, "c": CHEAPER}
     assert copy.begin_all({"a": RUN, "b": RUN, "c": RUN}) == {}
-    with pytest.raises(InvalidInput, match="costs no more"):
+    with pytest.raises(InvalidInput, match="can only be exchanged for"):
         payments.begin_all({"d": DEARER})
     copy.settle("a")
     payments.settle_all(["a", "c", "c", "d"])  # what nobody began stays as it is
@@ -408,7 +408,7 @@ def test_an_older_copy_put_back_is_noticed_again_and_again(ledger: Ledger) -> No
     assert len(Ledger.open(ledger.address).state().payments) == 3
 
 
-def test_an_older_copy_is_noticed_by_whoever_failed_before(
+def test_older_copy_is_detected_after_failed_operation(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = Path(ledger.address)
@@ -476,11 +476,11 @@ def test_what_others_added_is_verified_as_ever(address: str) -> None:
 @pytest.mark.parametrize(
     ("problem", "values"),
     [
-        ("has a price that is none", {"mu_squared": -1.0}),
-        ("has a price that is none", {"slack": -1e-9}),
-        ("has a price that is none", {"slack": 1.0}),
-        ("names half a study", {"study": "s"}),
-        ("names half a study", {"label": "trial"}),
+        ("has an invalid price", {"mu_squared": -1.0}),
+        ("has an invalid price", {"slack": -1e-9}),
+        ("has an invalid price", {"slack": 1.0}),
+        ("has only one of study and label", {"study": "s"}),
+        ("has only one of study and label", {"label": "trial"}),
         ("names a study, but reserves", {"kind": "start", "study": "s", "label": "trial"}),
     ],
 )
@@ -491,7 +491,7 @@ def test_entries_that_no_ledger_would_have_written_are_refused(
     last, paid = replayed(ledger.address).last, {"payment": 2, "text": "forged"}
     assert last is not None
     same = {name: last[name] for name in ("kind", "event", "mu_squared", "slack", "fingerprint")}
-    forged = chain.chained(last, **same | paid | values)
+    forged = chain.next_entry(last, **same | paid | values)
     with open_store(ledger.address).writing(chain.entries) as connection:
         connection.execute(sa.insert(chain.entries), forged)
         connection.execute(sa.update(chain.head), chain.end(forged))
@@ -618,7 +618,7 @@ def test_a_format_of_the_future_is_named(ledger: Ledger) -> None:
         for name in ("previous", "hash"):
             del entry[name]
         entry["event"] = entry["event"].replace('"format": 3', '"format": 4')
-        forged = chain.chained(None, **entry)
+        forged = chain.next_entry(None, **entry)
         connection.execute(sa.delete(chain.entries))
         connection.execute(sa.insert(chain.entries), forged)
         connection.execute(sa.update(chain.head), chain.end(forged))
@@ -642,7 +642,7 @@ def test_only_a_payment_that_was_started_is_in_force(address: str) -> None:
     new = ledger.exchange(exchanged, CHEAPER)
     for receipt in (started, committed):
         ledger.must_be_in_force(receipt, ROWS)
-    for receipt, why in ((voided, "was given back"), (exchanged, "took its place")):
+    for receipt, why in ((voided, "no longer counts"), (exchanged, "took its place")):
         with pytest.raises(InvalidInput, match=why):
             ledger.must_be_in_force(receipt, ROWS)
     with pytest.raises(InvalidInput, match="is reserved"):
@@ -664,7 +664,7 @@ def test_a_receipt_that_was_changed_is_not_in_force(ledger: Ledger) -> None:
             ledger.must_be_in_force(one, ROWS)
         with pytest.raises(InvalidInput, match="another ledger, or the receipt was changed"):
             ledger.commit(one)
-    with pytest.raises(WrongDataset, match="not those that payment 1 of"):
+    with pytest.raises(WrongDataset, match="not those of payment 1 of"):
         ledger.must_be_in_force(receipt, "other rows")
 
 
@@ -691,7 +691,7 @@ def test_private_rows_open_for_what_was_started_for_them_and_for_nothing_else(
             with pytest.raises(InvalidInput, match=r"made by hand, .* Ledger\.receipt\(1\)"):
                 rows(sent)
     for rows in (other.tables_for, lambda r: other.open(r, Preprocessing())):
-        with pytest.raises(WrongDataset, match="nothing was touched"):
+        with pytest.raises(WrongDataset, match="no rows were read"):
             rows(receipt)
     again = Ledger.open(path).receipt(1)
     ledger.commit(receipt)

@@ -69,7 +69,7 @@ def test_nothing_is_left_of_the_queue(ledger: Ledger) -> None:
     assert [path.name for path in Path(ledger.address).parent.iterdir()] == ["ledger.db"]
 
 
-def test_whoever_dies_in_the_queue_does_not_hold_it_up(ledger: Ledger) -> None:
+def test_dead_process_does_not_block_queue(ledger: Ledger) -> None:
     path = Path(ledger.address)
 
     def die() -> None:

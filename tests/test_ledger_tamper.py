@@ -151,15 +151,18 @@ EXCHANGE = {"kind": "exchange", "payment": 3, "text": "exchanged"}
 NOT_THAT: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "a start without a reservation": ("never reserved", [{"kind": "start", "payment": 6}]),
     "a start of nothing": ("never reserved", [{"kind": "start"}]),
-    "a start after a commit": ("committed already", [{"kind": "start", "payment": 1}]),
-    "a start after a void": ("voided already", [{"kind": "start", "payment": 2}]),
-    "a second start": ("started already", [{"kind": "start", "payment": 4}]),
-    "a void after a start": ("started already", [{"kind": "void", "payment": 4}]),
-    "an exchange after a start": ("started already", [EXCHANGE | {"payment": 4}]),
-    "a second commit": ("committed already", [{"kind": "commit", "payment": 1}]),
-    "an exchange for nothing": ("for none", [EXCHANGE]),
-    "an exchange for a start": ("payment 3 goes on", [EXCHANGE, {"kind": "start", "payment": 5}]),
-    "an exchange for two": ("exchanged already", [EXCHANGE, {"kind": "reserve"}, EXCHANGE]),
+    "a start after a commit": ("already committed", [{"kind": "start", "payment": 1}]),
+    "a start after a void": ("already voided", [{"kind": "start", "payment": 2}]),
+    "a second start": ("already started", [{"kind": "start", "payment": 4}]),
+    "a void after a start": ("already started", [{"kind": "void", "payment": 4}]),
+    "an exchange after a start": ("already started", [EXCHANGE | {"payment": 4}]),
+    "a second commit": ("already committed", [{"kind": "commit", "payment": 1}]),
+    "an exchange for nothing": ("without a successor", [EXCHANGE]),
+    "an exchange for a start": (
+        "successor of payment 3",
+        [EXCHANGE, {"kind": "start", "payment": 5}],
+    ),
+    "an exchange for two": ("already exchanged", [EXCHANGE, {"kind": "reserve"}, EXCHANGE]),
     "an exchange that grows": ("costs more", [EXCHANGE, {"kind": "reserve", "mu_squared": 7e-4}]),
     "an exchange for slack": ("costs more", [EXCHANGE, {"kind": "reserve", "slack": 1e-20}]),
     "an exchange for other rows": ("not for", [EXCHANGE, {"kind": "reserve", "fingerprint": "x"}]),
@@ -185,7 +188,7 @@ def test_a_chain_that_tells_no_possible_story_is_refused(
             if entry["kind"] == "reserve":
                 same = {name: old[name] for name in columns}
                 values = {"payment": past.next_payment, **same, **values}
-            last = chain.chained(last, **values)
+            last = chain.next_entry(last, **values)
             connection.execute(sa.insert(chain.entries), last)
         connection.execute(sa.update(chain.head), chain.end(last))
     with pytest.raises(LedgerCorrupt, match=problem):
@@ -225,7 +228,7 @@ def test_a_server_s_view_that_does_not_tell_what_the_entries_say_is_refused(
     with ledger._store.writing(chain.entries) as connection:
         connection.execute(sa.text("ALTER VIEW payments RENAME TO truth"))
         connection.execute(sa.text(lie.format(columns=columns)))
-    with pytest.raises(LedgerCorrupt, match="its view payments is not the one it was made with"):
+    with pytest.raises(LedgerCorrupt, match="its view payments was changed"):
         Ledger.open(postgres_address)
 
 
@@ -325,7 +328,7 @@ def test_overwritten_stretches_are_refused_or_harmless(written: Path) -> None:
 def test_a_file_that_is_no_ledger_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     path.write_bytes(content)
-    with pytest.raises(LedgerCorrupt, match=r"is no ledger \(.*\)\. Give") as refused:
+    with pytest.raises(LedgerCorrupt, match=r"is not a ledger \(.*\)\. Give") as refused:
         Ledger.open(str(path))
     assert "spent" not in str(refused.value)
     assert path.read_bytes() == content
@@ -345,7 +348,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         Ledger.open(str(tmp_path))
 
 
-def test_an_older_copy_put_back_is_told_by_its_head(ledger: Ledger, tmp_path: Path) -> None:
+def test_recorded_head_reveals_older_copy(ledger: Ledger, tmp_path: Path) -> None:
     """A whole ledger put back from a backup verifies; the head noted down elsewhere tells."""
     backup = tmp_path / "backup.db"
     ledger.reserve(EVENT, purpose="first", fingerprint=ROWS)

@@ -16,21 +16,24 @@ from dptune.accounting.composition import direct_epsilon
 from dptune.engines.modules.gradients import RowGradients
 from dptune.engines.modules.standardized import StandardizedConv2d, pull_back, standardized
 from dptune.errors import FolderProblem, InvalidInput
-from reproduction.modules import augment, measure, networks
-from reproduction.modules.augment import MARGIN, crop_and_flip
-from reproduction.modules.cells import (
+from experiments import networks as recorded
+from experiments.lines import measure_missing, read
+from experiments.modules import augment, measure, networks
+from experiments.modules.augment import MARGIN, crop_and_flip
+from experiments.modules.cells import (
     FREE,
     OURS,
     RANDOM,
+    Cell,
     Shape,
     law_cells,
     study_cells,
     usual_epsilons,
+    words,
     zeroth_order_cells,
 )
-from reproduction.modules.lines import Cell, measure_missing, read_lines
-from reproduction.modules.page import write_page
-from reproduction.modules.sets import rows_of
+from experiments.modules.page import write_page
+from experiments.modules.sets import rows_of
 from support.commands import called
 
 SHAPE = Shape(batch=20, steps=3, clip_norm=0.1, momentum=0.9)
@@ -156,7 +159,7 @@ def test_sets_are_pictures_scaled_by_public_numbers(root: Path) -> None:
     data = rows_of("cifar10", str(root), None)
     assert (data.count, data.shape, data.classes) == (80, (3, 32, 32), tuple(range(10)))
     raw = np.load(root / "cifar10.npz")["x_train"]
-    (chunk,) = data.unprotected_rows(measure.AS_GIVEN).chunks()
+    (chunk,) = data.unprotected_rows(recorded.AS_GIVEN).chunks()
     wanted = (raw[7, 3, 5, 2] / 255 - 0.4465) / 0.2616
     assert float(chunk.features[7, 0, 2, 3, 5]) == pytest.approx(wanted, abs=1e-5)
     assert rows_of("mnist", str(root), 30).facts.shape == (1, 28, 28)
@@ -220,10 +223,10 @@ def test_lines_are_written_as_they_come_and_never_measured_twice(tmp_path: Path)
     cells = study_cells("cnn", "mnist", "small_convolutional", (1.0,), 2, SHAPE, None)
     said: list[str] = []
     options: dict[str, Any] = {"root": None, "device": "cpu", "report": said.append}
-    assert measure_missing(cells[:1], made_up, tmp_path, workers=1, **options) == 1
-    assert measure_missing(cells, made_up, tmp_path, workers=1, **options) == 1
-    assert measure_missing(cells, made_up, tmp_path, workers=1, **options) == 0
-    assert list(read_lines(tmp_path, "cnn")) == cells
+    assert measure_missing(cells[:1], made_up, tmp_path, words, workers=1, **options) == 1
+    assert measure_missing(cells, made_up, tmp_path, words, workers=1, **options) == 1
+    assert measure_missing(cells, made_up, tmp_path, words, workers=1, **options) == 0
+    assert list(read(tmp_path, "cnn", Cell)) == cells
     assert (
         said[0] == "1 of 1: mnist, small_convolutional, linear-scaling, epsilon 1, seed 0: 80.00 %"
     )
@@ -231,7 +234,7 @@ def test_lines_are_written_as_they_come_and_never_measured_twice(tmp_path: Path)
     assert json.loads(file.read_text().splitlines()[1])["figures"]["accuracy"] == 81
     file.write_text(file.read_text() + '{"cell": 3')
     with pytest.raises(FolderProblem, match=r"line 3 of .* is damaged"):
-        read_lines(tmp_path, "cnn")
+        read(tmp_path, "cnn", Cell)
 
 
 def test_the_page_has_all_of_it_beside_the_papers_figures(tmp_path: Path) -> None:
@@ -242,7 +245,7 @@ def test_the_page_has_all_of_it_beside_the_papers_figures(tmp_path: Path) -> Non
     cells += law_cells("mnist", [1.0], 2, SHAPE, [0.05, 0.1, 0.3], None)
     for cell in cells:
         options: dict[str, Any] = {"root": None, "device": "cpu", "report": lambda _: None}
-        measure_missing([cell], made_up, tmp_path, workers=1, **options)
+        measure_missing([cell], made_up, tmp_path, words, workers=1, **options)
     page = write_page(tmp_path).read_text()
     assert "| mnist | 2.93 | 3 | 20 | 1 | 80.50 ± 0.71 | 98.10 | 0.5 | 0.2 | 3 |" in page
     assert "| cifar10 (tried on 100) | 8 | 3 | 20 | 1 | 80.00 | 81.40 |" in page
@@ -263,7 +266,7 @@ def test_the_verbs_measure_once(
     code, page, said = called(["modules", "cnn", "--sets", "mnist", *few], capsys, monkeypatch)
     assert code == 0 and "1 cells measured" in said
     assert "| mnist | 8 | 2 | 20 | 1 |" in page
-    ((_, figures),) = read_lines(tmp_path, "cnn").items()
+    ((_, figures),) = read(tmp_path, "cnn", Cell).items()
     assert figures["spent_epsilon"] <= 8 and len(figures["trials"]) == 3
     law = ["law", "--sets", "mnist", "--noises", "0.1,0.2", *few]
     code, page, said = called(["modules", *law], capsys, monkeypatch)

@@ -61,17 +61,17 @@ def test_a_function_has_a_name_that_stands_for_it(
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lambda: None, "<lambda> has no name by which it could be found again"),
+        (lambda: None, "<lambda> has no name by which another process"),
         (_nested(), r"inner has no name.*at the top level of a file"),
         (half, "partial has no name"),
-        (torch.nn.CrossEntropyLoss(), "a module of torch, a CrossEntropyLoss"),
+        (torch.nn.CrossEntropyLoss(), "a torch module, a CrossEntropyLoss"),
         (3, "must be a function.*got int"),
-        ("make", r"is named FILE.py:NAME or package.module:NAME; got 'make'"),
-        ("nets.py:", "is named"),
-        ("a b:make", "is named"),
+        ("make", r"must be FILE.py:NAME or package.module:NAME; got 'make'"),
+        ("nets.py:", "must be FILE.py:NAME"),
+        ("a b:make", "must be FILE.py:NAME"),
     ],
 )
-def test_what_cannot_be_found_again_is_refused(function: object, said: str) -> None:
+def test_function_without_importable_name_is_refused(function: object, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         reference(function, "factory")
 
@@ -93,7 +93,7 @@ def test_the_name_of_a_file_is_made_complete(
         resolve(f"{tmp_path}/nets.py:build", "factory")
 
 
-def test_a_file_is_imported_once_for_what_it_holds(tmp_path: Path) -> None:
+def test_file_is_imported_once_per_content(tmp_path: Path) -> None:
     path = tmp_path / "counted_nets.py"
     path.write_text("def make(): return 1")
     first = resolve(f"{path}:make", "factory")
@@ -163,7 +163,7 @@ def test_a_script_that_tunes_at_its_top_level_is_not_begun_again(tmp_path: Path)
     own_code.must_not_be_importing("tune")
     path = tmp_path / "itself.py"
     path.write_text(f"from dptune.own_code import resolve\nresolve({str(path) + ':make'!r}, 'x')")
-    with pytest.raises(InvalidInput, match=r"itself.py asks for itself while it is imported"):
+    with pytest.raises(InvalidInput, match=r"itself.py imports itself"):
         made(f"{path}:make")
 
 
@@ -198,7 +198,7 @@ def test_functions_of_a_script_a_module_and_a_notebook_have_names(tmp_path: Path
 
 
 def test_a_function_of_a_notebook_is_asked_for_elsewhere() -> None:
-    with pytest.raises(InvalidInput, match="make_it was written in a notebook"):
+    with pytest.raises(InvalidInput, match="make_it was defined in a notebook"):
         resolve("__main__:make_it", "factory")
 
 

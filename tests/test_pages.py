@@ -1,4 +1,4 @@
-"""Every link of every page leads to a file and, where it names one, to a heading there."""
+"""Pages: links lead somewhere, lines have one width, words are those that we use."""
 
 import re
 from functools import cache
@@ -6,14 +6,27 @@ from pathlib import Path
 
 import pytest
 
+from support import command_line_page
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     page
-    for folder in (ROOT, ROOT / "docs", ROOT / "benchmarks", ROOT / "configs", ROOT / "examples")
+    for folder in (
+        ROOT,
+        ROOT / "docs",
+        ROOT / "benchmarks",
+        ROOT / "configs",
+        ROOT / "examples",
+        ROOT / "experiments",
+    )
     for page in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 )
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+WIDTH = 100
+RETIRED = Path(__file__).parent / "support" / "retired_words.txt"
+MADE = {"command-line.md", "table-errors.md"}  # from help and messages
+PROSE = [page for page in PAGES if page.is_relative_to(ROOT / "docs") or page.parent == ROOT]
 
 
 @cache
@@ -46,3 +59,53 @@ def test_dead_links_are_found(tmp_path: Path) -> None:
     other.write_text("# What `it` is, in [short](x.md)\n")
     page.write_text("[a](other.md#what-it-is-in-short) [b](other.md#what) [c](none.md) [d](#me)\n")
     assert dead_links(page) == ["other.md#what", "none.md", "#me"]
+
+
+def prose(page: Path) -> str:
+    """Without the picture of the layers, which is made from docstrings."""
+    return re.sub(r"<!-- layers -->.*<!-- /layers -->", "", page.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_have_one_width(page: Path) -> None:
+    """But for tables and code."""
+    lines = re.sub(r"^ *```.*?^ *```", "", prose(page), flags=re.M | re.S).splitlines()
+    text = [line for line in lines if not re.match(r" *\||!\[| {4}", line)]
+    assert [line for line in text if len(line) > WIDTH] == []
+
+
+def retired_words(text: str) -> list[str]:
+    """The retired phrases that stand in a text."""
+    listed = [line for line in RETIRED.read_text().splitlines() if not line.startswith("#")]
+    return [
+        phrase
+        for phrase, _, _ in (line.partition(" -> ") for line in listed)
+        if re.search(
+            rf"(?<![\w-]){re.escape(phrase).replace(chr(92) + ' ', chr(92) + 's+')}(?![\w-])",
+            text,
+            re.IGNORECASE,
+        )
+    ]
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_uses_a_retired_word(page: Path) -> None:
+    if page.name in MADE:
+        pytest.skip("made from help and messages")
+    assert retired_words(prose(page)) == []
+
+
+def test_retired_words_are_found() -> None:
+    assert retired_words("It COSTS\nnothing; a leg-like thing.") == ["costs nothing"]
+
+
+def test_every_page_of_docs_is_listed() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / link).resolve() for link in LINK.findall(index.read_text())}
+    pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    assert pages - listed == {index}
+
+
+def test_the_page_of_the_command_line_is_what_the_help_says() -> None:
+    made = "PYTHONPATH=tests python -m support.command_line_page"
+    assert command_line_page.PAGE.read_text() == command_line_page.page(), made

@@ -44,7 +44,7 @@ def mu_squared(event: Event) -> float:
 
 
 @given(st.lists(gaussian, min_size=1, max_size=5))
-def test_the_dearest_part_is_the_price_and_no_rounding_lowers_it(parts: list[Event]) -> None:
+def test_price_of_parallel_event_is_its_most_expensive_part(parts: list[Event]) -> None:
     dearest = max(map(mu_squared, parts))
     found = accounting.price(Parallel(parts=tuple(parts)))
     assert dearest <= found.mu_squared <= dearest * (1 + 1e-14)
@@ -63,7 +63,7 @@ def test_within_a_part_prices_add_and_beside_it_too(one: list[Event], other: lis
 
 
 @pytest.mark.parametrize("noise", [1.0, 10.0, 100.0])
-def test_dp_accounting_agrees_about_the_dearest_part(noise: float) -> None:
+def test_dp_accounting_agrees_about_most_expensive_part(noise: float) -> None:
     """Three trials beside their counts: each part by a privacy loss distribution of its own."""
     event = Parallel(
         parts=(

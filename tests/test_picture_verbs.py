@@ -66,7 +66,8 @@ def draw_pictures() -> None:
 
 
 BACKBONE = ("--backbone", "module:small.py:factory")
-TUNE = ("tune", "--images", "own", *BACKBONE, "--epsilon", "8", "--config", "quick.toml")
+OWN = ("tune-pictures", "--data", "own")
+TUNE = (*OWN, *BACKBONE, "--epsilon", "8", "--config", "quick.toml")
 
 
 @pytest.mark.usefixtures("same_noise")
@@ -199,14 +200,14 @@ def test_a_study_that_cannot_begin_makes_no_features(run: Run) -> None:
     assert run(*TUNE, "--epsilon", "-1", "--out", "new")[0] == 2
     for key, value in (("source", '"demo"'), ("test", '"own"'), ("shifts", '["own"]')):
         Path("rows.toml").write_text(f"[data]\n{key} = {value}\n")
-        code, _, err = run("tune", "--images", "own", *BACKBONE, "--config", "rows.toml")
+        code, _, err = run(*OWN, *BACKBONE, "--config", "rows.toml")
         assert code == 2 and f"rows.toml says {key}" in err
     assert not Path("features").exists()
 
 
 def test_a_file_may_declare_a_name_and_a_number_of_rows(run: Run) -> None:
     Path("declared.toml").write_text('[data]\nname = "colours"\nrows = 200\n')
-    asked = ("tune", "--images", "own", *BACKBONE, "--config", "declared.toml", "--json")
+    asked = (*OWN, *BACKBONE, "--config", "declared.toml", "--json")
     planned = json.loads(run(*asked, "--dry-run")[1])
     assert any("(200)" in fact for fact in planned["guarantee"]["public_facts"])
     result = json.loads(run(*asked)[1])
@@ -228,10 +229,10 @@ def test_an_unfinished_study_of_the_same_pictures_is_gone_on_with(run: Run) -> N
 def test_test_pictures_that_nobody_asked_for_are_mentioned_at_once(run: Run) -> None:
     code, out, err = run(*TUNE, "--out", "r")
     assert code == 0
-    said = "own holds test pictures, which stay unused: if they are nobody's secret, ask for the "
+    said = "own holds test pictures, which stay unused: if they are public, ask for the "
     assert f"{said}accuracy on them with --test own." in err
     assert err.index(said) < err.index("Features in") and "which stay unused" not in out
-    assert "none were asked for (--test)" in out
+    assert "no test data (--test)" in out
     assert "stay unused" not in run(*TUNE, "--test", "own", "--out", "r2")[2]
     assert "with --test own." in run(*TUNE, "--out", "r3")[2]
 
@@ -402,18 +403,25 @@ def test_backbones_are_listed_and_ranked_on_public_pictures(run: Run) -> None:
     assert not Path("features").exists() and not Path("runs").exists()
 
 
+def test_the_old_spelling_of_pictures_works_and_says_the_new_one(run: Run) -> None:
+    asked = (*BACKBONE, "--epsilon", "8", "--config", "quick.toml", "--dry-run")
+    old, new = run("tune", "--images", "own", *asked), run(*OWN, *asked)
+    assert old[:2] == new[:2] and old[0] == 0
+    assert old[2] == f"dptune tune --images is now spelled dptune tune-pictures --data.\n{new[2]}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("tune", "--images", "own"), "--backbone"),
+        (OWN, "--backbone"),
         (("tune", "--images", "own", *BACKBONE, "--data", "demo"), "do not go together"),
-        (("tune", "--images", "own", *BACKBONE, "--label", "x"), "do not go together"),
-        (("tune", *BACKBONE), "--images"),
-        (("tune", "--images", "nowhere", *BACKBONE), "nowhere"),
-        (("tune", "--images", "cifar10", *BACKBONE), "cifar-10"),
-        (("tune", "--images", "own", "--backbone", "resnet999"), "resnet999"),
-        (("tune", "--images", "own", *BACKBONE, "--shift", "corrupted:rain"), "gaussian_blur"),
-        (("tune", "--images", "own", *BACKBONE, "--features", "class-token"), "class-token"),
+        ((*OWN, *BACKBONE, "--label", "x"), "--label"),
+        (("tune", *BACKBONE), "--data"),
+        (("tune-pictures", "--data", "nowhere", *BACKBONE), "nowhere"),
+        (("tune-pictures", "--data", "cifar10", *BACKBONE), "cifar-10"),
+        ((*OWN, "--backbone", "resnet999"), "resnet999"),
+        ((*OWN, *BACKBONE, "--shift", "corrupted:rain"), "gaussian_blur"),
+        ((*OWN, *BACKBONE, "--features", "class-token"), "class-token"),
         (("extract", "--images", "own", *BACKBONE, "-o", "small.py"), "give a new folder"),
         (("extract", "--images", "own", *BACKBONE, "-o", "own/f"), "inside the folder of pictures"),
         (("extract", "--images", "x" * 5000, *BACKBONE, "-o", "f"), "does not exist"),

@@ -674,7 +674,7 @@ def test_a_missing_set_is_told_where_to_get_it(tmp_path: Path, known: Any) -> No
 
 @pytest.mark.parametrize("known", KNOWN, ids=[known.name for known in KNOWN])
 def test_the_page_lists_the_set(known: Any) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "pictures.md").read_text("utf-8")
+    page = (Path(__file__).parent.parent / "docs" / "guide" / "pictures.md").read_text("utf-8")
     variants = f", `{known.name}:VARIANT` ({known.variants})" if known.variants else ""
     hub = f"`{known.hub.name}`" if known.hub else ""
     row = f"| `{known.name}`{variants} | {known.files} | {known.source} | {hub} | {known.licence} |"

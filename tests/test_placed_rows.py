@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dptune.data import Data, Preprocessing
+from dptune.data import Data, Origin, Preprocessing
 from dptune.data.disk import DiskRows, write_chunks
 from dptune.data.placed_rows import RowsWithGaps, at_their_places
 from dptune.data.rows import MemoryRows
@@ -86,7 +86,10 @@ def test_rows_on_disk_are_placed_as_those_in_memory(tmp_path: Path) -> None:
 def test_data_with_empty_rows_are_opened_with_gaps_also_where_some_are_held_out() -> None:
     features, targets = (tensor.numpy() for tensor in drawn())
     there = [0, 1, 3, 4, 5, 6, 8, 9]  # 2 and 7 are empty
-    data = Data(features[there], targets[there] % 2, rows=10, numbers=there, classes=[0, 1])
+    origin = Origin(numbers=there)
+    data = Data.from_table(
+        features[there], targets[there] % 2, rows=10, classes=[0, 1], origin=origin
+    )
     rest, held = data.held_out(3)  # 0, 3, 6 and 9 are held out
     for part, wanted in (
         (data, range(10)),

@@ -114,10 +114,10 @@ def test_error_about_hostile_file_is_printed_as_text(
 
 def test_card_shows_hostile_names_and_records_as_text(tmp_path: Path) -> None:
     features, labels = make_rows(400)
-    data = Data(
+    data = Data.from_columns(
         {"age": features[:, 0], "town": np.where(features[:, 1] > 0, HOSTILE, "b")},
         np.where(labels == 0, HOSTILE, "well"),
-        columns={"age": "number", "town": {"kind": "category", "values": [HOSTILE, "b"]}},
+        {"age": "number", "town": {"kind": "category", "values": [HOSTILE, "b"]}},
     )
     study(tmp_path / "run", data)
     without_digests(tmp_path / "run")

@@ -151,7 +151,7 @@ def test_a_guarantee_says_everything_in_words() -> None:
         "(0.8841, 1e-05)-differential privacy for one row",
         "zero-out",
         "epsilon would be 1.9000",
-        "mu 0.23957, outside a failure of probability 1.00e-7",
+        "mu 0.23957, with failure probability 1.00e-7",
         "full batch",
         "Accountant: Gaussian DP, exact.",
         "the search for hyperparameters is covered",
@@ -174,8 +174,8 @@ def test_delta_is_not_called_the_probability_that_epsilon_fails() -> None:
     """Of a Gaussian release that is 16 times as large, and the statement says so."""
     exact = dataclasses.replace(GUARANTEE, epsilon=1.0, mu=Budget(1.0, 1e-5).mu, slack=0.0)
     (words,) = [sentence for heading, sentence in exact.sections() if heading == "In plain words"]
-    assert "more than 2.72 times as likely plus 1e-05." in words
-    assert "in favour of the truth by more than that factor with probability 0.000414" in words
+    assert "by at most a factor of 2.72, plus 1e-05." in words
+    assert "towards the truth by more than that factor with probability at most 0.000414" in words
     assert "(0.000162 for a single Gaussian release)" in words
     assert "except with probability" not in exact.in_words()
 
@@ -183,11 +183,11 @@ def test_delta_is_not_called_the_probability_that_epsilon_fails() -> None:
 @pytest.mark.parametrize(
     ("unit", "noun", "several"),
     [
-        (ONE_TEXT, "text", "somebody with several texts is protected less"),
+        (ONE_TEXT, "text", "a person with several texts is protected less"),
         (ONE_PERSON, "person", "a group of several people is protected less"),
     ],
 )
-def test_what_is_made_of_texts_is_promised_for_a_text_or_for_a_person(
+def test_guarantee_for_texts_names_text_or_person_as_unit(
     unit: str, noun: str, several: str
 ) -> None:
     event = FullBatchRun(steps=3, noise_multiplier=9.0)
@@ -204,7 +204,7 @@ def test_what_is_made_of_texts_is_promised_for_a_text_or_for_a_person(
     assert several in of_texts.in_words()
 
 
-def test_what_is_made_of_pictures_is_promised_for_a_picture() -> None:
+def test_guarantee_for_pictures_names_picture_as_unit() -> None:
     """The same numbers in other words, also after they were stored."""
     event = FullBatchRun(steps=3, noise_multiplier=9.0)
     of_rows, of_pictures = (
@@ -219,7 +219,7 @@ def test_what_is_made_of_pictures_is_promised_for_a_picture() -> None:
     assert said["Promise"].endswith("-differential privacy for one picture")
     for heading in ("In plain words", "Neighbours", "Replace-one"):
         assert "picture" in said[heading] and "row" not in said[heading].replace("empty row", "")
-    assert "somebody of whom there are several pictures is protected less" in of_pictures.in_words()
+    assert "a person in several pictures is protected less" in of_pictures.in_words()
     assert "picture" not in of_rows.in_words()
     older = of_rows.to_dict()  # of a version that knew rows only
     assert older.pop("unit") == "one row"
@@ -240,18 +240,18 @@ def test_several_rows_cost_no_more_than_the_statement_says(epsilon: float, k: in
     assert gdp.delta_from_mu(k * mu, k * epsilon) > delta
     exact = dataclasses.replace(GUARANTEE, epsilon=epsilon, mu=mu, slack=0.0)
     assert (
-        "somebody with several rows is protected less: with k of them epsilon is at most k times "
+        "a person with several rows is protected less: with k of them epsilon is at most k times "
         "as large, and delta at most k e^((k - 1) epsilon) times"
     ) in exact.in_words()
 
 
 def test_the_statement_never_rounds_delta_down() -> None:
     words = dataclasses.replace(GUARANTEE, delta=1.000004e-5, slack=1.2345e-7).in_words()
-    assert "1.00001e-05)-differential" in words and "likely plus 1.00001e-05" in words
+    assert "1.00001e-05)-differential" in words and "factor of 2.43, plus 1.00001e-05" in words
     assert "probability 1.24e-7" in words
 
 
 def test_no_infinity_gets_into_json() -> None:
     boundless = dataclasses.replace(GUARANTEE, replace_one_epsilon=math.inf)
     assert json.loads(boundless.to_json())["replace_one_epsilon"] is None
-    assert "we could state no finite epsilon" in boundless.in_words()
+    assert "we can state no finite epsilon" in boundless.in_words()

@@ -1,4 +1,7 @@
-"""The README is run from top to bottom: every command, every output, every line of Python."""
+"""The tutorials are run from top to bottom: every command, every output, every line of Python.
+
+The short examples of the README are lines of the tutorials, so they run, too.
+"""
 
 import os
 import re
@@ -14,7 +17,10 @@ import pytest
 from dptune.cli import screen
 from dptune.engines.modules.torch_module import TorchModule
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+FIRST = ROOT / "docs" / "tutorials" / "first-study.md"
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -31,50 +37,40 @@ def in_a_shell(command: str, last_exit_code: int) -> tuple[int, str]:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Whether `printed` is what the README shows; `...` stands for anything, spaces are free."""
+    """Whether `printed` is what a page shows; `...` stands for anything, spaces are free."""
     parts = [" ".join(part.split()) for part in shown.split("...")]
     pattern = r".*".join(re.escape(part).replace(r"\ ", r"\s+") for part in parts)
     return re.fullmatch(pattern, " ".join(printed.split()), re.DOTALL) is not None
 
 
-def sections() -> dict[str, list[tuple[str, str]]]:
-    """The blocks of the README, by the headings that have any."""
-    parts = re.split(r"^## (.*)$", README.read_text(), flags=re.MULTILINE)
-    assert not BLOCK.findall(parts[0])
-    blocks = {
-        title: BLOCK.findall(text) for title, text in zip(parts[1::2], parts[2::2], strict=True)
-    }
-    return {title: found for title, found in blocks.items() if found}
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text())
 
 
-SECTIONS = sections()
-FIRST = next(iter(SECTIONS))
-
-
-@pytest.mark.parametrize("title", SECTIONS)
-def test_everything_the_readme_shows_is_so(
-    title: str,
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_everything_a_tutorial_shows_is_so(
+    page: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     command: Callable[..., tuple[int, str, str]],
 ) -> None:
     """The first command of ours in a shell, the others in this process, which has them imported;
-    a network is trained in a tenth of its usual steps, and there are fewer pictures. Every section
+    a network is trained in a tenth of its usual steps, and there are fewer pictures. Every page
     may use the table that the first one makes."""
     usual = {"learning_rate": (1e-5, 1000.0), "steps": (30, 30)}
     monkeypatch.setattr(TorchModule, "usual_space", usual)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(screen.out, "_width", 100)  # it was made before that was asked for
-    exit_code, first = 0, title == FIRST
+    exit_code, first = 0, page == FIRST
     # A script, whose functions are found by name; under another name it would be nobody's.
-    readme = ModuleType("__main__")
-    monkeypatch.setitem(sys.modules, "__main__", readme)
-    for kind, text in SECTIONS[FIRST][: not first] + SECTIONS[title]:
+    script = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    for kind, text in blocks(FIRST)[: not first] + blocks(page):
         if kind == "python":
-            if "pictures" in title:
+            if page.stem == "pictures":
                 text = text.replace("range(150 if", "range(30 if")
-            exec(compile(text, "README.md", "exec"), vars(readme))
+            exec(compile(text, page.name, "exec"), vars(script))
             continue
         for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
             line, _, shown = part.partition("\n")
@@ -88,11 +84,28 @@ def test_everything_the_readme_shows_is_so(
             assert matches(shown, printed), f"$ {line}\nshown:\n{shown}\nprinted:\n{printed}"
 
 
-def test_readme_shows_commands_and_python() -> None:
-    blocks = [block for found in SECTIONS.values() for block in found]
-    assert {kind for kind, _ in blocks} == {"console", "python"}
-    assert sum(text.count("$ dptune ") for _, text in blocks) > 5
-    assert any("range(150 if" in text for _, text in blocks)  # which the test makes fewer
+def test_tutorials_show_commands_and_python() -> None:
+    shown = [block for page in TUTORIALS for block in blocks(page)]
+    assert {kind for kind, _ in shown} == {"console", "python"}
+    assert sum(text.count("$ dptune ") for _, text in shown) > 5
+    assert any("range(150 if" in text for _, text in shown)  # which the test makes fewer
+
+
+def test_every_example_of_the_readme_is_in_a_tutorial() -> None:
+    """But for comments, and commands that are broken into lines."""
+    tutorials = " ".join(" ".join(page.read_text().split()) for page in TUTORIALS)
+    shown = re.findall(r"^```(console|python)\n(.*?)^```", README.read_text(), re.M | re.S)
+    assert [kind for kind, _ in shown].count("console") == 4
+    for kind, text in shown:
+        joined = text.replace("\\\n", " ")
+        for line in joined.splitlines():
+            code = " ".join(line.partition("  #")[0].split())
+            assert code in tutorials, f"{kind}: {code}"
+
+
+def test_readme_is_short() -> None:
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 130 and max(map(len, lines)) <= 160
 
 
 def test_matching_can_fail() -> None:
@@ -101,9 +114,9 @@ def test_matching_can_fail() -> None:
 
 
 def test_the_engine_s_page_runs() -> None:
-    page = README.parent / "docs" / "engine.md"
+    page = ROOT / "docs" / "design" / "engine.md"
     names: dict[str, object] = {}
-    for kind, text in BLOCK.findall(page.read_text()):
+    for kind, text in blocks(page):
         assert kind == "python"
         exec(compile(text, str(page), "exec"), names)
     models = names["models"]

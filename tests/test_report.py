@@ -26,15 +26,16 @@ from dptune import (
     Space,
     UnitNoise,
 )
-from dptune.cli import study_screen
+from dptune.accounting.guarantees import ONE_PERSON
+from dptune.cli import progress_view, study_screen
 from dptune.cli.text_plot import text_plot
 from dptune.errors import FolderProblem, InvalidInput
 from dptune.report import model_card, search_picture
 from dptune.report.plots import draw
 from dptune.report.record import Record
-from dptune.report.words import readable, verdict
+from dptune.report.words import promise, readable, verdict
 from dptune.search.base import Schedule, Situation, Stage
-from dptune.search.linear_scaling import r_at, told_about
+from dptune.search.linear_scaling import carry_over_share, r_at
 from dptune.search.picture import CurvePicture, LinePicture, Point
 from dptune.search.trial import scored_trials
 from dptune.study.runner import Progress
@@ -223,7 +224,7 @@ def test_the_top_of_the_landscape_is_where_the_final_run_went(tmp_path: Path) ->
     assert seen.posterior[0] < seen.top < seen.posterior[1]
     assert max(seen.curve, key=lambda place: place[1])[0] == pytest.approx(seen.top, rel=0.05)
     # At the final price a trial is as far from the law as it tells about such a run.
-    told = told_about(record.outline.schedule.final.mu, record.situation)
+    told = carry_over_share(record.outline.schedule.final.mu, record.situation)
     apart = np.diff(np.log([point.r for point in seen.points]))
     tried = np.diff(np.log([trial.plan.total_step_size for trial in record.model.trials]))
     assert apart == pytest.approx(told * tried, rel=0.1) and 0.4 < told < 0.8
@@ -309,14 +310,13 @@ def test_a_card_names_the_first_of_many_classes(tmp_path: Path) -> None:
 def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_path: Path) -> None:
     usual = model_card(folders["unit-noise"])
     assert (
-        "| features | columns coded one row at a time, by what is declared or paid for, rows "
-        "scaled to unit length, a private mean subtracted, directions evened out by a private "
-        "second moment, a column of 0.25 put beside them, rows scaled to unit length again |"
+        "a private mean subtracted, rows scaled to unit length, rows whitened by a private second "
+        "moment, a constant column of 0.25 appended, rows scaled to unit length |"
     ) in usual
     bought = (
-        r"\| rows are \| not scaled by private ranges of 6 columns, which are of one size: 12 % "
-        r"of the budget; centred by a private mean \(.* length\): 1 % of the budget; whitened by "
-        r"a private second moment \(.* %\): 2 % of the budget; clipped at norm 0.5, so"
+        r"\| preparation \| not scaled by private ranges of 6 columns, which are of one scale: "
+        r"12 % of the budget; .*centred with a private mean, .* long: 1 % of the budget; whitened "
+        r"with a private second moment, .* row: 2 % of the budget; gradients clipped well below"
     )
     assert re.search(bought, usual)
     assert "a noisy mean of the rows; a noisy second moment of the rows" in usual
@@ -327,8 +327,8 @@ def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_pa
     card = model_card(out)
     assert (
         "| features | columns shifted and scaled by public numbers, rows scaled to unit length, a "
-        "private mean subtracted, a column of 0.25 put beside them, rows scaled to unit length "
-        "again |"
+        "private mean subtracted, rows scaled to unit length, a constant column of 0.25 appended, "
+        "rows scaled to unit length |"
     ) in card
     assert "- the rows that standardise the columns" in card and "as declared |" not in card
 
@@ -360,7 +360,7 @@ def test_the_live_view_shows_budget_trials_and_scores(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    with study_screen.live_view(LinearScaling()) as watch:
+    with progress_view.live_view(LinearScaling()) as watch:
         for progress in seen:
             watch(progress)
     out, err = capsys.readouterr()
@@ -373,35 +373,32 @@ def test_the_live_view_shows_budget_trials_and_scores(
     assert max(map(len, last.splitlines())) <= 80
 
 
-def test_elsewhere_progress_is_one_line_a_change(
+def test_elsewhere_progress_is_one_line_a_stage(
     folders: dict[str, Path], seen: list[Progress], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ticks = itertools.count(0, 20)
-    with study_screen.live_view(LinearScaling(), lambda: float(next(ticks))) as watch:
+    ticks = itertools.count(0, 1)
+    with progress_view.live_view(LinearScaling(), lambda: float(next(ticks))) as watch:
         for progress in seen:
             watch(progress)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == len(seen)
-    bought = (
-        "rows are scaled by private ranges of 6 columns if their sizes differ much, paid for "
-        "either way (range_share = 0 under [preparation] buys none): 12 % of the budget; centred "
+    lines = capsys.readouterr().err.replace("\n  ", " ").splitlines()
+    assert lines[0] == (
+        "preparing: ranges of columns 12 %, row lengths 0.1 %, private mean 1 %, second moment 2 % "
+        "of the budget"
     )
-    assert lines[0].startswith(bought) and "(0.0 % of the budget is used, " in lines[0]
-    assert [line.split(" (")[0] for line in lines[1:7]] == [
-        "ranges of columns", "row lengths",
-        "private mean", "second moment", "counting rows by class", "sweep: training 3 trials",
-    ]  # fmt: skip
-    assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d min \d+ s\)", lines[-1])
+    assert [line.split(" (")[0] for line in lines[1:]] == [
+        *("sweep: training 3 trials", "final run: leg 1 of 5", "checking the final model", "done")
+    ]
+    assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d+ s\)", lines[-1])
 
 
 def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What is said when the legs of a final run begin at these moments."""
     now = [0.0]
-    with study_screen.live_view(search, lambda: now[0]) as watch:
+    with progress_view.live_view(search, lambda: now[0]) as watch:
         for number, at in enumerate(seconds, start=2):
             now[0] = at
             watch(FakeProgress(f"final run: leg {number} of 5"))  # type: ignore[arg-type]
-    return capsys.readouterr().err.splitlines()
+    return capsys.readouterr().err.replace("\n  ", " ").splitlines()
 
 
 FOUR_RUNS = Schedule(None, (Stage("sweep", 3, 0.01),), Stage("final", 1, 0.1))
@@ -416,37 +413,38 @@ class FakeProgress:
 
 
 def test_lines_tell_how_long_it_took_and_will_take(capsys: pytest.CaptureFixture[str]) -> None:
-    begun, second, third = legs(LinearScaling(), [100, 130, 150], capsys)
+    begun, second, third = legs(LinearScaling(), [100, 190, 250], capsys)
     used = "50.0 % of the budget is used"
     assert begun == f"final run: leg 2 of 5 ({used}, after 1 min 40 s)"
-    assert second == f"final run: leg 3 of 5 ({used}, after 2 min 10 s, about 1 min 30 s left)"
-    assert third == f"final run: leg 4 of 5 ({used}, after 2 min 30 s, about 50 s left)"
+    assert second == f"final run: leg 3 of 5 ({used}, after 3 min 10 s, about 4 min 30 s left)"
+    assert third == f"final run: leg 4 of 5 ({used}, after 4 min 10 s, about 2 min 30 s left)"
 
 
 def test_a_run_that_tells_its_steps_tells_how_long_they_will_take(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     now = [0.0]
-    with study_screen.live_view(LinearScaling(), lambda: now[0]) as watch:
+    with progress_view.live_view(LinearScaling(), lambda: now[0]) as watch:
         for seconds, steps in (
             (30, "trial 1, step 1 of 40"),  # how long it was prepared for says nothing
             (40, "trial 1, step 2 of 40"),
-            (65, "trial 1, step 6 of 40"),
-            (140, "trial 2, step 1 of 40"),  # another run
-            (240, "trial 2, step 21 of 40"),
+            (100, "trial 1, step 6 of 40"),
+            (170, "trial 2, step 1 of 40"),  # another run
+            (270, "trial 2, step 21 of 40"),
         ):
             now[0] = seconds
             watch(FakeProgress("sweep", steps=steps))  # type: ignore[arg-type]
-    told = [line.rpartition("used, ")[2] for line in capsys.readouterr().err.splitlines()]
-    assert told == [
-        "after 1 min 5 s, about 3 min 58 s of this run left, one of 4)",
-        "after 2 min 20 s)",
-        "after 4 min 0 s, about 1 min 35 s of this run left, one of 4)",
+    lines = capsys.readouterr().err.replace("\n  ", " ").splitlines()
+    assert [line.rpartition("used, ")[2] for line in lines] == [
+        "after 30 s)",
+        "after 1 min 40 s, about 7 min 56 s of this run left, one of 4)",
+        "after 2 min 50 s)",
+        "after 4 min 30 s, about 1 min 35 s of this run left, one of 4)",
     ]
 
 
 def test_the_clock_of_a_sealed_search_stays_secret(capsys: pytest.CaptureFixture[str]) -> None:
-    for line in legs(PrivateSelection(), [100, 130, 150], capsys):
+    for line in legs(PrivateSelection(), [100, 190, 250], capsys):
         assert line.endswith("(50.0 % of the budget is used)")
 
 
@@ -493,10 +491,36 @@ def test_screen_live_view_and_picture_say_that_scores_decided_little(
     record = replace(record, situation=situation)
     said = "the scores differ by no more than their noise"
     assert said in texts(draw(record)).replace("\n", " ")
-    study_screen.show_result(record, Path("search.png"), delta_chosen=False)
+    study_screen.show_result(record, Path("search.png"), delta_chosen=False, verbose=True)
     assert said[1:] in " ".join(capsys.readouterr().out.split())
-    shown = study_screen._view(replace(seen[-1], situation=situation), LinearScaling())
+    shown = progress_view.draw_progress(replace(seen[-1], situation=situation), LinearScaling())
     assert said in str(shown[-1]) and max(map(len, str(shown[-1]).splitlines())) < 80
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {},
+            "Differential privacy with epsilon = 1 and delta = 1e-05 for one row, the search "
+            "included. Adding or removing one row (an empty row keeps its place) changes the "
+            "probability of any outcome of this study by at most a factor of 2.72, plus 0.00001. "
+            "Facts taken as public are not protected.",
+        ),
+        ({"epsilon": 1e-10}, "with epsilon = 0.0000000001 and"),
+        ({"epsilon": 10.0}, "with epsilon = 10 and"),
+        ({"unit": ONE_PERSON}, "removing all texts of one person (an empty entry keeps"),
+        ({"covers_selection": False}, "No privacy is promised: trials were chosen by scores"),
+        ({"epsilon": 21.0}, "So large an epsilon protects nobody in any provable way."),
+    ],
+)
+def test_the_promise_is_the_definition_in_numbers_or_why_there_is_none(
+    changes: dict[str, Any], said: str, folders: dict[str, Path]
+) -> None:
+    made = replace(dptune.load(folders["unit-noise"]).guarantee, epsilon=1.0, delta=1e-5)
+    words = promise(replace(made, **changes))
+    assert (words == said) if not changes else (said in words)
+    assert ("factor" in words) == (said[0].islower() or not changes)
 
 
 def test_a_text_plot_puts_the_highest_score_on_top() -> None:

@@ -185,7 +185,7 @@ def test_no_name_in_a_model_or_a_configuration_is_imported(
     honest = (run / "model.safetensors").read_bytes()
     folder.write_tensors("model.safetensors", stored[0], facts=facts)
     finish(folder, result)
-    with pytest.raises(OwnCodeProblem, match=r"model.safetensors names code of its own, "):
+    with pytest.raises(OwnCodeProblem, match=r"model.safetensors names its own code, "):
         dptune.load(run)
     assert "differentially private" in model_card(run)
     plain = parse((run / "run.toml").read_text(), "run.toml") | {"engine": engine}
@@ -200,7 +200,7 @@ def test_no_name_in_a_model_or_a_configuration_is_imported(
         lambda run: foresee(make_data(), reused),
         lambda run: study(tmp_path / "mine", reuse=run, ledger=str(run / "ledger.db")),
     ):
-        with pytest.raises(OwnCodeProblem, match=r"run.toml names code of its own, "):
+        with pytest.raises(OwnCodeProblem, match=r"run.toml names its own code, "):
             read(run)
     assert not (run / "ran").exists() and not (elsewhere / "ran").exists()
     assert not (tmp_path / "mine").exists()
@@ -210,7 +210,7 @@ def test_no_name_in_a_model_or_a_configuration_is_imported(
     ("name", "why"),
     [
         ("in the run folder", "lies in the run's folder"),
-        ("in the current folder", "relative to the current folder"),
+        ("in the current folder", "by a relative path"),
         ("a module of the run folder", "evil:make of .*evil.py, .* lies in the run's folder"),
     ],
 )
@@ -255,7 +255,7 @@ def test_a_network_that_made_features_is_run_only_where_asked(tmp_path: Path) ->
     (tmp_path / "evil.py").write_text(NETS)
     backbone = {"name": f"module:{tmp_path}/evil.py:make", "kind": "pooled"}
     made_by = {"name": "evil", "backbones": [{**backbone, "transform": {"size": 8}}]}
-    with pytest.raises(OwnCodeProblem, match=rf"names code of its own, {tmp_path}/evil.py:make"):
+    with pytest.raises(OwnCodeProblem, match=rf"names its own code, {tmp_path}/evil.py:make"):
         found_again(made_by)
     assert not (tmp_path / "ran").exists()
     data = make_data()
@@ -263,7 +263,7 @@ def test_a_network_that_made_features_is_run_only_where_asked(tmp_path: Path) ->
     data.made_by["backbones"][0] |= {"digest": "", "columns": 4, "trained_on": ""}
     study(tmp_path / "run", data, search=dptune.UnitNoise())
     dptune.load(tmp_path / "run")  # which runs no network
-    with pytest.raises(OwnCodeProblem, match="names code of its own"):
+    with pytest.raises(OwnCodeProblem, match="names its own code"):
         found_again(made_by)
     dptune.load(tmp_path / "run", own_code=True)
     with pytest.raises(InvalidInput, match="must describe its pictures"):

@@ -195,7 +195,7 @@ def test_masses_stay_probabilities_on_very_fine_grids() -> None:
     "run",
     [(1.0, 1.0, 1000), (0.9, 0.3, 500), (0.5, 0.05, 10), (0.01, 0.02, 1), (0.5, 1e-5, 1)],
 )
-def test_almost_no_noise_is_refused_not_called_free(run: tuple[float, float, int]) -> None:
+def test_sampled_run_with_almost_no_noise_is_refused(run: tuple[float, float, int]) -> None:
     with pytest.raises(UnpricedEvent, match="more noise"):
         trade_off([step(*run)], failure=1e-7).mu(1e-7)
 

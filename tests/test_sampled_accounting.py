@@ -46,7 +46,7 @@ def test_a_zeroth_order_run_of_full_batches_is_a_gaussian_by_formula_and_by_pld(
     assert accounting.epsilon(paid, DELTA) == pytest.approx(by_pld(25.0, None, 40), rel=1e-3)
 
 
-def test_a_sampled_zeroth_order_run_costs_what_pld_says_of_a_scalar_gaussian() -> None:
+def test_price_of_sampled_zeroth_order_run_matches_pld_of_scalar_gaussian() -> None:
     assert accounting.direct_epsilon([SAMPLED], DELTA) == pytest.approx(
         by_pld(1.2, 0.02, 300), rel=1e-3
     )
@@ -118,7 +118,7 @@ def test_a_centred_count_alone_says_nothing_of_a_sample_either() -> None:
 
 @pytest.mark.parametrize("rate", [0.5, 0.1, 0.01])
 @pytest.mark.parametrize("mu", [0.02, 0.3])
-def test_scores_of_a_sample_cost_what_was_asked_and_never_more(rate: float, mu: float) -> None:
+def test_sampled_scores_cost_at_most_their_share(rate: float, mu: float) -> None:
     event = score_counts(3, mu * mu, rate, SLACK)
     assert event is not None and event.sampling_rate == rate and event.centered
     paid = accounting.price(event, slack=SLACK)
@@ -165,14 +165,14 @@ def test_rows_enter_a_sampled_count_by_a_sample() -> None:
     assert said.sampler == "Poisson sampling at rate 0.1"
 
 
-def test_what_is_sampled_is_not_priced_beside_rows_that_it_never_sees() -> None:
+def test_parallel_event_refuses_sampled_parts() -> None:
     for part in (SAMPLED, COUNTS):
         with pytest.raises(UnpricedEvent):
             accounting.price(Parallel(parts=(FULL, part)), slack=SLACK)
 
 
 @pytest.mark.parametrize("event", [FULL, SAMPLED, COUNTS], ids=repr)
-def test_a_ledger_keeps_them(event: Event, tmp_path: object) -> None:
+def test_ledger_stores_sampled_counts(event: Event, tmp_path: object) -> None:
     address = f"{tmp_path}/l.db"
     ledger = new_ledger(address, Budget(8.0, DELTA))
     slack = SLACK if accounting.needs_slack(event) else None

@@ -144,6 +144,6 @@ def test_a_row_moves_released_counts_by_no_more_than_is_priced() -> None:
         (UnpaidScore, {"measure": "accuracy"}),
     ],
 )
-def test_senseless_scores_are_refused(kind: Any, options: dict[str, Any]) -> None:
+def test_invalid_scores_are_refused(kind: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="must"):
         kind(**options)

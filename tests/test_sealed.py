@@ -158,7 +158,7 @@ def test_a_draw_is_an_exact_inversion(shape: float) -> None:
     ("mean", "shape"),
     [(1.0, 1.0), (10, -1.0), (10, math.nan), (10, 1e4), (math.inf, 1.0), (1e8, -0.999)],
 )
-def test_a_senseless_number_of_trials_is_refused(mean: float, shape: float) -> None:
+def test_trial_count_refuses_invalid_mean_and_shape(mean: float, shape: float) -> None:
     with pytest.raises(InvalidInput, match=r"must|tail"):
         count(mean, shape)
 
@@ -462,7 +462,7 @@ def test_a_density_ratio_of_one_is_renyi_dp() -> None:
     plain = sealed.renyi_epsilon(trials, curve, DELTA)
     assert sealed.adaptive_epsilon(trials, curve, DELTA, density_ratio=1.0) == plain
     for refused, ratio in ((trials, 0.9), (count(10, POISSON), 1.1)):
-        with pytest.raises(InvalidInput, match="accounted for a density_ratio from 1"):
+        with pytest.raises(InvalidInput, match="needs a density_ratio of at least 1"):
             sealed.adaptive_epsilon(refused, curve, DELTA, density_ratio=ratio)
 
 
@@ -591,7 +591,7 @@ def test_sampled_trials_are_calibrated_by_their_noise() -> None:
     assert accounting.sealed_bound(at(mu * 1.0002), DELTA).epsilon > 2.0
 
 
-def test_calibration_does_not_take_what_cannot_be_priced_for_too_loud() -> None:
+def test_calibration_raises_for_unpriced_events() -> None:
     with pytest.raises(UnpricedEvent, match="may not contain"):
         accounting.calibrate_sealed(
             lambda mu: RandomStopping(trial=search(mu, 3), expected_trials=3), Budget(1.0, DELTA)
@@ -652,7 +652,7 @@ def test_a_shape_belongs_to_a_negative_binomial(options: dict[str, object]) -> N
     ("ratio", "distribution"),
     [(0.99, "geometric"), (math.inf, "geometric"), (math.nan, "geometric"), (1.1, "poisson")],
 )
-def test_a_senseless_density_ratio_is_refused(ratio: float, distribution: str) -> None:
+def test_invalid_density_ratio_is_refused(ratio: float, distribution: str) -> None:
     with pytest.raises(InvalidInput, match=r"density_ratio.*got"):
         RandomStopping(
             trial=gaussian(0.1), expected_trials=10, distribution=distribution, density_ratio=ratio
@@ -669,7 +669,7 @@ def test_a_density_ratio_is_kept_and_its_absence_means_independence() -> None:
     assert plain["density_ratio"] == 1.1
     assert event_from_dict(plain) == event
     assert accounting.price(event, slack=1e-8).mu > accounting.price(old, slack=1e-8).mu
-    with pytest.raises(UnpricedEvent, match="Ask sealed_bound"):  # it would be too cheap there
+    with pytest.raises(UnpricedEvent, match="Use sealed_bound"):  # it would be too cheap there
         accounting.rdp_epsilon([event], DELTA)
 
 
@@ -681,7 +681,9 @@ def test_a_density_ratio_is_kept_and_its_absence_means_independence() -> None:
         Composition(parts=(gaussian(0.1), Parallel(parts=(gaussian(0.1),)))),
     ],
 )
-def test_what_a_trial_may_not_contain_is_refused(inside: RandomStopping | Parallel) -> None:
+def test_sealed_search_refuses_trial_with_parallel_or_sealed_parts(
+    inside: RandomStopping | Parallel,
+) -> None:
     event = RandomStopping(trial=inside, expected_trials=3)
     with pytest.raises(UnpricedEvent, match="may not contain a"):
         accounting.price(event, slack=1e-8)
@@ -737,7 +739,7 @@ def test_the_statement_names_the_bound_and_the_published_one() -> None:
     promise = say(search(0.1, 10))
     assert promise.epsilon == pytest.approx(0.577075, abs=1e-6)
     assert "ratio of trade-off curves" in promise.accountant
-    published = "(Renyi DP, Papernot & Steinke 2022) would have been epsilon 0.8492"
+    published = "(Renyi DP, Papernot & Steinke 2022) is epsilon 0.8492"
     assert any(published in note for note in promise.caveats)
     poisson = say(search(0.1, 10, "poisson"))
     assert "Renyi DP" in poisson.accountant
@@ -768,7 +770,7 @@ def test_the_statement_names_the_bound_and_the_published_one() -> None:
     distribution=st.sampled_from(["geometric", "logarithmic"]),
     alarms=st.lists(st.floats(-12, -1e-3), min_size=20, max_size=20),
 )
-def test_in_company_the_price_covers_the_whole_curve(
+def test_composable_price_of_sealed_search_covers_its_whole_curve(
     mu: float, mean: float, distribution: str, alarms: list[float]
 ) -> None:
     """Whatever test an attacker makes, its hits are bounded by every point of the profile; and by
@@ -789,7 +791,7 @@ def test_in_company_the_price_covers_the_whole_curve(
 
 @pytest.mark.parametrize("distribution", ["geometric", "logarithmic", "poisson"])
 @pytest.mark.parametrize(("mu", "beside"), [(0.05, 0.1), (0.18, 0.3), (0.5, 0.2)])
-def test_prices_in_company_are_above_what_is_known_of_both_together(
+def test_sum_of_prices_of_sealed_search_exceeds_joint_bound(
     distribution: str, mu: float, beside: float
 ) -> None:
     """A search on a sample of nearly all rows, and a run on all rows, are one after the other: the
@@ -806,7 +808,7 @@ def test_prices_in_company_are_above_what_is_known_of_both_together(
     assert paid.mu < 0.7 * one_point
 
 
-def test_in_company_a_search_is_not_named_by_its_own_bound() -> None:
+def test_composed_sealed_search_does_not_name_its_own_bound() -> None:
     event = search(0.1, 10)
     paid = accounting.price(event, slack=1e-8)
     both = total([paid, accounting.price(gaussian(0.1))])

@@ -114,7 +114,7 @@ def test_a_larger_budget_trains_longer_but_never_longer_than_the_rows_bear(
     assert here <= there <= most * (1 + 1e-12)
 
 
-def test_an_engine_of_which_nothing_is_known_aims_at_unit_noise_at_any_budget() -> None:
+def test_engine_without_measurements_aims_at_unit_noise_at_any_budget() -> None:
     facts = replace(FACTS, prior=Prior())
     plans = (recipe(100), recipe(100, clip_norm=1.0), recipe(100, averaging="swa"))
     assert {best_noise(mu, plan, facts, None) for mu in (0.01, 100.0) for plan in plans} == {1.0}

@@ -16,10 +16,10 @@ from dptune.search.base import Census, Facts, Schedule, Situation, calibrated, d
 from dptune.search.law import best_noise
 from dptune.search.linear_scaling import (
     LinearScaling,
+    carry_over_share,
     fit_scores,
     law_error,
     offset_of,
-    told_about,
     top_for,
 )
 from dptune.search.score import HeldOutScore, NoisyScore
@@ -80,7 +80,7 @@ def test_trials_lie_around_the_law_and_have_its_noise(budget: Budget) -> None:
 @pytest.mark.parametrize("top", [-0.8, -0.4, 0.0, 0.3, 0.8])
 def test_sharp_scores_move_the_final_run_to_the_top(budget: Budget, top: float) -> None:
     best, given = searched(budget, top, height=30.0)
-    told = told_about(schedule(LinearScaling(), budget, FACTS, NoisyScore()).final.mu, given)
+    told = carry_over_share(schedule(LinearScaling(), budget, FACTS, NoisyScore()).final.mu, given)
     assert 0.4 < told < 0.6  # a final run costs some 190 times what a trial does
     assert best == pytest.approx(told * top, abs=0.1)
 
@@ -181,7 +181,7 @@ def test_trials_that_tell_nothing_leave_the_final_run_at_the_law(
     ]
     assert top_for(planned.final.mu, situation(history)) == pytest.approx(0, abs=1e-6)
     if scores != "equal":
-        assert told_about(planned.final.mu, situation(history)) == 1.0
+        assert carry_over_share(planned.final.mu, situation(history)) == 1.0
 
 
 # What trials tell about dearer runs.
@@ -192,19 +192,19 @@ def scored(mu: float) -> Trial:
 
 
 @given(st.floats(1e-3, 10), st.lists(st.floats(1e-3, 10), min_size=1, max_size=5))
-def test_trials_tell_a_part_about_dearer_runs_and_all_about_cheaper_ones(
+def test_carry_over_share_is_partial_for_expensive_runs_and_whole_for_cheap_ones(
     mu: float, mus: list[float]
 ) -> None:
-    told = told_about(mu, situation(list(map(scored, mus))))
+    told = carry_over_share(mu, situation(list(map(scored, mus))))
     assert 0 < told <= 1
     assert (told == 1) == (max(mus) >= mu)
 
 
-def test_a_hundred_times_dearer_run_is_told_half() -> None:
+def test_carry_over_share_is_half_at_hundredfold_price() -> None:
     """And the dearest trial tells it."""
-    told = told_about(1.0, situation([scored(0.1), scored(0.01)]))
+    told = carry_over_share(1.0, situation([scored(0.1), scored(0.01)]))
     assert told == pytest.approx(0.5, abs=0.03)
-    assert told_about(1.0, situation([scored(0.01)])) == pytest.approx(told**2)
+    assert carry_over_share(1.0, situation([scored(0.01)])) == pytest.approx(told**2)
 
 
 # What trials cost.

@@ -23,7 +23,6 @@ from dptune import accounting
 from dptune.accounting import Budget
 from dptune.accounting.trial_count import TrialCount
 from dptune.cli.app import app
-from dptune.cli.parameters import Method
 from dptune.data import Data
 from dptune.data.rows import MemoryRows
 from dptune.engines.linear import LinearEngine
@@ -48,7 +47,6 @@ from dptune.search.base import SearchMethod, Situation, Stage
 from dptune.search.grid_search import GridSearch
 from dptune.search.hypo import Hypo
 from dptune.search.linear_scaling import LinearScaling
-from dptune.search.methods import METHODS
 from dptune.search.one_step import OneStep
 from dptune.search.paper_line import PaperLine
 from dptune.search.private_selection import PrivateSelection, SubsetSelection
@@ -63,6 +61,7 @@ from dptune.study.planning import outline
 from dptune.study.result import StudyResult
 from dptune.study.runner import Progress
 from dptune.study.study import resume, tune
+from support.methods import METHOD_NAMES
 from support.studies import a_config
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "narrowing.py"
@@ -144,7 +143,9 @@ def sealed(request: pytest.FixtureRequest) -> SearchMethod:
 class TestEveryMethod:
     """Conformance."""
 
-    def test_its_price_is_the_budget_by_a_second_derivation(self, method: SearchMethod) -> None:
+    def test_search_method_spends_the_budget_by_a_second_derivation(
+        self, method: SearchMethod
+    ) -> None:
         found = planned(method)
         events = [event for _, event in found.payments]
         spent = accounting.epsilon_of(events, found.price, BUDGET.delta)
@@ -154,7 +155,7 @@ class TestEveryMethod:
         if getattr(method, "accounting", "") != "published":
             assert spent > 0.999 * BUDGET.epsilon  # nothing is left unused
 
-    def test_it_runs_and_promises_what_was_asked(
+    def test_search_method_runs_and_guarantees_the_budget(
         self, method: SearchMethod, tmp_path: Path
     ) -> None:
         result = study(method, tmp_path / "run")
@@ -167,7 +168,7 @@ class TestEveryMethod:
         assert search_picture(tmp_path / "run").stat().st_size > 10_000
         assert method.name in model_card(tmp_path / "run")
 
-    def test_what_it_pays_does_not_depend_on_a_row(self, method: SearchMethod) -> None:
+    def test_payments_of_search_method_do_not_depend_on_a_row(self, method: SearchMethod) -> None:
         features, labels = rows()
         features[7] = 0.0
         neighbour = Data(features, labels, test=rows(50, 1), public=rows(100, 2))
@@ -183,7 +184,7 @@ class TestEveryMethod:
         assert again.to_dict() == first.to_dict()
         assert Ledger.open(str(tmp_path / "run" / "ledger.db")).state().entries == before
 
-    def test_cut_off_anywhere_it_goes_on_or_says_that_it_cannot(
+    def test_interrupted_search_method_resumes_or_explains_why_not(
         self, method: SearchMethod, tmp_path: Path
     ) -> None:
         moments = len(told(method))
@@ -200,7 +201,7 @@ class TestEveryMethod:
             state = Ledger.open(str(out / "ledger.db")).state()
             assert accounting.fits(state.events, state.spent, BUDGET, state.slack)
 
-    def test_its_settings_are_inside_the_space(self, method: SearchMethod) -> None:
+    def test_search_method_suggests_settings_inside_the_space(self, method: SearchMethod) -> None:
         if method.fixes:
             return  # rates of other optimizers are their own
         for trial in [*study(method).trials, study(method).final]:
@@ -209,7 +210,7 @@ class TestEveryMethod:
             assert SPACE.steps[0] <= trial.plan.steps <= SPACE.steps[1]
 
     @pytest.mark.parametrize("score", [PublicScore(), UnpaidScore(), NoisyScore(share=0.2)])
-    def test_it_goes_with_every_score(self, method: SearchMethod, score: Score) -> None:
+    def test_search_method_accepts_every_score(self, method: SearchMethod, score: Score) -> None:
         result = study(method, score=score)
         assert result.guarantee.covers_selection is score.covers_selection
         assert result.guarantee.epsilon <= BUDGET.epsilon
@@ -221,7 +222,9 @@ class TestEveryMethod:
         with pytest.raises(InvalidInput, match="held-out"):
             planned(method, HeldOutScore())
 
-    def test_it_goes_with_sampled_rows_or_says_why_not(self, method: SearchMethod) -> None:
+    def test_search_method_accepts_sampled_rows_or_explains_why_not(
+        self, method: SearchMethod
+    ) -> None:
         recipe = {"sampling_rate": 0.3}
         if isinstance(method, SubsetSelection):
             with pytest.raises(InvalidInput, match="sampling rate"):
@@ -231,12 +234,12 @@ class TestEveryMethod:
         assert result.guarantee.epsilon <= BUDGET.epsilon
         assert "Poisson" in result.guarantee.sampler
 
-    def test_it_goes_with_values_instead_of_classes(self, method: SearchMethod) -> None:
+    def test_search_method_accepts_regression(self, method: SearchMethod) -> None:
         features, _ = rows()
         data = Data(features, features[:, 0], task="values", target_range=(-3, 3))
         assert study(method, data=data).guarantee.epsilon <= BUDGET.epsilon
 
-    def test_it_survives_a_round_trip_through_its_file(
+    def test_search_method_survives_its_configuration_file(
         self, method: SearchMethod, tmp_path: Path
     ) -> None:
         from dptune.study.planning import read_config
@@ -440,7 +443,7 @@ class TestSealedSearches:
             assert rest == 300 - seen if subset.rest else rest == 300
             assert plan.rows == (270 if subset.rest else 300) and winner.rows == 30
 
-    def test_its_settings_cannot_be_foreseen(self, sealed: SearchMethod) -> None:
+    def test_settings_of_sealed_search_are_secret_draws(self, sealed: SearchMethod) -> None:
         plans = [study(sealed, seed=5).final.plan for _ in range(5)]
         # Fewest has Hypo, 160 cells, of which one wins with a chance of 0.02 at most: (0.02)^4.
         assert len({(plan.learning_rate, plan.steps) for plan in plans}) > 1
@@ -454,15 +457,15 @@ class TestSealedSearches:
             price = accounting.price(found.sealed_plan(setting).event).mu_squared
             assert target * (1 - 1e-12) <= price <= target
 
-    def test_what_was_cut_off_is_lost_and_says_so(
+    def test_interrupted_trial_is_lost_and_noted(
         self, sealed: SearchMethod, tmp_path: Path
     ) -> None:
         with pytest.raises(KeyboardInterrupt):
-            study(sealed, tmp_path / "run", watch=stopping_at(1))  # 0: nothing is paid yet
+            study(sealed, tmp_path / "run", watch=stopping_at(0))
         with pytest.raises(FolderProblem, match="cut off"):
             resume(tmp_path / "run", make_data())
 
-    def test_beside_other_payments_it_is_priced_or_refused(
+    def test_sealed_search_after_other_payments_is_priced_or_refused(
         self, sealed: SearchMethod, tmp_path: Path
     ) -> None:
         data = make_data()
@@ -472,11 +475,11 @@ class TestSealedSearches:
         with pytest.raises(DptuneError, match="nothing was spent"):
             study(sealed, data=data, ledger=address)
 
-    def test_a_private_mean_beside_it_is_refused(self, sealed: SearchMethod) -> None:
+    def test_sealed_search_refuses_private_mean(self, sealed: SearchMethod) -> None:
         with pytest.raises(InvalidInput, match="private mean"):
             planned(sealed, preparation=Preparation(center_share=0.05))
 
-    def test_its_search_cannot_be_reused(self, sealed: SearchMethod, tmp_path: Path) -> None:
+    def test_sealed_search_cannot_be_reused(self, sealed: SearchMethod, tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="reuse"):
             study(sealed, reuse=tmp_path, ledger=str(tmp_path / "ledger.db"))
 
@@ -593,7 +596,7 @@ class TestProposals:
         assert bounded.max() == pytest.approx(0.3, rel=1e-5)
         assert bounded.min() == pytest.approx(0.25 / 1.2, rel=1e-5)
 
-    def test_prefer_what_scored_well(self) -> None:
+    def test_hypo_prefers_settings_with_high_scores(self) -> None:
         from dptune.search.hypo import preferred_odds
         from dptune.search.trial import Trial
 
@@ -615,15 +618,11 @@ class TestProposals:
         assert preferred_odds(cells, history[:1], space) == pytest.approx(1 / len(cells))
 
 
-def test_a_method_of_ones_own_takes_less_than_80_lines() -> None:
+def test_own_method_needs_less_than_80_lines() -> None:
     assert len(EXAMPLE.read_text().splitlines()) < 80
 
 
-def test_the_command_line_offers_all_methods() -> None:
-    assert {method.value for method in Method} == set(METHODS) - {"narrowing"}
-
-
-@pytest.mark.parametrize("name", [method.value for method in Method])
+@pytest.mark.parametrize("name", METHOD_NAMES)
 def test_the_command_line_knows_it(name: str, tmp_path: Path) -> None:
     features, labels = rows(200)
     np.savez(
@@ -705,12 +704,12 @@ def test_plans_that_cannot_be_run_are_refused_before_they_are_paid(tmp_path: Pat
 def test_the_clock_of_a_sealed_search_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
-    from dptune.cli import study_screen
+    from dptune.cli import progress_view
 
     for method, shown in ((UnitNoise(), True), (PrivateSelection(), False)):
         screen = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
-        monkeypatch.setattr(study_screen, "standard_error", lambda screen=screen: screen)
-        with study_screen.live_view(method) as show:
+        monkeypatch.setattr(progress_view, "standard_error", lambda screen=screen: screen)
+        with progress_view.live_view(method) as show:
             study(method, watch=show)
         assert bool(re.search(r"\d:\d\d:\d\d", screen.export_text())) is shown
 

@@ -173,8 +173,8 @@ def test_a_sweep_without_scores_is_left_out_and_the_other_scaled_with_mu() -> No
     setting = final_setting(STEPS_FIRST, 0.96, situation(history(3) + lost))
     scale = gdp.mu_from_epsilon(0.96, DELTA) / gdp.mu_from_epsilon(0.05, DELTA)
     assert setting.total_step_size == pytest.approx(3 * scale)
-    assert setting.notes[0] == "sweep 2 has no scores and was left out"
-    assert "one sweep makes no line" in setting.notes[1]
+    assert setting.notes[0] == "sweep 2 has no scores and was skipped"
+    assert "only one sweep has scores" in setting.notes[1]
 
 
 def test_too_few_scored_sweeps_lower_the_degree() -> None:
@@ -321,7 +321,11 @@ def test_an_r_out_of_reach_of_the_drawn_clip_norm_is_noted() -> None:
     method = PaperLine(clip_norm=(1e-3, 1.0))
     given = situation([trial(1, 40.0, 0.1, clip_norm=0.5)], space)
     settings = method.suggest(sweep(2, 20), given)
-    noted = [setting for setting in settings if "out of reach" in " ".join(setting.notes)]
+    noted = [
+        setting
+        for setting in settings
+        if "outside the space for the drawn" in " ".join(setting.notes)
+    ]
     reached = [setting for setting in settings if setting not in noted]
     assert noted and reached
     for setting in reached:
@@ -329,7 +333,7 @@ def test_an_r_out_of_reach_of_the_drawn_clip_norm_is_noted() -> None:
         assert 20 / 1.05 <= r <= 100 * 1.05
 
 
-def test_a_trial_dearer_than_the_budget_is_refused() -> None:
+def test_trial_more_expensive_than_budget_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"epsilon 0\.1 does not fit in a budget of 0\.08"):
         PaperLine().sweeps(Budget(0.08, DELTA), FACTS)
 

@@ -22,13 +22,13 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 MAIN = "from dptune.cli.app import main; main()"
 KILL = """
 import contextlib, os
-from dptune.cli import study_screen
+from dptune.cli import progress_view
 
 def stop(progress):
     if progress.doing.startswith("nearby: training"):
         os._exit(9)
 
-study_screen.live_view = lambda search: contextlib.nullcontext(stop)
+progress_view.live_view = lambda search, verbose: contextlib.nullcontext(stop)
 """
 
 
@@ -57,7 +57,9 @@ def test_a_registered_method_is_built_by_its_name() -> None:
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"'unit-noise' is the name of dptune\.search\.unit_no"):
+    with pytest.raises(
+        InvalidInput, match=r"'unit-noise' is already the name of dptune\.search\.unit_no"
+    ):
         register_method(make("unit-noise"))
     assert METHODS["unit-noise"] is search.UnitNoise
 
@@ -82,12 +84,12 @@ class Nameless(search.SearchMethod):
     ("given", "message"),
     [
         (NoDataclass, "Put register_method above dataclass"),
-        (search.UnitNoise(), "a search method is a dataclass over SearchMethod"),
-        (Nameless, "Nameless has no name to be known by"),
-        (make(""), "Mine has no name to be known by"),
+        (search.UnitNoise(), "a search method must be a dataclass that derives from"),
+        (Nameless, "Nameless has no name to register"),
+        (make(""), "Mine has no name to register"),
     ],
 )
-def test_what_cannot_be_a_method_is_refused(given: Any, message: str) -> None:
+def test_register_method_refuses_invalid_classes(given: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         register_method(given)
 
@@ -101,7 +103,7 @@ def test_an_unknown_method_says_what_is_known_and_how_to_register_one(name: Any)
     assert repr(name) in message and "dptune.search.register_method" in message
 
 
-def test_a_method_of_ones_own_needs_nothing_but_the_face() -> None:
+def test_own_method_needs_only_the_public_interface() -> None:
     imports = [
         line
         for line in (EXAMPLES / "narrowing.py").read_text().splitlines()
@@ -111,7 +113,7 @@ def test_a_method_of_ones_own_needs_nothing_but_the_face() -> None:
 
 
 def test_the_page_names_all_that_a_method_may_say_of_itself() -> None:
-    page = (EXAMPLES.parent / "docs" / "search-methods.md").read_text()
+    page = (EXAMPLES.parent / "docs" / "guide" / "search-methods.md").read_text()
     for said in vars(search.SearchMethod):
         assert said.startswith("__") or f"`{said}" in page, said
 
@@ -127,7 +129,7 @@ def run(program: str, *arguments: str, folder: Path) -> subprocess.CompletedProc
     )
 
 
-def test_killed_it_is_resumed_by_a_program_that_registers_it(tmp_path: Path) -> None:
+def test_killed_study_of_own_method_resumes_after_registration(tmp_path: Path) -> None:
     features = np.random.default_rng(0).normal(size=(200, 4))
     np.savez(tmp_path / "rows.npz", X_train=features, y_train=(features[:, 0] > 0).astype(int))
     asked = '[search]\nmethod = "narrowing"\ntrials = 2\n[space]\nsteps = [5, 10]\n'

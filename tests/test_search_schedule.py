@@ -201,7 +201,7 @@ def test_runs_whose_failures_use_up_delta_are_refused() -> None:
         schedule(RandomSearch(trials=1001), Budget(1.0, 1e-5), UNIT, NoisyScore(), slack=1e-8)
 
 
-def test_the_papers_search_can_be_too_dear() -> None:
+def test_paper_search_can_exceed_its_budget() -> None:
     with pytest.raises(BudgetExceeded, match="Nothing was spent"):
         schedule(PaperLine(epsilons=(0.2, 0.3), trials=9), Budget(0.5, 1e-5), UNIT, NoisyScore())
 

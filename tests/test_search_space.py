@@ -103,7 +103,7 @@ STABLE_SPACE = Space(learning_rate=(0.01, 1e4), steps=(5, 1000))
     curvature=st.floats(1e-4, 1.0),
     wanted=st.floats(1e-9, 1e9),
 )
-def test_a_rate_is_stable_or_said_to_be_otherwise(
+def test_rate_is_stable_or_noted_as_unstable(
     space: Space, recipe: TrainPlan, clip_norm: float | None, curvature: float, wanted: float
 ) -> None:
     noise = 0.0 if clip_norm is None else 30.0
@@ -159,7 +159,7 @@ def test_the_largest_stable_rate_is_where_descent_begins_to_grow(
     assert (abs(weight) > 1) == grows
 
 
-def test_flatter_rows_and_shorter_gradients_bear_larger_rates() -> None:
+def test_flatter_rows_and_shorter_gradients_allow_larger_rates() -> None:
     short = dataclasses.replace(RECIPE, clip_norm=0.1)
     without = dataclasses.replace(RECIPE, clip_norm=None, noise_multiplier=0.0)
     still = dataclasses.replace(RECIPE, momentum=0.0)
@@ -212,7 +212,7 @@ def test_an_r_outside_is_clamped_and_noted() -> None:
         {"steps": (1.5, 5)},
     ],
 )
-def test_senseless_ranges_are_refused(ranges: dict[str, Any]) -> None:
+def test_invalid_ranges_are_refused(ranges: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=r"must|range"):
         Space(**ranges)
 
@@ -289,6 +289,6 @@ def test_more_directions_leave_less_noise_so_weights_may_move_further() -> None:
     assert alone.weight_noise == pytest.approx(1.0, rel=1e-9)
 
 
-def test_senseless_noise_is_refused() -> None:
+def test_invalid_noise_is_refused() -> None:
     with pytest.raises(InvalidInput, match="noise must"):
         UnitNoise(0.0)

@@ -12,7 +12,7 @@ import pytest
 import own_networks
 from dptune.accounting import Budget
 from dptune.bench.tasks import load_task
-from dptune.data import Data, load_data
+from dptune.data import Data, Origin, load_data
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import CLASSES_UNTIL_BOUGHT
 from dptune.data.shift import Shift
@@ -87,10 +87,8 @@ def test_names_of_classes_are_paid_for_within_the_budget_and_named_as_released(
     assert promise.epsilon <= BUDGET.epsilon and promise.slack > 0
     assert "names of classes that many rows have" in promise.releases
     assert not any("classes" in fact for fact in promise.public_facts)
-    (said,) = (line for line in result.preparation if "of classes" in line)
-    assert (
-        said.startswith("of classes whose names about 146 rows") and "0.6 % of the budget" in said
-    )
+    (said,) = (line for line in result.preparation if "classes: names" in line)
+    assert said.startswith("classes: names that about 146 rows") and "0.6 % of the budget" in said
 
 
 def test_declared_and_public_classes_cost_nothing_and_are_taken_as_public(tmp_path: Path) -> None:
@@ -181,7 +179,7 @@ def test_bought_classes_go_with_held_out_scores_and_balance() -> None:
 def test_rows_of_secret_classes_open_once_these_are_named() -> None:
     data, plain = Data(*mistyped(60), test=rows(20, seed=1)), Preprocessing(unit_rows=False)
     for opened in (data.unprotected_rows, data.test_rows):
-        with pytest.raises(InvalidInput, match="the names of these classes are not bought yet"):
+        with pytest.raises(InvalidInput, match="the names of these classes are not estimated yet"):
             opened(plain)
     assert data.with_classes(("sick", "well")).unprotected_rows(plain).count == 59
 
@@ -275,7 +273,7 @@ def test_names_that_were_lost_are_never_bought_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("dptune.study.runner.buy_classes", killed)
+        patch.setattr("dptune.study.runner.private_categories", killed)
         with pytest.raises(KeyboardInterrupt):
             study(out, data)
     for _ in range(2):
@@ -317,7 +315,8 @@ def test_search_is_reused_for_declared_classes_only(tmp_path: Path) -> None:
     data, address = Data(*mistyped()), str(tmp_path / "ledger.db")
     Ledger.create(address, Budget(8.0, 1e-5), dataset="data", fingerprint=data.fingerprint)
     study(tmp_path / "first", data, ledger=address)
-    declared = Data(*rows(), classes=["sick", "well"], fingerprint=data.fingerprint)
+    same = Origin(fingerprint=data.fingerprint)
+    declared = Data.from_table(*rows(), classes=["sick", "well"], origin=same)
     for again in (data, declared):
         with pytest.raises(InvalidInput, match="search is reused"):
             study(None, again, ledger=address, reuse=tmp_path / "first", search=LinearScaling())
@@ -356,12 +355,12 @@ def test_command_line_buys_or_takes_declared_classes(
 
 
 def test_declared_numbers_and_booleans_are_read_as_such() -> None:
-    from dptune.cli.options import classes_in
+    from dptune.cli.options import parse_classes
 
-    assert classes_in("0, 1,11") == [0, 1, 11]
-    assert classes_in("false,True") == [False, True]
-    assert classes_in("1,2b") == ["1", "2b"]
-    assert [classes_in(word) for word in (None, "paid", "public")] == [None, "paid", "public"]
+    assert parse_classes("0, 1,11") == [0, 1, 11]
+    assert parse_classes("false,True") == [False, True]
+    assert parse_classes("1,2b") == ["1", "2b"]
+    assert [parse_classes(word) for word in (None, "paid", "public")] == [None, "paid", "public"]
 
 
 @pytest.mark.usefixtures("same_noise")

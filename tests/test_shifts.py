@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import dptune
-from dptune.data import Data, DiskRows, Shift, load_data, write_chunks
+from dptune.data import Data, DiskRows, Origin, Shift, load_data, write_chunks
 from dptune.data.preprocess import Preprocessing
 from dptune.errors import InvalidInput
 from dptune.report import model_card, search_picture
@@ -150,7 +150,7 @@ def test_a_shift_may_be_on_disk(tmp_path: Path) -> None:
     write_chunks(tmp_path / "c", [(shift.features[:40], shift.labels[:40]),
                                   (shift.features[40:], shift.labels[40:])])  # fmt: skip
     on_disk = replace(shift, features=DiskRows(tmp_path / "c"), labels=None)
-    with pytest.raises(InvalidInput, match="hold labels and copies already"):
+    with pytest.raises(InvalidInput, match="hold their labels"):
         make_data(shifts={"weather": replace(on_disk, labels=shift.labels)})
     rows = make_data(shifts={"weather": on_disk}).shifted_rows("weather", AS_GIVEN)
     for name, expected in tried().shifted_rows("weather", AS_GIVEN).items():
@@ -225,7 +225,7 @@ def test_a_sealed_search_reports_its_shifts_and_dates_their_picture_alike(tmp_pa
 
 def test_what_made_the_features_is_public_and_stored_with_the_model(tmp_path: Path) -> None:
     made_by = {"name": "resnet20", "digests": ("ab", "cd"), "size": 32}
-    result = study(tmp_path / "run", make_data(made_by=made_by))
+    result = study(tmp_path / "run", make_data(origin=Origin(made_by=made_by)))
     stored = {"name": "resnet20", "digests": ["ab", "cd"], "size": 32}
     assert result.model.made_by == load(tmp_path / "run").made_by == stored
     words = (
@@ -241,11 +241,11 @@ def test_what_made_the_features_is_public_and_stored_with_the_model(tmp_path: Pa
 
 
 def test_a_run_goes_on_with_features_of_the_same_making_only(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    assert stop_after(out, make_data(made_by={"name": "resnet20"}), "sweep: compared")
+    out, data = tmp_path / "run", make_data(origin=Origin(made_by={"name": "resnet20"}))
+    assert stop_after(out, data, "sweep: compared")
     with pytest.raises(InvalidInput, match="other public facts"):
         resume(out, make_data())
-    assert resume(out, make_data(made_by={"name": "resnet20"})).model.made_by is not None
+    assert resume(out, data).model.made_by is not None
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_run_goes_on_with_features_of_the_same_making_only(tmp_path: Path) -> 
 )
 def test_what_tells_nothing_of_the_making_is_refused(made_by: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        make_data(made_by=made_by)
+        make_data(origin=Origin(made_by=made_by))
 
 
 # Files
@@ -359,7 +359,7 @@ SHIFTS = ("--shift", "far_$1.npz", "--shift", "weather.npz")
 
 
 def test_the_screen_shows_test_rows_first_and_the_worst_group(run: Run) -> None:
-    code, out, err = run(*TUNE, "--test", "test.npz", *SHIFTS)
+    code, out, err = run(*TUNE, "--test", "test.npz", *SHIFTS, "--verbose")
     assert code == 0, err
     lines = [line.split() for line in out.splitlines()]
     at = lines.index(["rows", "of", "accuracy", "rows", "worst", "group"])
@@ -369,8 +369,11 @@ def test_the_screen_shows_test_rows_first_and_the_worst_group(run: Run) -> None:
     assert far == ["far_$1", f"{100 * told['shifts'][0]['accuracy']:.2f}", "%", "60"]
     worst = told["shifts"][1]["worst_group"]
     assert weather[4:] == [f"{100 * worst['accuracy']:.2f}", "%", "of", "20:", worst["name"]]
-    assert "shifts r/shifts.png" in " ".join(out.split()) and Path("r/shifts.png").exists()
+    assert "r/search.png and shifts.png" in out and Path("r/shifts.png").exists()
     assert max(map(len, out.splitlines())) <= 80
+    short = " ".join(run("resume", "r")[1].split())
+    lowest = min(told["shifts"], key=lambda shift: shift["accuracy"])
+    assert f"shifted accuracy {100 * lowest['accuracy']:.2f} % on {lowest['name']}" in short
 
 
 def test_a_run_with_shifts_is_resumed_from_elsewhere(

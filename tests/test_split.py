@@ -44,7 +44,7 @@ def test_the_papers_last_row_does_not_hold(budget: Budget) -> None:
 
 
 @pytest.mark.parametrize(("share", "noise"), [(0.005, 60.9), (0.005 * (60.92 / 100) ** 2, 100.0)])
-def test_scores_cost_what_they_were_given(share: float, noise: float, budget: Budget) -> None:
+def test_scores_cost_their_share_of_budget(share: float, noise: float, budget: Budget) -> None:
     """Half a percent buys noise 60.9; noise 100 leaves epsilon 0.88292"""
     split = split_budget(budget, [Sweep(3, 0.1), Sweep(3, 0.2)], score_share=share)
     assert [score.counts for score in split.scores] == [3, 3]
@@ -130,12 +130,12 @@ def test_the_statement_says_who_pays_for_selection(budget: Budget) -> None:
 
 
 @pytest.mark.parametrize(("trials", "epsilon"), [(0, 0.1), (2.5, 0.1), (3, 0), (3, -1)])
-def test_a_senseless_sweep_is_refused(trials: int, epsilon: float) -> None:
+def test_invalid_sweep_is_refused(trials: int, epsilon: float) -> None:
     with pytest.raises(InvalidInput, match="must be"):
         Sweep(trials, epsilon)
 
 
-def test_a_senseless_share_is_refused(budget: Budget) -> None:
+def test_invalid_score_share_is_refused(budget: Budget) -> None:
     with pytest.raises(InvalidInput, match="score_share must"):
         split_budget(budget, [Sweep(3, 0.1)], score_share=1.0)
 

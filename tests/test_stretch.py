@@ -21,7 +21,7 @@ from dptune import Budget, Data, DPLinearClassifier, Preparation, load, resume
 from dptune.columns import Columns, Encoding, Stretch
 from dptune.columns.marks import COARSE, FINE
 from dptune.columns.private_ranges import Range, noise_for, private_ranges
-from dptune.data.declared import known_of
+from dptune.data.declared import describe_column
 from dptune.errors import InvalidInput
 from dptune.export import to_onnx, to_sklearn
 from dptune.report import model_card
@@ -241,9 +241,8 @@ def test_only_estimated_range_can_be_stretched() -> None:
 
 
 def test_cards_say_where_numbers_are_taken_by_their_logarithm() -> None:
-    assert known_of(stretched(), "age") == (
-        "0 to 99999 (by what was bought); farther than 25 from 50 by its logarithm; a curve of "
-        "degree 3"
+    assert describe_column(stretched(), "age") == (
+        "0 to 99999 (estimated privately); log-scaled beyond 25 from 50; polynomial of degree 3"
     )
 
 
@@ -265,16 +264,16 @@ def test_extreme_code_does_not_hide_other_values(study: Any) -> None:
     # With a range up to the code, all ages lie in a thousandth of it, and this is about a half.
     assert result.test_accuracy > 0.9
     assert set(result.model.preprocessing.encoding.stretches) == {"column 1"}
-    assert "numbers far out in 1 column by their logarithm: free" in result.preparation
-    assert "by its logarithm" in model_card(folder)
+    assert "heavy tails in 1 column log-scaled (no privacy cost)" in result.preparation
+    assert "log-scaled beyond" in model_card(folder)
 
 
 def test_plan_announces_log_scale_before_rows_are_read(study: Any) -> None:
     folder, data, _, _ = study
     config = read_config(RunFolder.open(folder))
-    assert "numbers far out by their logarithm: free" in in_words(config, data.facts)
+    assert "heavy-tailed columns log-scaled (no privacy cost)" in in_words(config, data.facts)
     none = replace(config, preparation=Preparation(range_share=0))
-    assert not any("far out" in said for said in in_words(settled(none, data.facts), data.facts))
+    assert not any("heavy" in said for said in in_words(settled(none, data.facts), data.facts))
 
 
 def test_stored_model_keeps_stretch(study: Any) -> None:

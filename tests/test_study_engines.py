@@ -20,6 +20,7 @@ from torch import Tensor
 
 import dptune
 from dptune.data import Data, Preprocessing
+from dptune.data.row_maps import Multiply, Subtract, UnitLength
 from dptune.engines import LinearEngine, Prior, ProcessExecutor, descend, register_engine
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearModel
@@ -34,6 +35,7 @@ from dptune.study.planning import read_config
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import resume
 from support.old_folders import without_digests
+from support.row_maps import earlier
 from support.rows import make_data, make_rows
 from support.studies import BUDGET, PLAIN, study
 
@@ -251,7 +253,7 @@ def pictures(count: int = 200, copies: int | None = None) -> Data:
     labels = np.arange(count) % 2
     shape = (count, 2, 3) if copies is None else (count, copies, 2, 3)
     features = rng.normal(size=shape) + 2 * labels.reshape(-1, *[1] * (len(shape) - 1))
-    return Data(features, labels, augmented=copies is not None)
+    return Data.from_table(features, labels, augmented=copies is not None)
 
 
 def test_pictures_are_learned_without_preparation(tmp_path: Path) -> None:
@@ -361,7 +363,13 @@ def test_a_whitened_model_is_stored_with_all_that_prepares_its_rows(tmp_path: Pa
     whitened = replace(
         model,
         preprocessing=Preprocessing(
-            center=chance.normal(size=4) / 9, whitening=chance.normal(size=(4, 4)), rescale=True
+            [
+                UnitLength(),
+                Subtract(chance.normal(size=4) / 9),
+                UnitLength(),
+                Multiply(chance.normal(size=(4, 4))),
+                UnitLength(),
+            ]
         ),
     )
     run = RunFolder.open(tmp_path / "run")
@@ -377,14 +385,16 @@ def test_a_whitened_model_is_stored_with_all_that_prepares_its_rows(tmp_path: Pa
 
 def test_a_centred_model_of_an_older_version_predicts_as_before(tmp_path: Path) -> None:
     """Its rows are not scaled again once the mean is subtracted, and its file does not say so."""
-    model = replace(study(tmp_path / "run").model, preprocessing=Preprocessing(center=[0.3] * 4))
+    model = replace(study(tmp_path / "run").model, preprocessing=earlier(center=[0.3] * 4))
     model.save(RunFolder.open(tmp_path / "run"))
     without_digests(tmp_path / "run")
     file = tmp_path / "run" / "model.safetensors"
     with safe_open(file, "pt") as stored:
         facts = json.loads(stored.metadata()["facts"])
-    assert facts.pop("rescale") is False
-    save_file(load_file(file), file, metadata={"facts": json.dumps(facts)})
+    del facts["row_maps"]
+    tensors = load_file(file)
+    tensors["prepare.center"] = tensors.pop("prepare.1.mean")
+    save_file(tensors, file, metadata={"facts": json.dumps(facts)})
     features, _ = make_rows(50, 7)
     unit = features / np.linalg.norm(features, axis=1, keepdims=True)
     expected = model.model.logits(torch.from_numpy((unit - 0.3).astype(np.float32)))
@@ -492,7 +502,7 @@ def test_what_is_trained_is_not_on_the_device_of_training_any_more(tmp_path: Pat
 
 
 def test_the_page_on_engines_runs(same_noise: None) -> None:
-    page = Path(__file__).parent.parent / "docs" / "engines.md"
+    page = Path(__file__).parent.parent / "docs" / "guide" / "engines.md"
     names: dict[str, Any] = {}
     for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(text, str(page), "exec"), names)

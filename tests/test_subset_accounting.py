@@ -182,7 +182,7 @@ def profile_of(search: subset.LikelihoodRatios, epsilon: float) -> float:
 
 @settings(max_examples=30)
 @given(mu=st.floats(1e-6, 8), share=st.floats(0, 1.5))
-def test_ratios_reveal_as_much_as_the_gaussian_and_hardly_more(mu: float, share: float) -> None:
+def test_discretized_ratios_of_gaussian_are_tight(mu: float, share: float) -> None:
     search = ratios_of(mu)
     assert search.mass.min() >= 0
     assert search.mass.sum() == pytest.approx(1, abs=1e-12)
@@ -200,7 +200,7 @@ def test_ratios_reveal_as_much_as_the_gaussian_and_hardly_more(mu: float, share:
     steps=st.lists(st.tuples(st.floats(0, 3), st.floats(0, 1)), min_size=1, max_size=6),
     largest=st.floats(0, 4),
 )
-def test_ratios_exceed_no_profile_however_ragged(
+def test_discretized_ratios_dominate_irregular_profiles(
     steps: list[tuple[float, float]], largest: float
 ) -> None:
     """Profiles are smooth; a minimum of several bounds is not. Where it is known, it is kept, and
@@ -319,7 +319,7 @@ def test_more_of_anything_costs_more(
         (1 - 1e-9, False, math.hypot(0.3, 0.5)),
     ],
 )
-def test_sampling_nobody_or_everybody_is_no_sampling(
+def test_sampling_rates_near_0_and_1_match_no_sampling(
     rate: float, disjoint: bool, limit: float
 ) -> None:
     found = epsilon_of(both(0.5, 0.3, rate, disjoint))
@@ -594,7 +594,7 @@ def test_subset_searches_survive_json_and_a_ledger(event: SubsetSearch, tmp_path
         lambda: both(0.1, 0.1, 0.5, "True"),  # type: ignore[arg-type]
     ],
 )
-def test_senseless_subset_searches_are_refused(make: Callable[[], SubsetSearch]) -> None:
+def test_invalid_subset_searches_are_refused(make: Callable[[], SubsetSearch]) -> None:
     with pytest.raises(InvalidInput, match=r"must|made of"):
         make()
 
@@ -618,7 +618,7 @@ def test_a_record_that_lacks_a_field_is_refused() -> None:
         (both(RandomStopping(trial=stopping(0.1), expected_trials=3), 0.1, 0.1), "not contain"),
     ],
 )
-def test_what_cannot_be_priced_on_a_sample_is_refused(event: SubsetSearch, words: str) -> None:
+def test_subset_search_refuses_sampled_and_nested_parts(event: SubsetSearch, words: str) -> None:
     for price in (
         lambda: accounting.price(event, slack=1e-8),
         lambda: accounting.sealed_bound(event, DELTA),
@@ -632,7 +632,7 @@ def test_what_cannot_be_priced_on_a_sample_is_refused(event: SubsetSearch, words
 
 def test_other_accountants_do_not_take_a_subset_search() -> None:
     event = both(0.1, 0.1, 0.1)
-    with pytest.raises(UnpricedEvent, match="Ask sealed_bound"):
+    with pytest.raises(UnpricedEvent, match="Use sealed_bound"):
         accounting.rdp_epsilon([event], DELTA)
     with pytest.raises(UnpricedEvent, match="no accountant"):
         accounting.direct_epsilon([event], DELTA)
@@ -669,7 +669,7 @@ def test_a_subset_search_alone_counts_by_its_own_bound(tmp_path: Path) -> None:
         assert delta <= covered * (1 + 1e-9)
 
 
-def test_the_statement_says_what_must_stay_secret() -> None:
+def test_guarantee_of_subset_search_names_secrets() -> None:
     def say(*events: Event) -> Guarantee:
         return accounting.guarantee(
             events, DELTA, covers_search=True, covers_selection=True, releases=("a model",)
@@ -680,14 +680,14 @@ def test_the_statement_says_what_must_stay_secret() -> None:
     assert plain.epsilon == epsilon_of(both(0.5361, 0.26805, 0.1))
     assert plain.accountant.endswith("a final run on the other rows")
     assert "rate 0.1" in plain.sampler and "all the others in every step" in plain.sampler
-    assert "its size included, stays secret" in notes and "number of trials" not in notes
-    assert "(Renyi DP, Koskela & Kulkarni 2023) would have been epsilon 1.0441" in notes
+    assert "its size stay secret" in notes and "number of trials" not in notes
+    assert "(Renyi DP, Koskela & Kulkarni 2023) is epsilon 1.0441" in notes
 
     event = both(stopping(0.2), 0.2, 0.1, False)
     sealed = say(event)
     notes = " ".join(sealed.caveats)
     assert sealed.accountant.endswith("a final run on all rows")
-    assert "its size included" in notes and "the losing trials" in notes
+    assert "its size stay secret" in notes and "the losing trials" in notes
 
     company = say(event, gaussian(0.01))
     assert "each sealed search" in company.accountant

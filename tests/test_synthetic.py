@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from dptune.errors import InvalidInput
 from dptune.features.find import find_backbone
-from reproduction import __main__ as command_line
-from reproduction.synthetic import bank, pretrain, views
-from reproduction.synthetic.contrast import Learner, contrastive_loss
-from reproduction.synthetic.leaves import dead_leaves
-from reproduction.synthetic.networks import oriented_kernels, random_networks
-from reproduction.synthetic.spectra import power_law
+from experiments import __main__ as command_line
+from experiments.synthetic import bank, pretrain, views
+from experiments.synthetic.contrast import Learner, contrastive_loss
+from experiments.synthetic.leaves import dead_leaves
+from experiments.synthetic.networks import oriented_kernels, random_networks
+from experiments.synthetic.spectra import power_law
 
 
 def seeded(seed: int = 0) -> Generator:

@@ -16,7 +16,7 @@ from dptune.columns.kinds import KINDS
 from support.table_errors import TABLE_ERRORS
 from support.table_errors_page import PAGE, page
 
-TABLES = PAGE.parent / "tables.md"
+TABLES = PAGE.parents[1] / "guide" / "tables.md"
 
 
 def test_the_page_of_errors_is_what_the_tests_cause() -> None:
@@ -24,12 +24,12 @@ def test_the_page_of_errors_is_what_the_tests_cause() -> None:
     assert len({error.name for error in TABLE_ERRORS}) == len(TABLE_ERRORS)
 
 
-def test_the_page_s_first_example_runs_on_the_table_of_the_readme(
+def test_the_page_s_first_example_runs_on_the_table_of_the_tutorial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    readme = (TABLES.parents[1] / "README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    tutorial = (TABLES.parents[1] / "tutorials" / "table.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", tutorial, re.DOTALL)
     made = next(block for block in blocks if '("stays.csv"' in block)
     exec(made.replace("20_000", "1_000").replace("2_000", "100"), {})
     shutil.copy("stays-test.csv", "new.csv")

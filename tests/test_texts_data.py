@@ -250,10 +250,10 @@ def _inside(rows: int = 6, copies: int = 2) -> Any:
 
 def test_targets_in_rows_are_checked() -> None:
     table = _inside()
-    data = Data(table, task="inside", classes=["no", "yes"], augmented=True)
+    data = Data.from_texts(table, task="inside", classes=["no", "yes"], augmented=True)
     assert data.facts == DataFacts(6, (2, 8), 2, 2, "inside")
     table[3, 1, 1, 0] = -100  # a copy that is empty
-    Data(table, task="inside", classes=["no", "yes"], augmented=True)
+    Data.from_texts(table, task="inside", classes=["no", "yes"], augmented=True)
     refused: list[tuple[Any, dict[str, Any], str]] = [
         (_inside(), {"task": "inside"}, "needs its classes"),
         (_inside(), {"task": "words", "classes": [1, 2]}, "classes does not go with task='words'"),
@@ -264,18 +264,20 @@ def test_targets_in_rows_are_checked() -> None:
     ]
     for features_, options, message in refused:
         with pytest.raises(InvalidInput, match=message):
-            Data(features_, augmented=True, **options)
+            Data.from_texts(features_, augmented=True, **options)
     table[3, 0, 1, 0] = 2
     with pytest.raises(InvalidInput, match="the number of a class, from 0 to 1"):
-        Data(table, task="inside", classes=["no", "yes"], augmented=True)
+        Data.from_texts(table, task="inside", classes=["no", "yes"], augmented=True)
 
 
 def test_targets_in_test_and_public_rows_are_checked() -> None:
     other = _inside()[:, 0]
     other[:, 0] += 1000
-    made = Data(_inside(), task="inside", classes=["no", "yes"], augmented=True, test=(other, None))
+    made = Data.from_texts(
+        _inside(), task="inside", classes=["no", "yes"], augmented=True, test=(other, None)
+    )
     assert features(made, "test")[1].tolist() == [0, 1] * 3
     with pytest.raises(InvalidInput, match="the test labels does not go with"):
-        Data(_inside(), task="words", augmented=True, test=(other, [0] * 6))
+        Data.from_texts(_inside(), task="words", augmented=True, test=(other, [0] * 6))
     with pytest.raises(InvalidInput, match="rows of shape"):
-        Data(_inside(), task="words", augmented=True, test=(other[..., :4], None))
+        Data.from_texts(_inside(), task="words", augmented=True, test=(other[..., :4], None))

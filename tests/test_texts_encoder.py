@@ -220,7 +220,7 @@ def test_encoder_is_rebuilt_from_made_by(folders: Path, tmp_path: Path) -> None:
         ({"task": "inside"}, "cannot be combined with unit=None"),
         ({"unit": "who"}, "cannot be combined with unit='who'"),
         ({"texts_per_unit": 0}, "texts_per_unit must be a whole number"),
-        ({"tokenizer": "nowhere/at all"}, "could not be had"),
+        ({"tokenizer": "nowhere/at all"}, "could not be loaded"),
     ],
 )
 def test_invalid_encoder_options_are_refused(

@@ -84,7 +84,7 @@ def test_every_kind_of_source_gives_the_same_texts(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ('"one\ntwo,x\n"three,y\n', "not closed where its value ends, near line 4"),
+        ('"one\ntwo,x\n"three,y\n', "not closed at the end of its value, near line 4"),
         ('one,x\n"two\nthree,y\n', "cannot be read"),
     ],
 )

@@ -50,7 +50,7 @@ class Sums:
 
     def __init__(self, models: Path, task: str, rows: torch.Tensor) -> None:
         classes = ["no", "yes"] if task == "inside" else None
-        data = Data(rows.numpy(), task=task, classes=classes, augmented=True)
+        data = Data.from_texts(rows.numpy(), task=task, classes=classes, augmented=True)
         self.engine = TorchModule(f"hf:{models / TASKS[task]}").for_data(data.facts)
         module, device = self.engine.made(), torch.device("cpu")
         copies = rows.shape[1]
@@ -140,7 +140,7 @@ def test_a_score_sees_one_row_of_a_person_within_its_bound(models: Path, task: s
 
     def total(some: torch.Tensor) -> float:
         empty = (some[:, 0, 0] == -1).all(1)
-        data = Data(some[~empty].numpy(), task=task, classes=classes, augmented=True)
+        data = Data.from_texts(some[~empty].numpy(), task=task, classes=classes, augmented=True)
         opened = data.unprotected_rows(PLAIN, precision=IDS)
         (found,) = sums.engine.evaluate_many([model], opened, loss_bound=0.5)
         return found.loss * found.rows

@@ -132,7 +132,7 @@ def test_direct_composition_takes_the_slack_off_delta() -> None:
         found = accounting.direct_epsilon([Composition(parts=(NAMES,)), beside], delta)
         assert found == pytest.approx(expected, rel=1e-9)
         assert found > accounting.direct_epsilon([counts, beside], delta)
-    with pytest.raises(InvalidInput, match="use up delta"):
+    with pytest.raises(InvalidInput, match="uses up delta"):
         accounting.direct_epsilon([NAMES], slack / 2)
 
 
@@ -145,7 +145,7 @@ def test_direct_composition_takes_the_slack_off_delta() -> None:
         Parallel(parts=(NAMES, RUN)),
     ],
 )
-def test_where_nobody_has_worked_out_what_a_threshold_does_there_is_no_price(event: object) -> None:
+def test_thresholded_count_in_other_events_has_no_price(event: object) -> None:
     with pytest.raises(UnpricedEvent):
         accounting.price(event, slack=1e-8)  # type: ignore[arg-type]
     with pytest.raises(UnpricedEvent):
@@ -204,6 +204,6 @@ def test_the_statement_names_the_failure() -> None:
         {"noise": np.nan, "threshold": 5.0},
     ],
 )
-def test_senseless_counts_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_counts_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidInput, match="must be"):
         ThresholdedCount(**wrong)  # type: ignore[arg-type]

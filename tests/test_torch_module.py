@@ -407,9 +407,7 @@ def test_a_factory_that_makes_another_module_each_time_is_refused() -> None:
 
 
 def test_a_module_in_the_place_of_its_factory_is_told_from_it() -> None:
-    with pytest.raises(
-        InvalidInput, match="this is a module of torch, a Linear; give the function"
-    ):
+    with pytest.raises(InvalidInput, match="this is a torch module, a Linear; give the function"):
         TorchModule(nn.Linear(4, 3))  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="the loss must be a function with a name"):
         TorchModule(own_networks.small, nn.CrossEntropyLoss(reduction="none"))  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 from dptune.cli import app as cli
 from dptune.data.rows import MemoryRows
 from dptune.errors import InvalidInput
-from reproduction import paper
-from reproduction.vision import cells, imagenet_shape, rows
-from reproduction.vision.cells import Cell, Measured, Shifted
-from reproduction.vision.page import paper_name, picture, write_page
-from reproduction.vision.plain_probe import plain_probe
-from reproduction.vision.rows import Wanted, measure_rows
+from experiments import lines
+from experiments.paper import published
+from experiments.vision import cells, imagenet_shape, rows
+from experiments.vision.cells import Cell, Measured, Shifted
+from experiments.vision.page import paper_name, picture, write_page
+from experiments.vision.plain_probe import plain_probe
+from experiments.vision.rows import Wanted, measure_rows
 from support.commands import called
 
 NETWORK = """
@@ -131,26 +133,33 @@ def measured(*accuracies: float, shifts: tuple[Shifted, ...] = ()) -> Measured:
     return Measured(accuracies, shifts, 50_000, 10_000, 1_024, 10, (), 1.0)
 
 
+def keep(folder: Path, one: Cell, found: Measured) -> None:
+    lines.add(folder, one, asdict(found))
+
+
 def test_the_page_answers_the_papers_questions(tmp_path: Path) -> None:
     blur = (Shifted("cifar10-c", (50.0, 60.0), (30.0, 20.0), "severity 5"),)
     for backbone, one, plain in (("lite0", 84.0, 90.0), ("poor", 60.0, 70.0), ("good", 95.0, 96.0)):
-        cell(backbone, 1.0).write(tmp_path, measured(one, one + 1, shifts=blur))
-        cell(backbone, None, repeats=1).write(tmp_path, measured(plain))
+        keep(tmp_path, cell(backbone, 1.0), measured(one, one + 1, shifts=blur))
+        keep(tmp_path, cell(backbone, None, repeats=1), measured(plain))
     own = "resnet20:resnet20_cifar100"
-    cell(own, 1.0, kind="grid4", size=224).write(tmp_path, measured(77.0, 78.0))
-    cell(own, 1.0, pictures="cifar100").write(tmp_path, measured(60.0, 61.0))
-    cell("wrn16-4:synthetic.safetensors", 1.0).write(tmp_path, measured(60.5, 61.5))
+    keep(tmp_path, cell(own, 1.0, kind="grid4", size=224), measured(77.0, 78.0))
+    keep(tmp_path, cell(own, 1.0, pictures="cifar100"), measured(60.0, 61.0))
+    keep(tmp_path, cell("wrn16-4:synthetic.safetensors", 1.0), measured(60.5, 61.5))
     page = write_page(tmp_path, lambda _: None).read_text()
     assert "CIFAR-10: it shrinks with every step (9.50, 5.50, 0.50)" in page
     assert "| CIFAR-10 | cifar10-c | good | 1 | 95.50 | 55.00 | 25.00 | severity 5 |" in page
     assert f"| here: {own}, grid4, 224 px | 1,024 | 77.50 ± 0.71 |" in page
-    for figure in (*paper.METHODS.values(), *paper.RERR["CIFAR-10 without public data"][:3]):
+    for figure in (
+        *published.METHODS.values(),
+        *published.RERR["CIFAR-10 without public data"][:3],
+    ):
         assert f"{figure:.2f}" in page
     saw = f"Not private, since the weights were trained on the same pictures: {own} on CIFAR-100.\n"
     assert saw in page
     assert len(picture(cells.cells_in(tmp_path)).panels) == 3
-    cell("better", 1.0).write(tmp_path, measured(90.0, 91.0))
-    cell("better", None, repeats=1).write(tmp_path, measured(97.0))
+    keep(tmp_path, cell("better", 1.0), measured(90.0, 91.0))
+    keep(tmp_path, cell("better", None, repeats=1), measured(97.0))
     page = write_page(tmp_path, lambda _: None).read_text()
     assert "does not shrink with every step; the best's is below the worst's" in page
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "design" / "architecture.md"
 PICTURE = Path(__file__).with_name("layers.png")
 PACKAGE = "dptune"
 BEGIN, END = "<!-- layers -->\n```\n", "```\n<!-- /layers -->"

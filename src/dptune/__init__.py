@@ -1,9 +1,9 @@
 """dptune: private training and hyperparameter search inside one privacy budget.
 
-Here is what a study needs. The rest lives in the module that it is about: `dptune.accounting`,
+This package exports what a study needs. The rest is in its own modules: `dptune.accounting`,
 `dptune.data`, `dptune.engines`, `dptune.errors`, `dptune.export`, `dptune.ledger`,
-`dptune.privacy`, `dptune.report` and `dptune.search`. Nothing else is promised. Names load on first
-use, so that `import dptune` stays light.
+`dptune.privacy`, `dptune.report` and `dptune.search`. Everything else is internal. Names load on
+first use, so that `import dptune` stays light.
 """
 
 import sys
@@ -102,8 +102,7 @@ else:
             return import_module(f"dptune.{name}")
         if name in _MOVED:
             text = f"dptune.{name} has moved: use dptune.{_MOVED[name]}.{name}"
-            # `from dptune import NAME` looks first, and would put a text of its own in the place
-            # of an AttributeError's.
+            # `from dptune import NAME` would replace the text of an AttributeError by its own.
             from_import = sys._getframe(1).f_code.co_name == "_handle_fromlist"
             raise ImportError(text) if from_import else AttributeError(text)
         return _get(name)
@@ -112,7 +111,7 @@ else:
         return sorted([*__all__, *_MODULES])
 
 
-# What 0.1 had here, and where it is now.
+# The names that version 0.1 exported here, by their module of today.
 _MOVED = {
     name: module
     for module, names in {

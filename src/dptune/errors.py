@@ -1,17 +1,17 @@
-"""Everything that can go wrong, named so that the reader knows what to do next.
+"""All errors of dptune.
 
-One base class; every message says what was asked, what was found and what to do. `exit_code`
-is what the command line returns: 2 where the input is at fault, 3 where a budget would be
-exceeded, 1 for everything else. What a message quotes from a file or an argument is made printable.
+They share one base class, and every message says what was asked, what was found and what to do.
+The command line returns `exit_code`: 2 for invalid input, 3 if a budget would be exceeded, 1 for
+everything else. Quotes from files and arguments are made printable.
 """
 
 from dptune.printable import printable_lines
 
-_LONGEST = 6_000  # characters; only what was quoted makes a message longer
+_LONGEST = 6_000  # characters; only quotes make a message longer
 
 
-def _shortened(message: str) -> str:
-    """Without the middle, where that is needed: the end says what to do."""
+def _shorten(message: str) -> str:
+    """The message without its middle if it is too long. Its end, which says what to do, stays."""
     beyond = len(message) - _LONGEST
     if beyond <= 0:
         return message
@@ -25,18 +25,18 @@ class DptuneError(Exception):
     exit_code = 1
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_shortened(printable_lines(message)))
+        super().__init__(_shorten(printable_lines(message)))
 
 
 class InvalidInput(DptuneError, ValueError):
-    """A value outside what the function can take; nothing was done."""
+    """A value that the function does not accept; nothing was done."""
 
     exit_code = 2
 
 
 class OwnCodeProblem(InvalidInput):
-    """A function of the user's cannot be imported, fails, or makes something else than before: no
-    file of ours is damaged."""
+    """A user's function cannot be imported, fails, or returns something else than before. No file
+    of a run is damaged."""
 
 
 class UnpricedEvent(DptuneError):
@@ -46,7 +46,7 @@ class UnpricedEvent(DptuneError):
 
 
 class BudgetExceeded(DptuneError):
-    """The request does not fit in what is left of the budget; nothing was spent."""
+    """The request does not fit in the rest of the budget; nothing was spent."""
 
     exit_code = 3
 
@@ -58,23 +58,23 @@ class LedgerNotFound(DptuneError):
 
 
 class LedgerExists(DptuneError):
-    """A ledger is there already; opening a new one over it would forget what was spent."""
+    """A ledger already exists; replacing it would lose what was spent."""
 
     exit_code = 2
 
 
 class WrongDataset(DptuneError):
-    """The rows at hand are not a declared version of the data set this ledger pays for."""
+    """The rows are not a declared version of this ledger's data set."""
 
     exit_code = 2
 
 
 class LedgerCorrupt(DptuneError):
-    """The ledger is torn or was edited: its numbers cannot be trusted, so it is refused."""
+    """The ledger is damaged or was edited: its numbers cannot be trusted, so it is refused."""
 
 
 class LedgerLocked(DptuneError):
-    """Another process held the ledger for longer than we were willing to wait."""
+    """Another process held the ledger for longer than the time limit."""
 
 
 class LedgerUnavailable(DptuneError):
@@ -86,4 +86,4 @@ class MissingExtra(DptuneError):
 
 
 class FolderProblem(DptuneError):
-    """A run folder cannot be written or is damaged; the ledger still knows what was spent."""
+    """A run folder cannot be written or is damaged; the ledger still records what was spent."""

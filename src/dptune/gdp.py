@@ -1,13 +1,14 @@
 """Exact Gaussian differential privacy: mu to (epsilon, delta) and back.
 
-A mechanism is mu-GDP when telling a data set from its neighbour is at least as hard as telling
-N(0, 1) from N(mu, 1). Its privacy profile is (Balle & Wang 2018, Eq. 6; Dong, Roth & Su 2022)
+A mechanism is mu-GDP when distinguishing a data set from its neighbour is at least as hard as
+distinguishing N(0, 1) from N(mu, 1). Its privacy profile is (Balle & Wang 2018, Eq. 6; Dong, Roth &
+Su 2022)
 
     delta(epsilon) = Phi(-t) - exp(epsilon) * Phi(-t - mu),     t = epsilon/mu - mu/2.
 
-Both terms underflow, and cancel, for small mu, so everything here happens in logarithms. Answers
-are rounded toward privacy: an epsilon or delta is never below the true value, a mu obtained from
-a budget never above it.
+For small mu both terms underflow and cancel, so we compute in logarithms. Results are rounded
+toward privacy: an epsilon or delta is never below the true value, and a mu from a budget is never
+above it.
 
 >>> round(mu_from_epsilon(1.0, 1e-5), 6)
 0.268051
@@ -29,11 +30,11 @@ from dptune.roots import root
 # Added to log(delta) on the private side. The evaluation error of `log_delta` is below 1e-12 in
 # the range we accept (tests/test_gdp.py measures it against 50-digit arithmetic).
 LOG_MARGIN = 1e-11
-# Beyond these nothing useful is promised, and rounding would need another analysis.
+# Outside these limits no guarantee is useful, and rounding would need another analysis.
 LARGEST_MU = 1e4
 LARGEST_EPSILON = 1e6
 SMALLEST_DELTA = 1e-100
-_MOST_ROUNDS = 10_000  # of a bound on a probability that is valid after each of them
+_MOST_ROUNDS = 10_000  # of the iteration in `largest_exceedance`; its bound holds after each one
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _SQRT_2 = math.sqrt(2.0)
@@ -74,7 +75,7 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     epsilon = validate.non_negative(epsilon=epsilon, at_most=LARGEST_EPSILON)
     if mu == 0.0:
         return 0.0
-    # A delta too small for a float is still not zero.
+    # A delta that underflows is still above zero.
     return min(1.0, max(math.exp(log_delta(mu, epsilon) + LOG_MARGIN), sys.float_info.min))
 
 
@@ -113,9 +114,12 @@ def mu_from_epsilon(epsilon: float, delta: float) -> float:
 
 
 def gaussian_exceedance(mu: float, epsilon: float) -> float:
-    """How likely it is that one Gaussian release of strength mu moves the odds on a row in favour
-    of the truth by more than exp(epsilon): its privacy loss is N(mu^2/2, mu^2). Rounded up; well
-    above delta(epsilon), which counts such outputs only by how far they go beyond."""
+    """The probability, rounded up, that one Gaussian release with this mu moves the odds on a row
+    towards the truth by more than exp(epsilon).
+
+    Its privacy loss is N(mu^2/2, mu^2). The result is far larger than delta(epsilon), which counts
+    such outputs only by the excess of their probability.
+    """
     if mu == 0.0:
         return 0.0
     chance = math.exp(float(log_ndtr(mu / 2.0 - epsilon / mu)) + LOG_MARGIN)
@@ -123,18 +127,18 @@ def gaussian_exceedance(mu: float, epsilon: float) -> float:
 
 
 def largest_exceedance(mu: float, epsilon: float, slack: float = 0.0) -> float:
-    """The same for anything at all that is mu-GDP outside a failure of probability `slack`.
+    """The same for every mechanism that is mu-GDP with failure probability `slack`.
 
     The outputs that move the odds so far have a probability p with the row and q < p / exp(epsilon)
-    without it. They are a test, so p <= slack + (1 - slack) Phi(PhiInv(q / (1 - slack)) + mu). The
-    right side grows with q, so from p <= 1 on every bound on p gives another; in the limit the
-    largest p that a mechanism can have.
+    without it. They define a test, so p <= slack + (1 - slack) Phi(PhiInv(q / (1 - slack)) + mu).
+    The right side grows with q, so each bound on p gives a new one, starting from p <= 1. The limit
+    is the largest p that a mechanism can have.
     """
     bound = 1.0
     for _ in range(_MOST_ROUNDS):
         previous = bound
         alarm = min(1.0, bound * math.exp(-epsilon) / (1.0 - slack))
-        alarm = max(alarm, sys.float_info.min)  # what underflows is still not zero
+        alarm = max(alarm, sys.float_info.min)  # a number that underflows is still above zero
         bound = slack + (1.0 - slack) * float(ndtr(ndtri(alarm) + mu)) * (1.0 + 1e-9)
         if not bound < previous * (1.0 - 1e-6):
             break
@@ -142,8 +146,8 @@ def largest_exceedance(mu: float, epsilon: float, slack: float = 0.0) -> float:
 
 
 def compose(mus: Iterable[float]) -> float:
-    """The mu of running all of them, in any order and chosen adaptively: the root of the sum of
-    squares (Dong, Roth & Su 2022, Cor. 3.3), rounded up."""
+    """The mu of their adaptive composition: the root of the sum of squares (Dong, Roth & Su 2022,
+    Cor. 3.3), rounded up."""
     return rounding.above(math.hypot(*mus))
 
 
@@ -151,7 +155,7 @@ def full_batch_mu_squared(steps: int, noise_multiplier: float) -> float:
     """Price of `steps` full-batch steps: each releases a sum with noise `noise_multiplier` times
     its sensitivity, so mu^2 = steps / noise_multiplier^2, rounded up."""
     mu_squared = rounding.above(steps / noise_multiplier / noise_multiplier)
-    return max(mu_squared, sys.float_info.min)  # what underflows is still not free
+    return max(mu_squared, sys.float_info.min)  # a price that underflows is still above zero
 
 
 def noise_multiplier(mu: float, steps: int) -> float:

@@ -1,6 +1,6 @@
-"""Data sets and models as the Hugging Face packages have them, from the hub or from disk.
+"""Data sets and models of the Hugging Face hub, or from disk in the formats of its packages.
 
-No code of theirs is ever run, and weights are read from safetensors files only.
+Code in their repositories is never run, and weights are read from safetensors files only.
 """
 
 import logging
@@ -31,10 +31,11 @@ def datasets_package() -> Any:
 
 
 def hub_is_near() -> bool:
-    """Whether to ask: where there is no network, it takes up to a minute to be told so."""
+    """Whether the hub can be reached. Without a network, a request takes up to a minute to fail."""
     from huggingface_hub import constants
 
-    if constants.HF_HUB_OFFLINE or getproxies():  # it answers at once, or others know its address
+    # Offline mode fails at once, and behind a proxy the hub's address cannot be looked up.
+    if constants.HF_HUB_OFFLINE or getproxies():
         return True
     try:
         socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
@@ -46,28 +47,29 @@ def hub_is_near() -> bool:
 def load_from_hub(
     name: str, config: str | None = None, revision: str | None = None
 ) -> dict[str, Any]:
-    """The splits of a data set."""
+    """The splits of a data set on the hub."""
     datasets = datasets_package()
-    pinned = {} if revision is None else {"revision": revision}
+    options = {} if revision is None else {"revision": revision}
     try:
-        stored = datasets.load_dataset(name, config, **pinned)
-    except Exception as error:  # the hub fails in more ways than can be listed
+        stored = datasets.load_dataset(name, config, **options)
+    except Exception as error:  # the hub can raise errors of any type
         reason = str(error).split("\n")[0].rstrip(".")
         raise InvalidInput(
-            f"the data set {name!r} could not be had from the hub: {reason}. Check the name and "
-            "the connection; or save_to_disk it where there is one, and give the folder."
+            f"the data set {name!r} could not be loaded from the hub: {reason}. Check the name and "
+            "the connection. Without a connection, use save_to_disk on another machine and give "
+            "the folder."
         ) from None
     return splits_of(stored)
 
 
 def splits_of(stored: Any) -> dict[str, Any]:
-    """By name; a data set without splits is one to train on."""
+    """The splits by name; a data set without splits becomes the training split."""
     return dict(stored) if isinstance(stored, Mapping) else {"train": stored}
 
 
 @dataclass(frozen=True)
 class ModelPlace:
-    """Where a model lies: NAME[@REVISION] on the hub, or a folder."""
+    """The place of a model: NAME[@REVISION] on the hub, or a folder."""
 
     where: str
     revision: str = ""
@@ -91,62 +93,64 @@ class ModelPlace:
 
     @property
     def options(self) -> dict[str, Any]:
-        """For transformers' from_pretrained."""
-        told: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        """The options for transformers' from_pretrained."""
+        options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         if self.is_folder:
-            return told
-        # What was had before is kept, and had again without a network.
-        return {**told, "revision": self.revision or "main", "local_files_only": not hub_is_near()}
+            return options
+        # Without a network, files from the local cache are used.
+        options["local_files_only"] = not hub_is_near()
+        return {**options, "revision": self.revision or "main"}
 
     def file(self, name: str, files: str) -> Path | None:
-        """One of a model's files; None where it has no such. `files` are as in `unreachable`."""
+        """One of the model's files, or None if it has no such file. `files` is for an error, as in
+        `unreachable`."""
         try:
-            found = transformers_package("text").utils.cached_file(
+            path = transformers_package("text").utils.cached_file(
                 self.where, name, **self.options, _raise_exceptions_for_missing_entries=False
             )
         except (OSError, ValueError) as problem:
             raise self.unreachable(problem, files) from problem
-        return None if found is None else Path(found)
+        return None if path is None else Path(path)
 
     def pinned(self, name: str, files: str) -> "ModelPlace":
-        """The same with the commit that a name on the hub stands for now, as the file called `name`
-        tells."""
+        """The same place with the commit that its revision on the hub has now. The path of its file
+        `name` gives the commit."""
         if self.is_folder or re.fullmatch("[0-9a-f]{40}", self.revision):
             return self
         stored = self.file(name, files)
-        # What is had from the hub is kept in .../snapshots/COMMIT/.
+        # The hub's cache stores files in .../snapshots/COMMIT/.
         commit = stored and re.search(r"/snapshots/([0-9a-f]{40})/", stored.as_posix())
         return replace(self, revision=commit[1]) if commit else self
 
     def unreachable(self, problem: Exception, files: str, needed: str = "") -> InvalidInput:
-        """What to say where it could not be had; `files` are those that a folder must hold. Where
-        a folder lacks the one `needed` of a language model, transformers' words would not tell."""
-        first = str(problem).strip().partition("\n")[0].rstrip(".") or type(problem).__name__
-        only = "Only safetensors files are read, and models that bring their own code are not."
+        """The error for a model that cannot be loaded; `files` describes what its folder must have.
+        If the folder lacks `needed`, the error says so, which transformers' own does not."""
+        reason = str(problem).strip().partition("\n")[0].rstrip(".") or type(problem).__name__
+        rule = "Only safetensors files are read, and models with their own code are refused."
         if self.is_folder:
-            lacking = self._lacking()
-            if needed in lacking:
-                first = f"it lacks {', '.join(lacking)}"
-            elif _WEIGHTS in lacking:
-                first = f"it lacks {_WEIGHTS}"
+            missing = self._missing_files()
+            if needed in missing:
+                reason = f"it lacks {', '.join(missing)}"
+            elif _WEIGHTS in missing:
+                reason = f"it lacks {_WEIGHTS}"
             return InvalidInput(
-                f"The folder {self.where} holds no model that can be opened: {first}. It must hold "
-                f"{files}. {only}"
+                f"The folder {self.where} has no model that can be opened: {reason}. It must "
+                f"contain {files}. {rule}"
             )
         return InvalidInput(
-            f"The model {self.where} could not be had: {first}. Without a way to the hub, download "
-            f"it where there is one and give its folder instead of its name, with {files}. {only}"
+            f"The model {self.where} could not be loaded: {reason}. Without access to the hub, "
+            f"download it elsewhere and give its folder instead of its name, with {files}. {rule}"
         )
 
-    def _lacking(self) -> list[str]:
-        there = {path.name for path in Path(self.where).iterdir()}
-        if any(name.endswith(".safetensors") for name in there):  # large ones are several files
-            there.add(_WEIGHTS)
-        return [name for name in _OF_LANGUAGE_MODELS if name not in there]
+    def _missing_files(self) -> list[str]:
+        names = {path.name for path in Path(self.where).iterdir()}
+        if any(name.endswith(".safetensors") for name in names):  # large models have several files
+            names.add(_WEIGHTS)
+        return [name for name in _OF_LANGUAGE_MODELS if name not in names]
 
 
 def transformers_package(extra: str) -> Any:
-    """`extra` is what to install of ours where it is not there."""
+    """The package transformers; without it, an error that names our `extra` to install."""
     try:
         import transformers
     except ImportError as problem:
@@ -159,7 +163,7 @@ def transformers_package(extra: str) -> Any:
 
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
-    """Without its bars and reports, and those of the hub: what matters becomes an error here."""
+    """Silence progress bars and logs of transformers and the hub. Real problems raise errors."""
     log, hub = transformers.utils.logging, logging.getLogger("huggingface_hub")
     level, bars, hub_level = log.get_verbosity(), log.is_progress_bar_enabled(), hub.level
     log.set_verbosity_error()

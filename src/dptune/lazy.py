@@ -7,7 +7,7 @@ Getter = Callable[[str], object]
 
 
 def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Getter, list[str]]:
-    """A `__getattr__` and an `__all__` for a package; `homes` says which of its modules has what.
+    """A `__getattr__` and an `__all__` for a package; `homes` maps its modules to their names.
 
     >>> get, names = lazy_names("dptune", {"rounding": ["cost"], "gdp": ["delta_from_mu"]})
     >>> names, get("cost")(0.12341)

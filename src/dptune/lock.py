@@ -1,4 +1,4 @@
-"""Locks that nobody is left with: the system takes them back when their holder dies."""
+"""File locks that the operating system releases when the process that holds them dies."""
 
 import os
 import stat
@@ -11,14 +11,15 @@ import portalocker
 
 @dataclass(frozen=True)
 class FileLock:
-    """A lock on an empty file, which is there only while somebody holds it, or died holding it."""
+    """A lock on an empty file. The file exists only while a process holds the lock, or after it
+    died with it."""
 
     path: Path
     _file: int
 
     @classmethod
     def take(cls, path: Path) -> "FileLock | None":
-        """The lock, or None where somebody else holds it."""
+        """Take the lock; None if another process holds it."""
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             if not _try(file):
@@ -26,19 +27,19 @@ class FileLock:
                 return None
             if _is(path, file):
                 return cls(path, file)
-            os.close(file)  # its last holder removed it between our two steps
+            os.close(file)  # the last holder removed the file after we opened it
 
     def release(self) -> None:
-        with suppress(OSError):  # while it is locked, or we might remove the next holder's
+        with suppress(OSError):  # unlink before unlocking, or it may be the next holder's file
             self.path.unlink()
         os.close(self._file)
-        if os.name == "nt":  # which removes no open file, so the next holder's is safe
+        if os.name == "nt":  # Windows removes no open file, so the next holder's is safe
             with suppress(OSError):
                 self.path.unlink()
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether the holder of this lock is gone; then so is the file."""
+    """Whether the holder of this lock died; if so, its file is removed."""
     try:
         file = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -51,10 +52,10 @@ def is_abandoned(path: Path) -> bool:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether it belongs to the user of this process and is no link: others may write among
-    temporary files, too."""
-    found = path.lstat()
-    return not stat.S_ISLNK(found.st_mode) and (os.name == "nt" or found.st_uid == os.getuid())
+    """Whether the path belongs to this process's user and is no link. Other users may also write to
+    the temporary folder."""
+    status = path.lstat()
+    return not stat.S_ISLNK(status.st_mode) and (os.name == "nt" or status.st_uid == os.getuid())
 
 
 def _try(file: int) -> bool:
@@ -65,7 +66,7 @@ def _try(file: int) -> bool:
         return False
     except portalocker.LockException as error:
         os.close(file)
-        raise OSError(f"no file can be locked here ({error})") from None
+        raise OSError(f"this file system supports no locks ({error})") from None
     return True
 
 

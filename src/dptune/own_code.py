@@ -1,11 +1,11 @@
-"""Functions of a user's own, by names that another process can find: FILE.py:NAME.
+"""Users' own functions, by names that other processes can import: FILE.py:NAME.
 
-What is written down of a function is its name: "/home/ann/nets.py:make", "package.module:make", or
-in a notebook "__main__:make". In the process that was given the function itself, the name stands
-for it; in any other it is imported.
+Only the name of a function is stored: "/home/ann/nets.py:make", "package.module:make", or in a
+notebook "__main__:make". The process that received the function itself uses it under that name; any
+other process imports it.
 
-A run folder holds such names, too, and may come from somebody else. What it names is imported only
-where this process was given the same name, or was asked to run it.
+A run folder contains such names, too, and may come from another person. Its code is imported only
+if this process received the same name, or was asked to run it.
 """
 
 import ast
@@ -31,17 +31,18 @@ Function = Callable[..., Any]
 _FORM = "FILE.py:NAME or package.module:NAME"
 _NOTEBOOK = "__main__"
 _GUARD = 'put the call under `if __name__ == "__main__":`'
-PRETRAINED = "hf:"  # how factories begin that are no functions, but language models
+PRETRAINED = "hf:"  # prefix of factories that are language models, not functions
 _remembered: dict[str, Function] = {}
 _run: set[str] = set()  # names of functions whose code was imported here, or may be
-_files: dict[Path, tuple[str, ModuleType]] = {}  # imported by us, with a digest of what they held
+_files: dict[Path, tuple[str, ModuleType]] = {}  # imported by us, with a digest of their content
 _being_imported: list[str] = []
 
 
 def reference(function: object, what: str) -> str:
-    """The name of a function, which is remembered; a name that is given is made complete.
+    """The name of a function, which is remembered for this process. A name is completed to an
+    absolute one.
 
-    `what` is what the function is to the user, such as "factory", for messages.
+    `what` is the function's role in messages, such as "factory".
     """
     if isinstance(function, str):
         if what == "factory" and is_pretrained(function):
@@ -51,33 +52,33 @@ def reference(function: object, what: str) -> str:
         place, name = parts(function, what)
         return f"{Path(place).absolute() if _is_file(place) else place}:{name}"
     if hasattr(function, "parameters") and not isinstance(function, type):
-        kind = _called(function)
+        kind = _name_of(function)
         if what != "factory":
             raise InvalidInput(
                 f"the {what} must be a function with a name, and this is a {kind}; call it in a "
                 "function of your own (def NAME(outputs, targets): return ...)."
             )
         raise InvalidInput(
-            f"the {what} must be a function, and this is a module of torch, a {kind}; give the "
-            f"function that makes it (def {what}(): return ...)."
+            f"the {what} must be a function, and this is a torch module, a {kind}; give the "
+            f"function that returns it (def {what}(): return ...)."
         )
     if not callable(function):
         raise InvalidInput(
             f"the {what} must be a function, or its name, {_FORM}; got {type(function).__name__}."
         )
-    found = next(filter(None, (_name_in(home, function) for home in _homes(function))), None)
-    if found is None:
+    name = next(filter(None, (_name_in(home, function) for home in _homes(function))), None)
+    if name is None:
         raise InvalidInput(
-            f"the {what} {_called(function)} has no name by which it could be found again, as when "
-            "the study is resumed or its model is loaded; define it by def (or give it a name) at "
-            "the top level of a file or a notebook."
+            f"the {what} {_name_of(function)} has no name by which another process can import it, "
+            "for example to resume the study or to load its model; define it by def (or give it a "
+            "name) at the top level of a file or a notebook."
         )
-    _remembered[found] = function
-    return found
+    _remembered[name] = function
+    return name
 
 
 def is_pretrained(factory: str) -> bool:
-    """Whether it is no function, but where a language model lies: hf:NAME[@REVISION], hf:FOLDER."""
+    """Whether a factory is the place of a language model: hf:NAME[@REVISION] or hf:FOLDER."""
     return factory.startswith(PRETRAINED)
 
 
@@ -86,65 +87,65 @@ def pretrained_name(factory: str) -> str:
 
 
 def resolve(named: str, what: str) -> Function:
-    """The function of that name: the one that `reference` was given in this process, else imported.
+    """The function of that name: the one that `reference` remembered, or else the imported one.
 
-    Code at the top level of a file runs when it is imported.
+    Importing a file runs the code at its top level.
     """
     if named in _remembered:
         return _remembered[named]
     place, name = parts(named, what)
-    home = imported(Path(place)) if _is_file(place) else _package(place, what)
+    home = import_file(Path(place)) if _is_file(place) else _import_package(place, what)
     function = _attribute(home, name)
     if callable(function):
         _run.add(named)
         return function
     if place == _NOTEBOOK:
         raise OwnCodeProblem(
-            f"the {what} {name} was written in a notebook or a prompt, and is not known here; "
-            "define it again under that name first, or put it into a file."
+            f"the {what} {name} was defined in a notebook or a prompt, and is not defined in this "
+            "process; define it again under that name first, or put it into a file."
         )
-    there = [key for key, value in vars(home).items() if _is_own(value, home)]
+    functions = [key for key, value in vars(home).items() if _is_own(value, home)]
     raise OwnCodeProblem(
-        f"{place} has no function {name} for the {what}; it has: {', '.join(there) or 'none'}."
+        f"{place} has no function {name} for the {what}; it has: {', '.join(functions) or 'none'}."
     )
 
 
 def must_be_given(names: Iterable[str], where: object, *, asked: bool = False) -> None:
-    """Refuse functions that `where`, a file of a run, names unless this process was given or has
-    imported each; `asked` gives it all of them, but none whose code lies in the run's folder."""
+    """Refuse functions named in `where`, a file of a run, unless this process already has each.
+    `asked` allows all of them except code in the run's folder."""
     for named in names:
         if named in _run or named in _remembered:
             continue
         file = _file_of(named)
         of_file = "" if file is None or named.startswith(str(file)) else f" of {file}"
-        code = f"{where} names code of its own, {named}{of_file}, which would be run"
+        code = f"{where} names its own code, {named}{of_file}, which would be run"
         if isinstance(where, Path) and file and file.is_relative_to(where.parent.resolve()):
             raise OwnCodeProblem(
-                f"{code}, and lies in the run's folder, where dptune puts no code. Look at it; if "
-                "you trust it, move it to another folder and import it first."
+                f"{code}, and it lies in the run's folder, where dptune never puts code. Read it; "
+                "if you trust it, move it to another folder and import it first."
             )
         if not asked:
             raise OwnCodeProblem(
-                f"{code}, and this process was not given that code. Where you trust it, ask for "
-                "it: dptune.load(..., own_code=True), or --run-code on the command line."
+                f"{code}, and this process has not imported that code. If you trust it, allow it: "
+                "dptune.load(..., own_code=True), or --run-code on the command line."
             )
         _run.add(named)
 
 
 def must_be_absolute(options: Mapping[str, object], where: Path) -> None:
-    """Refuse a file of code that `where` names relative to the current folder: what runs would
-    depend on where one stands, and dptune writes whole paths."""
+    """Refuse a file of code that `where` names by a relative path: the code would depend on the
+    current folder, and dptune writes only absolute paths."""
     for value in options.values():
         place = value.rpartition(":")[0] if isinstance(value, str) else ""
         if _is_file(place) and not Path(place).is_absolute():
             raise OwnCodeProblem(
-                f"{where} names code of its own, {value}, relative to the current folder. dptune "
-                "writes whole paths, so the file was changed; nothing of it is run."
+                f"{where} names its own code, {value}, by a relative path. dptune writes absolute "
+                "paths, so the file was changed and its code is not run; restore the file."
             )
 
 
 def _file_of(named: str) -> Path | None:
-    """Where the code of that name would be imported from, as far as it is known without that."""
+    """The file that the name would be imported from, if it can be found without importing."""
     place = named.rpartition(":")[0]
     if _is_file(place):
         return Path(place).resolve()
@@ -154,7 +155,7 @@ def _file_of(named: str) -> Path | None:
 
 
 def made(named: str) -> "nn.Module":
-    """The module that the factory of that name returns; it is called without arguments."""
+    """The module that the factory of that name returns when called without arguments."""
     from torch import nn
 
     make = resolve(named, "factory")
@@ -162,7 +163,7 @@ def made(named: str) -> "nn.Module":
         module = make()
     except DptuneError:
         raise
-    except Exception as problem:  # code of the user's own may raise anything
+    except Exception as problem:  # a user's code may raise any error
         raise OwnCodeProblem(
             f"the factory {named} failed: {type(problem).__name__}: {problem}. It is called "
             "without arguments and must return a torch module."
@@ -175,39 +176,39 @@ def made(named: str) -> "nn.Module":
 
 
 def parts(named: str, what: str) -> tuple[str, str]:
-    """Where a function is, and what it is called there."""
+    """The file or module of a function, and its name there."""
     place, _, name = named.rpartition(":")
     words = name.split(".") if _is_file(place) else [*place.split("."), *name.split(".")]
     if not place or not all(word.isidentifier() for word in words):
-        raise InvalidInput(f"the {what} is named {_FORM}; got {named!r}.")
+        raise InvalidInput(f"the name of the {what} must be {_FORM}; got {named!r}.")
     return place, name
 
 
-def imported(path: Path) -> ModuleType:
-    """A file of Python as a module: the one that is running already, else executed now, once for
-    what it holds. Its neighbours can be imported by it, as by a script."""
+def import_file(path: Path) -> ModuleType:
+    """Import a Python file, unless this process already runs it or has imported the same content.
+    It can import its neighbours, as a script can."""
     path = path.absolute()
     if not path.is_file():
-        raise OwnCodeProblem(f"there is no file {path}; a function of your own is named {_FORM}.")
+        raise OwnCodeProblem(f"there is no file {path}; name your own function as {_FORM}.")
     running = _running(path)
     if running is not None:
         return running
     content = hashlib.sha256(path.read_bytes()).hexdigest()
-    known = _files.get(path)
-    if known is not None and known[0] == content:
-        return known[1]
+    earlier = _files.get(path)
+    if earlier is not None and earlier[0] == content:
+        return earlier[1]
     name = _free_name(path)
-    # Last, so that it hides nothing; processes that we start get the same list.
+    # Last, so that it shadows nothing; processes that we start get the same list.
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
-        raise OwnCodeProblem(f"{path} is not a file of Python; its name must end in .py.")
-    module = importlib.util.module_from_spec(found)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise OwnCodeProblem(f"{path} is not a Python file; its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
     with _importing(str(path)):
-        sys.modules[name] = module  # dataclasses and pickle look there
+        sys.modules[name] = module  # dataclasses and pickle need it there
         try:
-            found.loader.exec_module(module)
+            spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise
@@ -216,9 +217,9 @@ def imported(path: Path) -> ModuleType:
 
 
 def must_not_be_importing(doing: str) -> None:
-    """Refuse a call at the top level of a file that is only being imported: by us, for a function
-    in it, or by a process that multiprocessing started and that imports the script once more."""
-    # How multiprocessing itself finds out, before it refuses to start processes.
+    """Refuse a call at the top level of a file that is only being imported. Either we import it for
+    a function in it, or a process of multiprocessing imports the script again."""
+    # The test that multiprocessing itself uses before it refuses to start processes.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise OwnCodeProblem(
             f"the script calls {doing} at its top level; {_GUARD}. Each process that the script "
@@ -227,14 +228,14 @@ def must_not_be_importing(doing: str) -> None:
     if _being_imported:
         place = _being_imported[-1]
         raise OwnCodeProblem(
-            f"{place} calls {doing} at its top level, and is just being imported for a function "
-            f"that it holds; {_GUARD}."
+            f"{place} calls {doing} at its top level, and is only being imported for one of its "
+            f"functions; {_GUARD}."
         )
 
 
 def must_be_found_again(named: str, what: str) -> None:
-    """Refuse a function of the script that is being run which another process could not import: to
-    load a model, or to go on with a run, is to import it."""
+    """Refuse a function of the running script that another process could not import, as it must to
+    load the model or to resume the run."""
     if is_pretrained(named):
         return
     place, name = parts(named, what)
@@ -242,23 +243,23 @@ def must_be_found_again(named: str, what: str) -> None:
     if home is None or home.__name__ != _NOTEBOOK:
         return
     body = ast.parse(Path(place).read_text(encoding="utf-8")).body
-    held = {name for statement in body for name in _names_of(statement)}
-    if name.partition(".")[0] not in held:
+    defined = {name for statement in body for name in _names_defined_by(statement)}
+    if name.partition(".")[0] not in defined:
         raise InvalidInput(
-            f"the {what} {name} must be at the top level of {place}, under no condition: whoever "
-            "loads the model imports it from there. Move it up. Nothing was paid."
+            f"the {what} {name} must be at the top level of {place}, under no condition, because "
+            "loading the model imports it from there. Move it up. Nothing was paid."
         )
-    if any(_tunes(statement) for statement in body):
+    if any(_calls_tune(statement) for statement in body):
         raise InvalidInput(
-            f"{place} calls tune at its top level, and whoever loads the model or goes on with the "
-            f"run imports the {what} {name} from there, which would tune again. Put the call under "
+            f"{place} calls tune at its top level. To load the model or to resume the run, the "
+            f"{what} {name} is imported from there, which would tune again. Put the call under "
             '`if __name__ == "__main__":`, or the function into a file of its own. Nothing was '
             "paid."
         )
 
 
-def _names_of(statement: ast.stmt) -> Iterator[str]:
-    """What a statement at the top level of a file gives names to."""
+def _names_defined_by(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement at the top level of a file defines."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         yield statement.name
     elif isinstance(statement, ast.Import | ast.ImportFrom):
@@ -267,26 +268,26 @@ def _names_of(statement: ast.stmt) -> Iterator[str]:
         yield from (one.id for one in ast.walk(statement) if isinstance(one, ast.Name))
 
 
-def _tunes(statement: ast.stmt) -> bool:
-    """Whether it calls tune as soon as the file is imported."""
+def _calls_tune(statement: ast.stmt) -> bool:
+    """Whether the statement calls tune when the file is imported."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return False
     if isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test):
         return False
-    called = (one.func for one in ast.walk(statement) if isinstance(one, ast.Call))
-    return any(getattr(one, "attr", getattr(one, "id", "")) == "tune" for one in called)
+    functions = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return any(getattr(each, "attr", getattr(each, "id", "")) == "tune" for each in functions)
 
 
 def _is_file(place: str) -> bool:
     return place.endswith(".py")
 
 
-def _called(function: object) -> str:
+def _name_of(function: object) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
 
 
 def _homes(function: object) -> Iterator[ModuleType]:
-    """Where a function may have a name: where it was written, else in what is run."""
+    """The modules in which a function may have a name: its own, or the running script."""
     for name in dict.fromkeys((getattr(function, "__module__", None), _NOTEBOOK)):
         home = sys.modules.get(name or "")
         if home is not None:
@@ -294,23 +295,23 @@ def _homes(function: object) -> Iterator[ModuleType]:
 
 
 def _name_in(home: ModuleType, function: object) -> str | None:
-    """The function's name there; also of a lambda, or of what another function made."""
-    name = _called(function)
-    there = _attribute(home, name)
-    # Methods are made anew whenever they are asked for, so equal is as good as the same.
-    if type(there) is not type(function) or there != function:
+    """The function's full name in this module, also of a lambda or of another function's result."""
+    name = _name_of(function)
+    value = _attribute(home, name)
+    # Each access to a method makes a new object, so methods are compared by equality.
+    if type(value) is not type(function) or value != function:
         names = [key for key, value in vars(home).items() if value is function]
         if not names:
             return None
         name = names[0]
-    called = home.__name__
-    if called == _NOTEBOOK and home.__spec__ is not None:  # python -m package.module
-        called = home.__spec__.name
+    place = home.__name__
+    if place == _NOTEBOOK and home.__spec__ is not None:  # python -m package.module
+        place = home.__spec__.name
     file = Path(getattr(home, "__file__", None) or "")
-    # A file that is in no package is found by its path, from whatever folder one asks.
-    if "." not in called and file.name != "__init__.py" and _is_file(file.name):
-        called = str(file.absolute())
-    return f"{called}:{name}"
+    # A file outside packages is named by its path, which is valid from every folder.
+    if "." not in place and file.name != "__init__.py" and _is_file(file.name):
+        place = str(file.absolute())
+    return f"{place}:{name}"
 
 
 def _attribute(home: object, name: str) -> object | None:
@@ -324,13 +325,13 @@ def _is_own(value: object, home: ModuleType) -> bool:
 
 
 def _running(path: Path) -> ModuleType | None:
-    """The file as Python itself has imported it, or runs it."""
-    if str(path) in _being_imported:  # half of it is there, by us
+    """The module of a file that Python itself has imported or runs."""
+    if str(path) in _being_imported:  # our own import, which is not complete
         return None
     ours = [module for _, module in _files.values()]
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        # Names first: there are thousands of modules.
+        # Compare names first, since there are thousands of modules.
         same = isinstance(file, str) and file.endswith(path.name) and Path(file).absolute() == path
         if same and module not in ours:
             return module
@@ -338,10 +339,10 @@ def _running(path: Path) -> ModuleType | None:
 
 
 def _free_name(path: Path) -> str:
-    """The plain one where nothing else has it, so that other processes find what is pickled."""
-    known = _files.get(path)
-    if known is not None:
-        return known[1].__name__
+    """The file's plain name if no other module has it, so that other processes can unpickle."""
+    earlier = _files.get(path)
+    if earlier is not None:
+        return earlier[1].__name__
     try:
         taken = importlib.util.find_spec(path.stem)
     except (ImportError, ValueError):
@@ -353,10 +354,10 @@ def _free_name(path: Path) -> str:
     return f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
 
 
-def _package(name: str, what: str) -> ModuleType:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
+def _import_package(name: str, what: str) -> ModuleType:
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
     with _importing(name):
         try:
             return importlib.import_module(name)
@@ -364,8 +365,8 @@ def _package(name: str, what: str) -> ModuleType:
             if problem.name is None or not name.startswith(problem.name):
                 raise
             raise OwnCodeProblem(
-                f"there is no module {name} for the {what}; install it, call this from the folder "
-                "that it is in, or name its file: FILE.py:NAME."
+                f"there is no module {name} for the {what}; install it, run this in its folder, or "
+                "name its file: FILE.py:NAME."
             ) from None
 
 
@@ -373,15 +374,14 @@ def _package(name: str, what: str) -> ModuleType:
 def _importing(place: str) -> Iterator[None]:
     if place in _being_imported:
         raise OwnCodeProblem(
-            f"{place} asks for itself while it is imported; put what it does under "
-            '`if __name__ == "__main__":`.'
+            f'{place} imports itself; put the code that it runs under `if __name__ == "__main__":`.'
         )
     _being_imported.append(place)
     try:
         yield
     except DptuneError:
         raise
-    except (Exception, SystemExit) as problem:  # code of the user's own may raise anything
+    except (Exception, SystemExit) as problem:  # a user's code may raise any error
         raise OwnCodeProblem(
             f"{place} cannot be imported: {type(problem).__name__}: {problem}."
         ) from problem

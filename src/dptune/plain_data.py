@@ -1,7 +1,4 @@
-"""Texts in JSON and TOML from outside, read so that whatever is wrong with one is a clear sentence.
-
-Every JSON or TOML text of the package is read here.
-"""
+"""The reader of all JSON and TOML texts of the package; every problem becomes a clear error."""
 
 import json
 import tomllib
@@ -10,20 +7,20 @@ from typing import Any
 
 from dptune.errors import InvalidInput
 
-# Of lists and sections inside each other: what walks through them later calls itself as often.
+# The deepest nesting of lists and sections, since later code processes them recursively.
 _DEEPEST = 100
 
-# What goes wrong where a record that was read lacks something, or holds another kind of thing.
+# The errors that a record raises if it lacks a field or has one of another type.
 UNFIT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def read_json(text: str | bytes, name: str) -> Any:
-    """The value of a text in JSON; `name` is what a message calls it."""
+    """The value of a JSON text; error messages call it `name`."""
     return _read(json.loads, text, name, "JSON")
 
 
 def read_toml(text: str, name: str) -> dict[str, Any]:
-    """The same of a text in TOML."""
+    """The same for a TOML text."""
     sections: dict[str, Any] = _read(tomllib.loads, text, name, "TOML")
     return sections
 
@@ -41,11 +38,11 @@ def _read(parse: Callable[[Any], Any], text: str | bytes, name: str, language: s
 
 
 def _reason(error: ValueError) -> str:
-    """The place, and no more of the text than what must not stand there."""
+    """The place of the problem, and only the part of the text that is wrong."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not text in UTF-8"
     if "integer string conversion" in str(error):
-        return "it holds a number of thousands of digits"
+        return "it has a number with thousands of digits"
     return str(error).rstrip(".")
 
 
@@ -65,6 +62,6 @@ def _is_shallow(value: Any) -> bool:
 
 def _too_deep(name: str) -> InvalidInput:
     return InvalidInput(
-        f"{name} has more than {_DEEPEST} lists or sections inside each other, which no record "
-        "that dptune reads has; look at where it came from."
+        f"{name} has more than {_DEEPEST} nested lists or sections, which no record of dptune has; "
+        "check where it came from."
     )

@@ -1,7 +1,7 @@
 """One training run, described completely by public numbers.
 
-Nothing in a plan may be computed from private rows. `rows` is the public row count that the summed
-gradients are divided by; it is a constant of the plan, never the length of what was loaded.
+Nothing in a plan may be computed from private rows. `rows` is the public row count, by which sums
+of gradients are divided. It is a constant of the plan, never the length of loaded data.
 
 >>> plan = TrainPlan(rows=50_000, steps=100, learning_rate=10.0, noise_multiplier=37.4)
 >>> plan.event
@@ -20,7 +20,7 @@ from dptune.privacy import FullBatchRun, SampledRun, ZerothOrderRun
 Run = FullBatchRun | SampledRun | ZerothOrderRun
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "wosm")
-# Their steps are about as long as the rate, however large gradients are.
+# The length of their steps is about the learning rate, for gradients of any size.
 ADAPTIVE = OPTIMIZERS[1:]
 SCHEDULES = ("constant", "linear", "cosine")
 AVERAGES = ("none", "ema", "swa")
@@ -29,30 +29,28 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class TrainPlan:
-    """Everything that decides a training run and that all engines share; what is an engine's own
-    is in its record.
+    """The settings of a training run that all engines share; each engine may have more of its own.
 
-    The defaults are the recipe of the linear scaling paper: full batch, unit clipping, momentum
-    0.9, no weight decay.
+    The defaults are those of the linear scaling paper: full batch, unit clipping, momentum 0.9, no
+    weight decay.
 
     Attributes:
         rows: public row count; sums are divided by `rows * sampling_rate`.
         noise_multiplier: noise on the sum of clipped gradients, in clipping norms.
-        clip_norm: bound on one row's gradient; None is plain training, without privacy.
+        clip_norm: bound on one row's gradient; None is training without privacy.
         sampling_rate: probability of each row in each step (Poisson); None, or 1, is every row.
-        optimizer: sgd (with momentum), adam, adamw (weights decay by themselves, not through the
-            gradient), lamb, or wosm (Adam whose second moment is the known variance of the noise;
-            Mohapatra et al. 2022).
+        optimizer: sgd (with momentum), adam, adamw (with decoupled weight decay), lamb, or wosm
+            (Adam whose second moment is the known variance of the noise; Mohapatra et al. 2022).
         averaging: release the last iterate, its moving average (ema), or the mean of the last
             iterates (swa).
-        tail: how many of the last iterates swa takes the mean of, those of a run that this one
-            continues included; None is the second half.
+        tail: how many of the last iterates swa averages, including those of a run that this one
+            continues; None is the second half.
         free_steps: steps along the momentum buffer after the last gradient; they read no rows.
         augmentations: copies of each row whose gradients are averaged before clipping.
-        class_weights: what a row's clipped gradient is multiplied by, from its class, above 0 and
-            at most 1; None is 1 for every row. `rows` is then the number of rows so weighted.
-        directions: for an engine that takes no gradients, along how many public random directions
-            a step compares losses; None is gradients.
+        class_weights: factors of a row's clipped gradient, one for each class, above 0 and at most
+            1; None is 1 for every row. `rows` is then the weighted number of rows.
+        directions: the number of public random directions along which a step compares losses, for
+            an engine without gradients; None uses gradients.
 
     """
 
@@ -97,7 +95,7 @@ class TrainPlan:
                 f"noise_multiplier must be 0 or at least {_LEAST:g}; got {self.noise_multiplier:g}."
             )
         if self.clip_norm is not None:
-            # Far from 1, sums overflow or noise vanishes in float32; rescale the features instead.
+            # Far from 1, sums overflow or noise underflows in float32; rescale features instead.
             clip_norm = validate.strictly_between(0.99e-6, 1.01e6, clip_norm=self.clip_norm)
             validate.store(self, clip_norm=clip_norm)
         elif self.noise_multiplier > 0:
@@ -106,26 +104,27 @@ class TrainPlan:
                 f"{self.noise_multiplier:g} needs a clip_norm; give one, or set the noise to 0 for "
                 "training without privacy."
             )
-        if self.sampling_rate == 1:  # files have no None
+        if self.sampling_rate == 1:  # TOML has no None
             validate.store(self, sampling_rate=None)
         if self.sampling_rate is not None:
-            # Uniform numbers have 53 bits: a rate far below would not be the one accounted for.
+            # Uniform numbers have 53 bits, which cannot represent a far smaller rate exactly.
             rate = validate.strictly_between(0.99e-9, 1, sampling_rate=self.sampling_rate)
             validate.store(self, sampling_rate=rate)
         if self.free_steps > 10 or (self.free_steps and self.optimizer != "sgd"):
             raise InvalidInput(
-                f"free_steps go along sgd's momentum buffer, at most 10 of them; got "
-                f"{self.free_steps} with {self.optimizer}."
+                f"free_steps needs sgd, whose momentum buffer it follows, and may be at most 10; "
+                f"got {self.free_steps} with {self.optimizer}. Lower it, or use sgd."
             )
         if self.free_steps and self.averaging != "none":
             raise InvalidInput(
-                "free_steps move the last weights, which averaging does not release; use only one."
+                f"free_steps move the last weights, which averaging {self.averaging} does not "
+                "release; use only one of both."
             )
         if self.tail is not None:
             validate.store(self, tail=validate.whole(0, tail=self.tail))
             if self.averaging != "swa":
                 raise InvalidInput(
-                    f"only swa takes the mean of a tail; got tail {self.tail} with averaging "
+                    f"only swa averages a tail; got tail {self.tail} with averaging "
                     f"{self.averaging}. Leave tail out."
                 )
         if self.class_weights is not None:
@@ -148,16 +147,16 @@ class TrainPlan:
 
     @property
     def event(self) -> Run:
-        """What this run does to the data: derived from the plan, never passed."""
+        """The event of this run, always derived from the plan."""
         if not self.is_private:
             raise UnpricedEvent(
-                "a run without noise or without clipping has no finite price; it is for data that "
-                "is public."
+                "a run without noise or without clipping has no finite price; use it only on "
+                "public data."
             )
         return self.event_of(self.steps, self.noise_multiplier)
 
     def event_of(self, steps: int, noise_multiplier: float) -> Run:
-        """What a run of this kind with other steps and noise does to the data."""
+        """The event of such a run with other steps and noise."""
         noise, rate = noise_multiplier, self.sampling_rate
         if self.directions is not None:
             return ZerothOrderRun(
@@ -172,7 +171,7 @@ class TrainPlan:
 
     @property
     def divisor(self) -> float:
-        """Public number that turns a sum into a mean."""
+        """The public number that turns a sum into a mean."""
         return self.rows * (1.0 if self.sampling_rate is None else self.sampling_rate)
 
     @property
@@ -187,37 +186,37 @@ class TrainPlan:
 
     @property
     def displacement(self) -> float:
-        """How far a constant unit gradient moves the weights: r, with momentum counted in."""
+        """How far a constant unit gradient moves the weights: r, including momentum."""
         rho, steps = (self.momentum if self.optimizer == "sgd" else 0.0), self.steps
         lag = rho * (1 - rho**steps) / (1 - rho)
         return self.learning_rate * (steps - lag) / (1 - rho)
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether steps are measured in learning rates, and no longer in gradients."""
+        """Whether the length of a step depends on the learning rate and not on the gradient."""
         return self.optimizer in ADAPTIVE
 
     @property
     def weight_noise(self) -> float:
-        """Standard deviation, about, of the noise that the whole run leaves on every weight; for a
-        row of unit length also of its logits."""
+        """The approximate standard deviation of the whole run's noise on every weight, and on the
+        logits of a row of unit length."""
         if self.is_adaptive:
-            # Where noise is most of a gradient, its square root of the second moment is that of
-            # the noise, so every step adds noise of one rate, whatever the noise was.
+            # If noise dominates the gradient, it also dominates the second moment, so every step
+            # adds noise of one learning rate, for noise of any size.
             return math.sqrt(math.fsum(self.rate_at(step) ** 2 for step in range(self.steps)))
-        # Steps along several random directions go along their mean.
+        # A step with several random directions follows their mean.
         spread = self.divisor * math.sqrt(self.steps * (self.directions or 1))
         return self.displacement * self.noise / spread
 
     @property
     def averaged_steps(self) -> int:
-        """How many of its own iterates swa takes the mean of."""
+        """How many of its own iterates swa averages."""
         return self.steps - self.steps // 2 if self.tail is None else min(self.tail, self.steps)
 
     def fresh_share(self, step: int, before: int = 0) -> float:
-        """How much of the weights after `step` enters the average, which has `before` iterates of a
-        run that this one continues in it."""
-        if self.averaging == "ema":  # warmed up, so that the start is forgotten
+        """The weight of the iterate after `step` in the average, which already contains `before`
+        iterates of a run that this one continues."""
+        if self.averaging == "ema":  # with warm-up, so that the start is forgotten
             return 1 - min(self.ema_decay, (1 + step) / (10 + step))
         if self.averaging == "swa":
             of_tail = step + 1 - (self.steps - self.averaged_steps)

@@ -1,19 +1,19 @@
-"""Text from outside, made safe to show: on a terminal, in messages and in Markdown.
+"""Untrusted text made safe for terminals, messages and Markdown.
 
-Names in a file can hold escape codes that repaint a terminal, marks that reverse the direction of
-reading, line breaks that fake a line of ours, and Markdown.
+Names in a file can contain escape codes that repaint a terminal, marks that reverse the reading
+direction, line breaks that imitate a line of ours, and Markdown.
 """
 
 import re
 
-# With what a backslash before it makes a plain sign: marks, tags, entities, mentions, formulas.
+# Signs that a backslash escapes: marks, tags, entities, mentions, formulas.
 _MARKS = re.compile(r"[\\`*_\[\]<>|#&~$@]")
-# GitHub makes a link of a bare address.
+# GitHub turns a bare address into a link.
 _ADDRESSES = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
 
 
 def printable(text: str) -> str:
-    r"""One line that shows `text`; what is not printable appears as its escape sequence.
+    r"""One line that shows `text`, with escape sequences for unprintable characters.
 
     >>> print(printable("caf\u00e9 \x1b[2J \u202e\n"))
     café \x1b[2J \u202e\n
@@ -27,12 +27,12 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for text of several lines, whose line breaks stay."""
+    """The same for several lines; line breaks are kept."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def markdown(text: str) -> str:
-    r"""One line of Markdown that shows `text` as it is.
+    r"""One line of Markdown that shows `text` literally.
 
     >>> print(markdown("[link](https://a.b) &amp; <b>"))
     \[link\](https\://a.b) \&amp; \<b\>

@@ -1,35 +1,32 @@
-"""Where searches for the total step size start from: each engine says its own.
+"""The prior of the search for the total step size; each engine states its own.
 
-The law that the searches of linear models start from (docs/law.md) is calibrated for linear models:
-a run of price mu that leaves noise of standard deviation c on every weight is best near
+For linear models the law (docs/design/law.md) is calibrated: a run of price mu, which leaves noise
+of standard deviation c on every weight, is best near
 
     1 / c^2 = 1 / near^2 + 1 / far^2,
     near = noise * counted^columns_power * weights^weights_power,
     far  = reach * (rows / columns)^reach_power / mu:
 
-training stops where more of it would add more noise than signal or, if noise is not what limits it,
-where it would fit the rows too closely. Columns count as they are, but many classes lie close to
-each other in few columns, where they bear less noise: beyond `few_classes`, rows that are narrower
-than `wide` count as
+training stops where more of it would add more noise than signal or, if noise is not the limit,
+where it would overfit. Many classes lie close together in few columns and tolerate less noise:
+beyond `few_classes`, rows with fewer columns than `wide` count as
 
     counted = columns^(few_classes / classes) * wide^(1 - few_classes / classes).
 
-The mean of the last iterates bears more: near an optimum noise no longer adds up, and the mean has
-little of it. How near to it a run comes goes with
+The mean of the last iterates tolerates more noise: near an optimum noise no longer accumulates, and
+the mean has little of it. The distance to the optimum depends on
 
     converged = near * signal,
 
-and averages are taken where it would be `averaged_from` with few classes. c is then larger by up to
-`averaged` times, half of which is reached at `averaged_half`, and with more than two classes near
-is longer by
+and averages are used from `averaged_from` on, for few classes. c is then larger by a factor of up
+to `averaged`, half of which is reached at `averaged_half`. With more than two classes near grows by
 
     sqrt(1 + (1 - 2 / classes) * converged / averaged_from),
 
-and far is `averaged_reach` times as long, unless rows are wider than `wide`, which are fitted too
-closely then. But with two classes, which are told apart early, c is `averaged_of_two` times as
-large.
+and far by `averaged_reach`, unless rows have more columns than `wide`, which then overfit. With two
+classes, which are separated early, c is multiplied by `averaged_of_two`.
 
-Another engine states its own numbers, with an error as large as its ignorance.
+Other engines state their own numbers, with an error that reflects how little is measured.
 """
 
 import math
@@ -38,13 +35,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Prior:
-    """The law's numbers for one engine. The defaults are those of an engine about which nothing was
-    measured: unit noise, give or take a factor of ten. `weights` are all that is trained.
+    """The law's numbers for one engine. The defaults are for an engine without measurements: unit
+    noise, up to a factor of ten. `weights` counts the trained weights.
 
-    `averaged` is what c is multiplied by, at most, where the mean of the last iterates is released,
-    `unclipped` where gradients are seldom clipped. `error` is how far the best c may lie from the
-    law, one standard deviation of log c; `error_off_unit_rows` the same where rows are not scaled
-    to length 1. `by_row_length`: whether c is inversely proportional to the length of rows.
+    `averaged` is the largest factor of c if the mean of the last iterates is released, and
+    `unclipped` the factor if gradients are seldom clipped. `error` is the standard deviation of
+    log c around the law; `error_off_unit_rows` is the same for rows that are not scaled to length
+    1. `by_row_length`: whether c is inversely proportional to the length of rows.
     """
 
     noise: float = 1.0
@@ -73,11 +70,11 @@ class Prior:
 
 
 def signal(mu: float, rows: int, columns: int, outputs: int) -> float:
-    """How much rows and a price of `mu` tell about every weight of a linear model."""
+    """The information per weight of a linear model from these rows at price `mu`."""
     return mu * rows / (columns * outputs)
 
 
-# Measured over many sets of features and tables: docs/law-measured.md.
+# Measured over many sets of features and tables: experiments/notes/law-measured.md.
 LINEAR = Prior(
     noise=18.0,
     columns_power=-0.5,
@@ -96,9 +93,9 @@ LINEAR = Prior(
     by_row_length=True,
 )
 
-# The same for values, on nine tables (docs/law-measured.md). Squared loss has an optimum that is
-# reached in about so many steps whatever the budget, and the mean of iterates around it is as good
-# for any rate: so the far end is a displacement in proportion to the columns.
+# The same for regression, on nine tables (experiments/notes/law-measured.md). Squared loss reaches
+# its optimum in about the same number of steps at every budget, and the mean of iterates around it
+# is equally good for any rate. So the far end is a displacement in proportion to the columns.
 VALUES = Prior(
     noise=1.0,
     columns_power=-0.5,
@@ -110,12 +107,13 @@ VALUES = Prior(
     by_row_length=True,
 )
 
-# Measured on a few networks of 5 thousand to 10 million weights: docs/law-measured.md.
+# Measured on a few networks of 5 thousand to 10 million weights: experiments/notes/law-measured.md.
 MODULE = Prior(noise=15.0, weights_power=-0.5, error=0.8, error_off_unit_rows=0.8)
 
-# Of pretrained language models every weight may carry more, the less so the fewer are trained:
-# adapters of 0.3 and all layers of 11 million weights (docs/law-measured.md).
+# Weights of pretrained language models tolerate more noise than other networks', less so the fewer
+# are trained: measured with adapters of 0.3 and all layers of 11 million weights
+# (experiments/notes/law-measured.md).
 PRETRAINED = Prior(noise=1.5, weights_power=-0.3, error=0.6, error_off_unit_rows=0.6)
 
-# The same without gradients, where steps go along random directions: a guess.
+# The same for steps along random directions, without gradients: a guess.
 ZEROTH_ORDER = Prior(noise=0.1)

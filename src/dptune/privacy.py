@@ -1,8 +1,8 @@
-"""The words of the trade, as frozen values: events, prices and receipts.
+"""Events, prices and receipts, as frozen values.
 
-An event describes what will touch private rows, and nothing else about it; the accountant turns it
-into a price. Events are stored in ledgers for years, so a kind is never removed, never changes its
-meaning and never gains a field that old records lack, unless its absence means what it meant.
+An event describes only how private rows are used; the accountant turns it into a price. Ledgers
+store events for years. So a kind is never removed and never changes its meaning. It never gains a
+field either, unless a record without that field keeps its old meaning.
 """
 
 import math
@@ -16,7 +16,7 @@ from dptune.errors import InvalidInput, UnpricedEvent
 
 @dataclass(frozen=True)
 class Price:
-    """What an event costs: mu^2 of Gaussian DP, outside a failure of probability `slack`."""
+    """The price of an event: mu^2 of Gaussian DP, with failure probability `slack`."""
 
     mu_squared: float
     slack: float = 0.0
@@ -30,10 +30,10 @@ FREE = Price(0.0)
 
 
 def total(prices: Iterable[Price]) -> Price:
-    """The price of all of them, whatever the order and however adaptively chosen."""
-    listed = list(prices)
+    """The price of all of them together, in any order and with adaptive choices."""
+    parts = list(prices)
     return Price(
-        math.fsum(price.mu_squared for price in listed), math.fsum(price.slack for price in listed)
+        math.fsum(price.mu_squared for price in parts), math.fsum(price.slack for price in parts)
     )
 
 
@@ -54,7 +54,7 @@ class FullBatchRun:
 
 @dataclass(frozen=True, kw_only=True)
 class SampledRun:
-    """The same over Poisson samples: every row joins each step with `sampling_rate`."""
+    """The same over Poisson samples: every row joins each step with probability `sampling_rate`."""
 
     kind: ClassVar[str] = "sampled-run"
     steps: int
@@ -70,9 +70,9 @@ class SampledRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ZerothOrderRun:
-    """`steps` sums of differences of losses: in each step a row adds one number for each of
-    `directions` public random directions, all of them together clipped to norm 1, and each sum has
-    noise `noise_multiplier`. Over all rows or, with a `sampling_rate`, over Poisson samples."""
+    """`steps` sums of loss differences over all rows or, with a `sampling_rate`, over Poisson
+    samples. In each step a row adds one number for each of `directions` public random directions.
+    These numbers are together clipped to norm 1, and each sum has noise `noise_multiplier`."""
 
     kind: ClassVar[str] = "zeroth-order-run"
     steps: int
@@ -92,12 +92,12 @@ class ZerothOrderRun:
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyCount:
-    """`counts` counts of rows, each row adding from 0 to 1, each with Gaussian noise `noise`.
+    """`counts` counts of rows, with Gaussian noise `noise` on each. A row adds from 0 to 1 to each.
 
-    `centered`: only their differences from their common mean are released, which a single row can
-    move less. A histogram whose cells share no row is one count. With a `sampling_rate` one secret
-    Poisson sample of the rows is counted, the same for all of `counts`; else, as in older records,
-    all rows are.
+    `centered`: only the differences from their common mean are released, which one row changes
+    less. A histogram whose cells share no row is one count. With a `sampling_rate`, one secret
+    Poisson sample of the rows is counted, the same for all `counts`. Otherwise, as in older
+    records, all rows are counted.
     """
 
     kind: ClassVar[str] = "noisy-count"
@@ -142,10 +142,12 @@ class PrivateSecondMoment:
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyRanks:
-    """For each of `columns` columns, how many rows lie below each of some public marks: the counts
-    of rows between the marks, multiplied by a public matrix whose columns are no longer than 1,
-    with Gaussian noise `noise` on every entry. A row lies between two marks of a column at most, so
-    it moves what is released of a column by 1 at most."""
+    """For each of `columns` columns, the number of rows below each of several public marks.
+
+    The counts of rows between marks are multiplied by a public matrix whose columns have norm at
+    most 1, and every entry has Gaussian noise `noise`. For each column, a row counts in at most one
+    interval, so it changes the exact values by at most 1 in norm.
+    """
 
     kind: ClassVar[str] = "noisy-ranks"
     columns: int
@@ -158,10 +160,12 @@ class NoisyRanks:
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdedCount:
-    """`counts` histograms over names that are secret themselves, such as the categories of a
-    column. A row has at most one name in each. Every name that some row has is counted, with
-    Gaussian noise `noise`, and released with its noisy count if that is at least `threshold`; of
-    the other names nothing is."""
+    """`counts` histograms over secret names, such as the categories of a column.
+
+    A row has at most one name in each. Every name that occurs is counted with Gaussian noise
+    `noise`. It is released with its noisy count if that is at least `threshold`; of other names
+    nothing is released.
+    """
 
     kind: ClassVar[str] = "thresholded-count"
     counts: int = 1
@@ -172,8 +176,8 @@ class ThresholdedCount:
         threshold = validate.positive(at_most=1e100, threshold=self.threshold)
         if threshold <= 1:
             raise InvalidInput(
-                "a threshold must be above 1, or a name that one row alone has would be released "
-                f"more often than not; got {threshold:g}."
+                "a threshold must be above 1, or a name that only one row has would be released "
+                f"in half of all cases or more; got {threshold:g}."
             )
         validate.store(
             self,
@@ -185,7 +189,7 @@ class ThresholdedCount:
 
 @dataclass(frozen=True, kw_only=True)
 class Composition:
-    """Several events as one: all of them happen."""
+    """Several events that all happen, as one event."""
 
     kind: ClassVar[str] = "composition"
     parts: tuple["Event", ...]
@@ -201,8 +205,8 @@ class Composition:
 
 @dataclass(frozen=True, kw_only=True)
 class Parallel:
-    """Several events on parts of the rows that a public rule keeps apart: a row is in one of
-    them, so the dearest is the price of all."""
+    """Several events on disjoint parts of the rows, by a public rule. A row is in only one part, so
+    the price is that of the most expensive event."""
 
     kind: ClassVar[str] = "parallel"
     parts: tuple["Event", ...]
@@ -216,7 +220,7 @@ def _noise(**named: object) -> float:
 
 
 def _rate(sampling_rate: object) -> float | None:
-    """None is all rows."""
+    """The checked rate; None means all rows."""
     if sampling_rate is None:
         return None
     return validate.strictly_between(0, 1, sampling_rate=sampling_rate)
@@ -224,7 +228,7 @@ def _rate(sampling_rate: object) -> float | None:
 
 def _must_be_event(value: object) -> None:
     if not isinstance(value, Event):
-        raise InvalidInput(f"an event is made of dptune's events; got {value!r}.")
+        raise InvalidInput(f"an event must consist of dptune's events; got {value!r}.")
 
 
 STOPPING_DISTRIBUTIONS = ("geometric", "logarithmic", "poisson", "negative-binomial")
@@ -232,16 +236,16 @@ STOPPING_DISTRIBUTIONS = ("geometric", "logarithmic", "poisson", "negative-binom
 
 @dataclass(frozen=True, kw_only=True)
 class RandomStopping:
-    """A random number of trials, of which only the best is ever released.
+    """A random number of trials; only the best one is ever released.
 
-    `trial` is everything one trial does to the data, its score included. The number of trials is
-    drawn from `distribution` with mean `expected_trials` (Papernot & Steinke 2022) and must stay
-    secret, like the losing trials. Only a negative binomial has a `shape`; the other names fix
-    theirs, and records of them may lack the field.
+    `trial` is the event of one trial, including its score. The number of trials is drawn from
+    `distribution` with mean `expected_trials` (Papernot & Steinke 2022) and must stay secret, as
+    must the losing trials. Only a negative binomial needs a `shape`; the other distributions fix
+    theirs, and their records may lack the field.
 
     Without a `density_ratio`, as in older records, every trial draws its settings independently of
-    the others. With one, C/c, a trial may draw them from a density that depends on earlier trials
-    but stays between c and C times a public one (DP-HyPO, Wang et al. 2023).
+    the others. With a ratio C/c, a trial may draw them from a density that depends on earlier
+    trials but stays between c and C times a public one (DP-HyPO, Wang et al. 2023).
     """
 
     kind: ClassVar[str] = "random-stopping"
@@ -261,15 +265,15 @@ class RandomStopping:
         elif shape is not None:
             raise InvalidInput(
                 f"a {self.distribution} number of trials must have no shape of its own; got "
-                f"{shape!r}. Leave it out, or say negative-binomial."
+                f"{shape!r}. Leave it out, or use negative-binomial."
             )
         ratio = self.density_ratio
         if ratio is not None:
             ratio = validate.positive(density_ratio=ratio, at_most=1e100)
             if ratio < 1 or self.distribution == "poisson":
                 raise InvalidInput(
-                    "trials that learn from earlier ones must have a density_ratio of at least 1 "
-                    "and a number that is geometric, logarithmic or negative-binomial; got "
+                    "trials that learn from earlier ones need a density_ratio of at least 1 and a "
+                    "geometric, logarithmic or negative-binomial number of trials; got "
                     f"{ratio:g} and {self.distribution}."
                 )
         validate.store(self, expected_trials=trials, shape=shape, density_ratio=ratio)
@@ -279,10 +283,10 @@ class RandomStopping:
 class SubsetSearch:
     """A search on a secret sample of the rows, then a final run (Koskela & Kulkarni 2023).
 
-    Every row joins the sample with `sampling_rate`, once for the whole `search`. Then `final`,
-    which may be chosen from what the search released, runs on the rows that are not in the sample
-    (`disjoint`) or on all of them. The sample must stay secret, and nothing may be computed from
-    its size.
+    Every row joins the sample with probability `sampling_rate`, once for the whole `search`. Then
+    `final`, which may be chosen from the search's output, runs on the rows outside the sample
+    (`disjoint`) or on all rows. The sample must stay secret, and nothing may be computed from its
+    size.
     """
 
     kind: ClassVar[str] = "subset-search"
@@ -325,19 +329,19 @@ def event_to_dict(event: Event) -> dict[str, Any]:
             value = [event_to_dict(part) for part in value]
         elif isinstance(value, Event):
             value = event_to_dict(value)
-        if value is not None:  # as if the field were not there, as in older records
+        if value is not None:  # older records lack the field, which means None
             plain[one.name] = value
     return plain
 
 
 def event_from_dict(plain: Mapping[str, Any]) -> Event:
-    """The reverse; a kind or field we do not know is an error, never a guess."""
+    """The inverse of `event_to_dict`; an unknown kind or field is an error."""
     values = dict(plain)
     kind = values.pop("kind", None)
     if kind not in _EVENT_KINDS:
         raise UnpricedEvent(
-            f"no event of kind {kind!r} is known (known: {', '.join(_EVENT_KINDS)}); a newer "
-            "dptune may have written it."
+            f"there is no event of kind {kind!r} (kinds: {', '.join(_EVENT_KINDS)}); a newer "
+            "dptune may have written it, so update dptune."
         )
     if "parts" in values:
         values["parts"] = tuple(event_from_dict(part) for part in values["parts"])
@@ -353,17 +357,17 @@ def event_from_dict(plain: Mapping[str, Any]) -> Event:
 
 
 class Issuer(Protocol):
-    """Who gives receipts, and can be asked whether one still stands."""
+    """The ledger of a receipt, which checks that its payment still counts."""
 
     def must_be_in_force(self, receipt: "Receipt", fingerprint: str) -> None:
-        """Refuse unless `receipt` is of a payment made here, for the rows of `fingerprint`, that
-        was started: one that is merely reserved may still be given back."""
+        """Refuse a receipt unless its payment was made here, for the rows of `fingerprint`, and was
+        started. A payment that is only reserved may still be voided."""
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """Proof that an event was paid for. `entry` is the hash of the ledger entry that says so, and
-    `issuer` the ledger, which is asked before private rows open."""
+    """Proof of payment for an event. `entry` is the hash of the ledger entry, and `issuer` the
+    ledger, which checks the receipt before private rows open."""
 
     payment: int
     dataset: str
@@ -373,4 +377,4 @@ class Receipt:
     issuer: Issuer | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"issuer": None}  # a ledger does not travel with its receipts
+        return self.__dict__ | {"issuer": None}  # a pickled receipt leaves its ledger behind

@@ -1,14 +1,14 @@
-"""Where a function changes its sign: Brent's method, step by step as SciPy takes it.
+"""Roots of functions by Brent's method, with exactly SciPy's steps.
 
-SciPy has it in `scipy.optimize`, which takes a quarter of a second to import. Every number is the
-same to the last bit, so a study that is resumed finds the prices that it was paid by.
+`scipy.optimize` takes a quarter of a second to import. All results are equal to SciPy's to the last
+bit, so a resumed study computes the same prices as the versions that used SciPy.
 """
 
 import math
 import sys
 from collections.abc import Callable
 
-_LEAST_RELATIVE = 4 * sys.float_info.epsilon  # nearer, rounding errors decide
+_LEAST_RELATIVE = 4 * sys.float_info.epsilon  # a smaller tolerance is lost in rounding errors
 
 
 def root(
@@ -19,8 +19,8 @@ def root(
     absolute: float = 1e-300,
     relative: float = _LEAST_RELATIVE,
 ) -> float:
-    """A number between `low` and `high`, where `function` has different signs, that is at most
-    `absolute` + `relative` * |root| away from where the sign changes (Brent 1973, chapter 4).
+    """A root of `function` between `low` and `high`, where it has different signs. The error is at
+    most `absolute` + `relative` * |root| (Brent 1973, chapter 4).
 
     >>> round(root(lambda x: x * x - 2, 0.0, 2.0), 12)
     1.414213562373
@@ -58,8 +58,8 @@ def root(
 def _proposed_step(
     previous: float, current: float, other: float, before: float, now: float, across: float
 ) -> float:
-    """By a straight line through two points or a hyperbola through three; infinite where there is
-    none."""
+    """The step by linear interpolation of two points or hyperbolic interpolation of three; infinite
+    if it does not exist."""
     if previous == other:
         return -now * (current - previous) / (now - before)
     slope = (before - now) / (previous - current)

@@ -1,6 +1,6 @@
-"""Numbers rounded toward privacy: as computers add them up, and as people read them.
+"""Rounding toward privacy, in computations and for display.
 
-What something costs is rounded up, what somebody may still spend rounded down.
+Costs are rounded up; allowances, which may still be spent, are rounded down.
 
 >>> cost(0.99633912), allowance(0.88404569)
 ('0.9964', '0.8840')
@@ -13,46 +13,46 @@ What something costs is rounded up, what somebody may still spend rounded down.
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-# Two units in the last place of 1. One product, quotient or root, and one more product by this
-# factor, are each rounded by half a unit at most, so the answer is still on the safe side.
+# Two units in the last place of 1. One product, quotient or root, and one product by this factor,
+# are each rounded by at most half a unit, so the result is still on the safe side.
 _LAST_PLACES = 4e-16
-# Computed epsilons lie at least this much (relative) on the safe side of the truth already, so an
-# epsilon of 1.0000000000000002 may be shown as 1.0000.
+# Computed epsilons already exceed the true value by at least this relative margin, so an epsilon of
+# 1.0000000000000002 may be shown as 1.0000.
 _ALREADY_SAFE = 1e-14
 
 
 def above(value: float) -> float:
-    """A hair more than `value`, which hardware may have rounded down: never less than the truth."""
+    """Slightly more than `value`, which may have been rounded down: at least the exact number."""
     return value * (1.0 + _LAST_PLACES)
 
 
 def below(value: float) -> float:
-    """A hair less than `value`, which hardware may have rounded up: never more than the truth."""
+    """Slightly less than `value`, which may have been rounded up: at most the exact number."""
     return value * (1.0 - _LAST_PLACES)
 
 
 def cost(value: float, decimals: int = 4) -> str:
-    """Rounded up to `decimals` places, or to three significant digits where that says more."""
+    """`value` rounded up to `decimals` places, or to three significant digits if that is finer."""
     return _round(value * (1 - _ALREADY_SAFE), decimals, ROUND_CEILING)
 
 
 def allowance(value: float, decimals: int = 4) -> str:
-    """Rounded down likewise."""
+    """`value` rounded down in the same way."""
     return _round(value * (1 + _ALREADY_SAFE), decimals, ROUND_FLOOR)
 
 
 def probability(value: float) -> str:
-    """A delta, rounded up to six significant digits; one that has no more stays as it is.
+    """A delta rounded up to six significant digits; one with fewer digits stays unchanged.
 
-    By the digits that Python prints: those of 1e-05 are the number that was meant, though the float
-    is a hair above it. Where more are cut off, the result is above the float, too: a shorter number
-    between the two would have been printed in place of all those digits.
+    This uses the digits that Python prints: those of 1e-05 are the intended number, although the
+    float is slightly above it. If digits are cut, the result exceeds the float, too, since Python
+    would otherwise have printed a shorter number between the two.
     """
     return repr(float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(value))))
 
 
 def share(value: float) -> float:
-    """A part of a budget, rounded up to what can be read aloud: thousandths."""
+    """A share of a budget, rounded up to thousandths."""
     return math.ceil(1000 * value - 1e-9) / 1000
 
 

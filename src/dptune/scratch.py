@@ -18,8 +18,8 @@ def scratch_folder() -> Iterator[Path]:
     place = Path(tempfile.gettempdir())
     _remove_abandoned(place)
     folder = place / f"{_PREFIX}{secrets.token_hex(8)}"
-    # Beside the folder and before it, so that no folder is without the lock that tells of its use.
-    lock = _taken(folder.with_suffix(_LOCK))
+    # The lock lies next to the folder and is taken first, so that every folder in use has one.
+    lock = _try_lock(folder.with_suffix(_LOCK))
     try:
         folder.mkdir(mode=0o700)
         yield folder
@@ -31,14 +31,14 @@ def scratch_folder() -> Iterator[Path]:
 
 def _remove_abandoned(place: Path) -> None:
     for path in place.glob(f"{_PREFIX}*{_LOCK}"):
-        with suppress(OSError):  # others remove it at the same time
-            if is_ours(path) and (lock := _taken(path)):
+        with suppress(OSError):  # other processes may remove it at the same time
+            if is_ours(path) and (lock := _try_lock(path)):
                 shutil.rmtree(path.with_suffix(""), ignore_errors=True)
                 lock.release()
 
 
-def _taken(path: Path) -> FileLock | None:
-    """None where somebody else holds it, or nothing can be locked there."""
+def _try_lock(path: Path) -> FileLock | None:
+    """Take the lock; None if another process holds it, or the file system has no locks."""
     try:
         return FileLock.take(path)
     except OSError:

@@ -1,6 +1,6 @@
-"""Compressed files, unpacked as they are read and no further than is allowed.
+"""Compressed files, unpacked while they are read, up to a limit.
 
-A file of a few megabytes can unpack to more than any memory holds.
+A file of a few megabytes can unpack to more than fits in memory.
 """
 
 import io
@@ -12,30 +12,30 @@ from typing import IO, Any
 import pyarrow as pa
 
 LIMIT = "DPTUNE_UNPACKED_GB"  # the environment variable
-_USUAL_LIMIT = 4.0
+_DEFAULT_LIMIT = 4.0
 _GIGABYTE = 1_000_000_000
 _AT_ONCE = 1 << 20
 
 
 class BeyondLimit(ValueError):
-    """A file unpacks to more than is allowed."""
+    """A file unpacks to more than the limit."""
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the name of a file says that it is compressed with gzip."""
+    """Whether a file is compressed with gzip, by its name."""
     return path.suffix.lower() == ".gz"
 
 
 def open_unpacked(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked where its name says that it is compressed; a read that goes
-    beyond the limit raises `BeyondLimit`."""
+    """The bytes of a file, unpacked if its name says that it is compressed. A read beyond the limit
+    raises `BeyondLimit`."""
     if not is_packed(path):
         return path.open("rb")
     return io.BufferedReader(_Limited(path), _AT_ONCE)
 
 
 def must_unpack_within_limit(path: Path) -> None:
-    """Refuse a zip file, as NumPy's .npz is one, whose compressed members are too large."""
+    """Refuse a zip file (such as NumPy's .npz) whose compressed members are too large."""
     with zipfile.ZipFile(path) as file:
         members = file.infolist()
     unpacked = sum(one.file_size for one in members if one.compress_type != zipfile.ZIP_STORED)
@@ -44,7 +44,7 @@ def must_unpack_within_limit(path: Path) -> None:
 
 
 class _Limited(io.RawIOBase):
-    """What a file compressed with gzip holds, up to the limit."""
+    """The unpacked content of a gzip file, up to the limit."""
 
     def __init__(self, path: Path) -> None:
         self._left = _limit()
@@ -66,14 +66,14 @@ class _Limited(io.RawIOBase):
 
 
 def _limit() -> float:
-    """In bytes."""
-    said = os.environ.get(LIMIT) or _USUAL_LIMIT
+    """The limit in bytes."""
+    setting = os.environ.get(LIMIT) or _DEFAULT_LIMIT
     try:
-        gigabytes = float(said)
+        gigabytes = float(setting)
     except ValueError:
         gigabytes = 0.0
-    if not gigabytes > 0:  # nor NaN, beyond which nothing is
-        raise BeyondLimit(f"{LIMIT} is {said!r}, which is no number above 0")
+    if not gigabytes > 0:  # also refuses NaN, which no size exceeds
+        raise BeyondLimit(f"{LIMIT} is {setting!r}, which is not a number above 0")
     return gigabytes * _GIGABYTE
 
 

@@ -1,7 +1,7 @@
-"""Checks of arguments: `positive(epsilon=x)` returns x as a plain float or says what is wrong.
+"""Checks of arguments: `positive(epsilon=x)` returns x as a plain float or raises InvalidInput.
 
-The keyword becomes the name in the message. Results are Python's own numbers: a price computed in
-float32, or counted in an integer that wraps around, would be a wrong price.
+The message names the argument by its keyword. Results are Python's own numbers, because a price
+computed in float32, or in an integer that overflows, would be wrong.
 """
 
 import math
@@ -19,7 +19,7 @@ Normal = Callable[[tuple[int, ...]], NDArray[np.float64]]
 
 
 def positive(*, at_most: float = math.inf, **named: object) -> float:
-    """Above zero, finite, and no more than `at_most`."""
+    """A finite number above zero and at most `at_most`."""
     limit = "" if at_most == math.inf else f" and at most {at_most:g}"
     name, value, number = _number(named, f"a finite number above 0{limit}")
     if 0 < number < math.inf and number <= at_most:
@@ -28,7 +28,7 @@ def positive(*, at_most: float = math.inf, **named: object) -> float:
 
 
 def non_negative(*, at_most: float = math.inf, **named: object) -> float:
-    """Zero or above, finite, and no more than `at_most`."""
+    """A finite number from zero to `at_most`."""
     limit = "" if at_most == math.inf else f" and at most {at_most:g}"
     name, value, number = _number(named, f"a finite number, 0 or above{limit}")
     if 0 <= number < math.inf and number <= at_most:
@@ -37,7 +37,7 @@ def non_negative(*, at_most: float = math.inf, **named: object) -> float:
 
 
 def strictly_between(low: float, high: float, **named: object) -> float:
-    """Inside the open interval."""
+    """A number inside the open interval."""
     name, value, number = _number(named, f"a number between {low:g} and {high:g}")
     if low < number < high:
         return number
@@ -45,7 +45,7 @@ def strictly_between(low: float, high: float, **named: object) -> float:
 
 
 def whole(at_least: int, *, at_most: int = _LARGEST_COUNT, **named: object) -> int:
-    """A whole number, not below `at_least` and not beyond all reason."""
+    """An integer from `at_least` to `at_most`."""
     ((name, value),) = named.items()
     if not isinstance(value, bool) and isinstance(value, Integral):
         number = int(value)
@@ -57,22 +57,22 @@ def whole(at_least: int, *, at_most: int = _LARGEST_COUNT, **named: object) -> i
 
 
 def one_of(allowed: tuple[str, ...], **named: object) -> None:
-    """One of a few words."""
+    """Refuse a value that is none of the `allowed` words."""
     ((name, value),) = named.items()
     if value not in allowed:
         raise InvalidInput(f"{name} must be one of {', '.join(allowed)}; got {value!r}.")
 
 
 def flag(**named: object) -> bool:
-    """True or False, not something that merely counts as one."""
+    """True or False; other truthy or falsy values are refused."""
     ((name, value),) = named.items()
-    if str(value) in ("True", "False") and not isinstance(value, str):  # numpy's too
+    if str(value) in ("True", "False") and not isinstance(value, str):  # also NumPy's
         return bool(value)
     raise InvalidInput(f"{name} must be true or false; got {value!r}.")
 
 
 def text(**named: object) -> None:
-    """A string with something in it that can be stored and printed."""
+    """Refuse anything but one line of printable text that is not empty."""
     for name, value in named.items():
         if not isinstance(value, str) or not value.strip():
             raise InvalidInput(f"{name} must be a text that is not empty; got {value!r}.")
@@ -81,24 +81,24 @@ def text(**named: object) -> None:
 
 
 def drawn(stream_normal: Normal, *shape: int) -> NDArray[np.float64]:
-    """Fresh standard normal numbers from a source that gives them by shape, if it does."""
+    """Draw standard normal numbers, and refuse a source that returns another shape or type."""
     noise = stream_normal(shape)
-    # A single number for all places would be subtracted as easily as it was added.
+    # A single number broadcast to all entries would be easy to subtract again.
     if noise.shape != shape or noise.dtype != np.float64:
         raise InvalidInput(
-            f"stream_normal must give float64 numbers of shape {shape}; got {noise.dtype} of "
+            f"stream_normal must return float64 numbers of shape {shape}; got {noise.dtype} of "
             f"shape {noise.shape}."
         )
     return noise
 
 
 def store(frozen: object, **values: object) -> None:
-    """Put checked and converted values into a frozen record under construction."""
+    """Set checked and converted values of a frozen record during its construction."""
     for name, value in values.items():
         object.__setattr__(frozen, name, value)
 
 
-def _number(named: dict[str, object], wanted: str) -> tuple[str, object, float]:
+def _number(named: dict[str, object], requirement: str) -> tuple[str, object, float]:
     ((name, value),) = named.items()
     if not isinstance(value, bool) and isinstance(value, Real):
         try:
@@ -107,4 +107,4 @@ def _number(named: dict[str, object], wanted: str) -> tuple[str, object, float]:
             number = math.inf
         if not math.isnan(number):
             return name, value, number
-    raise InvalidInput(f"{name} must be {wanted}; got {value!r}.")
+    raise InvalidInput(f"{name} must be {requirement}; got {value!r}.")

@@ -1,4 +1,4 @@
-"""Files that are replaced whole, and read only if they are regular files."""
+"""Files that are replaced atomically, and read only if they are regular files."""
 
 import errno
 import os
@@ -7,18 +7,18 @@ from contextlib import suppress
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 
-PUBLIC, PRIVATE = 0o644, 0o600  # who may read a file: everybody, as far as umask goes; its owner
-_NOT_SUPPORTED = (errno.EINVAL, errno.EOPNOTSUPP)  # some systems flush no folders
+PUBLIC, PRIVATE = 0o644, 0o600  # readable by all users (within the umask), or only by the owner
+_NOT_SUPPORTED = (errno.EINVAL, errno.EOPNOTSUPP)  # some systems cannot flush folders
 
 
 def draft_of(target: Path) -> Path:
-    """Where a file is written before it takes its place: what a kill may leave behind."""
+    """The draft of a file, which replaces it when complete; a kill may leave it behind."""
     return target.with_name(f".{target.name}.new")
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """The file, opened to be read; ValueError where it is not a regular file: a pipe, for example,
-    would keep its reader waiting without end."""
+    """Open a file for reading; ValueError if it is not a regular file. A pipe, for example, could
+    block its reader forever."""
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -37,11 +37,11 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def write_whole(target: Path, content: str | bytes, mode: int = PUBLIC) -> None:
-    """Replace a file so that a crash leaves the old one or the new one, never half of one. Nothing
-    that lies in the place of the draft, such as a link, is written to."""
+    """Replace a file atomically: a crash leaves the old or the new one. Anything in the draft's
+    place, such as a link, is removed and not written to."""
     draft = draft_of(target)
     try:
-        draft.unlink(missing_ok=True)  # what a kill left
+        draft.unlink(missing_ok=True)  # from a killed process
         with new_file(draft, mode) as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
@@ -55,15 +55,15 @@ def write_whole(target: Path, content: str | bytes, mode: int = PUBLIC) -> None:
 
 
 def new_file(path: Path, mode: int = PUBLIC) -> BufferedWriter:
-    """A file that was not there before, opened to be written; never one that a link leads to."""
+    """Create a file and open it for writing; fails if it exists, and never follows a link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     return open(path, "wb", opener=lambda name, _: os.open(name, flags, mode))
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names of its files on disk for good."""
-    if os.name == "nt":  # which opens no folders
+    """Flush the names of a folder's files to disk."""
+    if os.name == "nt":  # Windows cannot open folders
         return
     opened = os.open(folder, os.O_RDONLY)
     try:

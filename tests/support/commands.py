@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from dptune.study import runner
-from reproduction import __main__ as command_line
+from experiments import __main__ as command_line
 
 
 def called(
     verb: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, str, str]:
-    """Exit code, output and errors of a verb of the reproduction."""
-    monkeypatch.setattr(sys, "argv", ["reproduction", *verb])
+    """Exit code, output and errors of a verb of the experiments."""
+    monkeypatch.setattr(sys, "argv", ["experiments", *verb])
     with pytest.raises(SystemExit) as exit:
         command_line.main()
     captured = capsys.readouterr()

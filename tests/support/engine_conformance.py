@@ -79,7 +79,7 @@ class EngineConformance(EngineChecks):
         folder = tmp_path / "rows"
         write_chunks(folder, zip(*parts, strict=True), precision=precision, augmented=True)
         result = self.study(
-            Data(DiskRows(folder)),
+            Data.from_disk(DiskRows(folder)),
             tmp_path / "run",
             score=HeldOutScore(every=5),
             recipe={"augmentations": 2},

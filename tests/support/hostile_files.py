@@ -24,7 +24,7 @@ import torch
 from pyarrow import parquet
 
 from dptune import Budget, Data, Ledger, tune
-from dptune.cli.options import columns_in, read_options
+from dptune.cli.options import read_columns, read_options
 from dptune.data.columns_section import columns_section
 from dptune.data.disk import write_chunks
 from dptune.data.extracted import read_groups
@@ -34,7 +34,7 @@ from dptune.errors import DptuneError
 from dptune.features.find import find_backbone
 from dptune.features.from_pictures import extract
 from dptune.hub import quiet
-from dptune.ledger.chain import chained
+from dptune.ledger.chain import next_entry
 from dptune.pictures.decode import decode
 from dptune.pictures.find import find_pictures
 from dptune.report.card import model_card
@@ -205,7 +205,7 @@ born = { kind = "date", range = ["2010-01-01", 2025-12-31], parts = ["month"] }
         "columns in TOML": Reader(
             place / "columns.toml",
             columns,
-            lambda path: load_data(rows, columns=columns_in(str(path))),
+            lambda path: load_data(rows, columns=read_columns(str(path))),
         ),
     }
 
@@ -380,10 +380,10 @@ def _features(pictures: Path, folder: Path) -> None:
 
 def _a_run(folder: Path) -> None:
     rng = np.random.default_rng(0)
-    data = Data(
+    data = Data.from_columns(
         {"age": rng.integers(0, 99, 2000).astype(float), "town": ["a", "b"] * 1000},
         np.arange(2000) % 2,
-        columns={"age": {"kind": "number"}, "town": {"kind": "category", "values": ["a", "b"]}},
+        {"age": {"kind": "number"}, "town": {"kind": "category", "values": ["a", "b"]}},
         test=({"age": [1.0, 2.0], "town": ["a", "b"]}, [0, 1]),
     )
     tune(data, budget=Budget(20.0, 1e-5), out=folder)
@@ -437,7 +437,7 @@ def _write_event(sound: bytes, path: Path, content: bytes) -> None:
         last: dict[str, Any] | None = None
         for entry in entries:
             wanted = {name: entry[name] for name in names if name not in ("previous", "hash")}
-            last = chained(last, **wanted)
+            last = next_entry(last, **wanted)
             values = (last["event"], last["previous"], last["hash"], last["number"])
             stored.execute("UPDATE entries SET event=?, previous=?, hash=? WHERE number=?", values)
         assert last is not None

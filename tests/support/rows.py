@@ -17,7 +17,8 @@ def make_rows(count: int = 400, seed: int = 0) -> tuple[Any, Any]:
 
 def make_data(count: int = 400, **facts: Any) -> Data:
     features, labels = make_rows(count)
-    return Data(features, labels, **{"test": make_rows(50, 1), "public": make_rows(100, 2)} | facts)
+    beside = {"test": make_rows(50, 1), "public": make_rows(100, 2)}
+    return Data.from_table(features, labels, **beside | facts)
 
 
 def three_classes(path: Path, **more: Any) -> Path:

@@ -96,8 +96,8 @@ TABLE_ERRORS = (
     TableError(
         "a label that is missing, and nothing is declared",
         (
-            "the labels are missing in 1 row (2, counted from 1): empty, NaN or infinite. Mend "
-            "these rows, or remove them first."
+            "the labels are missing in 1 row (2, counted from 1): empty, NaN or infinite. "
+            "Correct or remove these rows first."
         ),
         table="age,ill\n34,no\n35,\n36,yes\n",
         columns=None,
@@ -237,7 +237,7 @@ TABLE_ERRORS = (
         "a label that is a number without a range",
         (
             "age: a label that is a number needs its range, the lowest and the highest value "
-            "to learn, from what is known of such values and not from the rows; if it "
+            "to learn, from general knowledge and not from the rows; if it "
             'numbers classes, declare it as a "category" with all its values.'
         ),
         columns=declared(ill="drop", age="number"),
@@ -301,16 +301,16 @@ TABLE_ERRORS = (
     TableError(
         "a column without a name",
         (
-            "the first column of 'patients.csv' has no name (pandas writes its index so: "
-            "to_csv(index=False)); name it, or leave it out."
+            "the first column of 'patients.csv' has no name. Name it, or leave it out; if it is "
+            "the index of a pandas frame, use to_csv(index=False)."
         ),
         table=replaced(("age,", ",")),
     ),
     TableError(
         "a column without a name, and nothing is declared",
         (
-            "the first column of 'patients.csv' has no name (pandas writes its index so: "
-            "to_csv(index=False)); name it, or leave it out."
+            "the first column of 'patients.csv' has no name. Name it, or leave it out; if it is "
+            "the index of a pandas frame, use to_csv(index=False)."
         ),
         table=",age,ill\n0,34,no\n1,35,yes\n",
         columns=None,
@@ -382,7 +382,7 @@ TABLE_ERRORS = (
     ),
     TableError(
         "a file without a byte",
-        ("the file 'patients.csv' is empty; give one that holds rows."),
+        ("the file 'patients.csv' is empty; give one with rows."),
         table="",
     ),
     TableError(
@@ -411,8 +411,9 @@ TABLE_ERRORS = (
     TableError(
         "a spreadsheet",
         (
-            "'patients.xlsx' is a spreadsheet, which is not read: it may have several sheets, and "
-            'formulas instead of values. Save the sheet as "CSV UTF-8" and give that file.'
+            "'patients.xlsx' is a spreadsheet, which dptune does not read: it may have several "
+            'sheets, and formulas instead of values. Save the sheet as "CSV UTF-8" and give that '
+            "file."
         ),
         file="patients.xlsx",
     ),

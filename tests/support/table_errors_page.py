@@ -1,4 +1,4 @@
-"""docs/table-errors.md, made from the cases that the tests cause:
+"""docs/reference/table-errors.md, made from the cases that the tests cause:
 
 PYTHONPATH=tests python -m support.table_errors_page
 """
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from support.table_errors import TABLE_ERRORS
 
-PAGE = Path(__file__).parents[2] / "docs" / "table-errors.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "table-errors.md"
 INTRODUCTION = """\
 # Every error of a table
 
 What a file, or what is declared of its columns, can cause, and what is said. Nothing is paid
 before these checks, and no message shows a value of a row. Problems of columns are named all at
-once, a line each. What columns can be: [tables.md](tables.md).
+once, a line each. What columns can be: [tables.md](../guide/tables.md).
 
 This page is made from the tests, which cause every one of them (`PYTHONPATH=tests python -m
 support.table_errors_page`): a file `patients.csv` with the columns age, job, seen, smoker and the

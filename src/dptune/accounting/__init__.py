@@ -1,4 +1,4 @@
-"""From events to prices, from budgets to noise, and what may be promised for what was spent."""
+"""Accounting: the price of events, the noise that fits a budget, and the privacy guarantee."""
 
 from dptune.accounting.bounds import sealed_bound as sealed_bound
 from dptune.accounting.budget import Budget as Budget

@@ -1,5 +1,5 @@
-"""What a sealed search costs: the tightest bound we know when it is alone, and a Gaussian above it
-when it is not. The mathematics is in `sealed` and `subset`."""
+"""The price of a sealed search: the tightest bound we know when it is the only event, and a
+dominating Gaussian when it is composed with others. The mathematics is in `sealed` and `subset`."""
 
 import math
 from collections.abc import Sequence
@@ -22,18 +22,18 @@ Sealed = RandomStopping | SubsetSearch
 
 @dataclass(frozen=True)
 class SealedBound:
-    """The least epsilon we can prove for a sealed search, how, and what the published bound is."""
+    """The smallest epsilon we can prove for a sealed search, its proof, and the published bound."""
 
     epsilon: float
     accountant: str
-    published: float  # infinite where Renyi DP gives none
+    published: float  # infinite where Renyi DP gives no bound
     source: str = "Papernot & Steinke 2022"
 
     @property
     def remark(self) -> str:
         published = (
-            f"would have been epsilon {rounding.cost(self.published)}; both hold, and the smaller "
-            "is promised (docs/accounting.md)"
+            f"is epsilon {rounding.cost(self.published)}; both bounds hold, and the guarantee "
+            "states the smaller one (docs/design/accounting.md)"
         )
         if math.isinf(self.published):
             published = "gives no bound here"
@@ -52,12 +52,12 @@ class SearchTooRevealing(UnpricedEvent):
         )
 
 
-@lru_cache(maxsize=1024)  # a ledger asks again for every statement
+@lru_cache(maxsize=1024)  # a ledger needs it again for every statement
 def sealed_bound(search: Sealed, delta: float) -> SealedBound:
-    """The tightest bound we know for a sealed search by itself: our own or the published one.
+    """The tightest bound we know for a sealed search as the only event: our own or the published.
 
     Bounds by privacy profiles (Koskela, Redberg & Wang 2024) are never below the ratio bound, so
-    they are not asked.
+    they are not computed.
     """
     delta = validate.strictly_between(0, 1, delta=delta)
     if isinstance(search, SubsetSearch):
@@ -81,17 +81,20 @@ def sealed_bound(search: Sealed, delta: float) -> SealedBound:
 
 @lru_cache(maxsize=1024)  # a study is calibrated again when it is resumed
 def quick_epsilon(search: Sealed, delta: float) -> float:
-    """Epsilon without Renyi DP of sampled runs, which takes a second and seldom decides."""
+    """Epsilon without Renyi DP of sampled runs, which takes a second and is rarely the smaller."""
     match search:
         case RandomStopping(density_ratio=None) if trial_steps_and_mu(search)[0]:
             return _ratio_bound(search, delta)[1]
     return sealed_bound(search, delta).epsilon
 
 
-def mu_in_company(search: Sealed, slack: float) -> float:
-    """A mu whose Gaussian dominates a sealed search outside a failure: by its whole profile, or, if
-    we know only one point of that, by the mu on whose curve lies the corner of randomised response,
-    which dominates everything (epsilon, slack)-DP."""
+def composable_mu(search: Sealed, slack: float) -> float:
+    """A mu such that G_mu dominates a sealed search, except with failure probability `slack`.
+
+    It follows from the whole privacy profile. Where we know only one point of the profile, it is
+    the mu whose trade-off curve passes through the corner of randomised response, which dominates
+    every (epsilon, slack)-DP mechanism.
+    """
     mu = _randomized_response_mu(sealed_bound(search, slack).epsilon)
     if not math.isfinite(mu):
         raise SearchTooRevealing
@@ -101,19 +104,19 @@ def mu_in_company(search: Sealed, slack: float) -> float:
         else:
             ratios = _likelihood_ratios(_full_batch_search(search), slack)
         return min(mu, ratios.curve().mu(slack))
-    except UnpricedEvent:  # of sampled trials, or too far from Gaussian
+    except UnpricedEvent:  # the trials are sampled, or the profile is too far from Gaussian
         return mu
 
 
 def _randomized_response_mu(epsilon: float) -> float:
     """The mu with Phi(-mu/2) = 1 / (1 + e^epsilon)."""
-    if epsilon < 1:  # near one half the quantile would lose digits
+    if epsilon < 1:  # near one half the quantile loses digits
         return math.sqrt(8) * float(erfinv(math.tanh(epsilon / 2)))
     return -2 * float(ndtri(expit(-epsilon)))
 
 
 def lone_search(events: Sequence[Event]) -> Sealed | None:
-    """The sealed search that `events` consist of; None where there is anything else."""
+    """The sealed search if it is the only event, else None."""
     match flatten(events):
         case [RandomStopping() | SubsetSearch() as search]:
             return search
@@ -123,10 +126,10 @@ def lone_search(events: Sequence[Event]) -> Sealed | None:
 def _ratio_bound(
     search: RandomStopping, delta: float
 ) -> tuple[sealed.SampledMechanism | None, float]:
-    """One trial with sampled runs, and epsilon by the ratio bound: infinite where there is none."""
+    """One trial with sampled runs, and epsilon by the ratio bound (infinite if it has none)."""
     trials, (steps, mu) = TrialCount.of(search), trial_steps_and_mu(search)
     try:
-        # Cut tails are small against delta over the mean, the smallest delta that is read.
+        # Truncated tails are small against delta / mean, the smallest delta we evaluate.
         curve = sampled.trade_off(steps, gaussian_mu=mu, failure=delta / trials.mean)
         trial = sealed.SampledMechanism(curve)
         return trial, sealed.ratio_epsilon(trials, trial, delta)
@@ -135,7 +138,7 @@ def _ratio_bound(
 
 
 def gaussian_bound(search: RandomStopping, mu: float, delta: float) -> SealedBound:
-    """The bound of a search whose trials are mu-GDP, whatever `search` says that they do."""
+    """The bound of `search` if its trials were mu-GDP."""
     if mu > gdp.LARGEST_MU:
         raise SearchTooRevealing
     if (ratio := search.density_ratio) is not None:
@@ -166,8 +169,8 @@ def _adaptive_bound(
     epsilon = sealed.adaptive_epsilon(trials, trial, delta, density_ratio=density_ratio)
     if epsilon == math.inf:
         raise SearchTooRevealing
-    words = "Renyi DP of a random number of trials that learn from earlier ones (DP-HyPO)"
-    return SealedBound(epsilon, words, epsilon, "Wang et al. 2023")
+    accountant = "Renyi DP of a random number of trials that learn from earlier ones (DP-HyPO)"
+    return SealedBound(epsilon, accountant, epsilon, "Wang et al. 2023")
 
 
 def _subset_bound(event: SubsetSearch, delta: float) -> SealedBound:
@@ -177,17 +180,17 @@ def _subset_bound(event: SubsetSearch, delta: float) -> SealedBound:
     first, second = search.renyi(orders), sealed.GaussianMechanism(final_mu).renyi(orders)
     renyi = subset.renyi_divergences(first, second, sampling_rate=rate, disjoint=disjoint)
     published = RenyiCurve(*renyi).epsilon(delta)
-    seen = "the other rows" if disjoint else "all rows"
-    words = f"a dominating pair for a search on a secret sample and a final run on {seen}"
+    rows = "the other rows" if disjoint else "all rows"
+    accountant = f"a dominating pair for a search on a secret sample and a final run on {rows}"
     ours = _dominating_pair(event, delta).epsilon(delta)
     return _smaller_bound(
-        SealedBound(ours, words, published, "Koskela & Kulkarni 2023"),
+        SealedBound(ours, accountant, published, "Koskela & Kulkarni 2023"),
         "Renyi DP of a search on a secret sample and a final run",
     )
 
 
 def _dominating_pair(event: SubsetSearch, delta: float) -> subset.DominatingPair:
-    """Search and final run, to be read at `delta`."""
+    """The dominating pair of search and final run, for evaluation at `delta`."""
     search, final_mu = _search_and_final_mu(event)
     return subset.DominatingPair.of(
         _likelihood_ratios(search, delta),
@@ -200,7 +203,8 @@ def _dominating_pair(event: SubsetSearch, delta: float) -> subset.DominatingPair
 def _likelihood_ratios(
     mechanism: sealed.Mechanism | subset.DominatingPair, delta: float
 ) -> subset.LikelihoodRatios:
-    largest = mechanism.epsilon(max(1e-6 * delta, 1e-90))  # proof is far below delta
+    # The probability of larger losses is far below delta.
+    largest = mechanism.epsilon(max(1e-6 * delta, 1e-90))
     return subset.discretize(mechanism.delta, largest)
 
 
@@ -215,7 +219,7 @@ def _search_and_final_mu(
 
 
 def _smaller_bound(ours: SealedBound, renyi: str) -> SealedBound:
-    """Ours, unless the published bound, by `renyi`, is below."""
+    """Our bound, or the published one (by `renyi`) if that is smaller."""
     if ours.epsilon < math.inf and ours.epsilon <= ours.published:
         return ours
     if ours.published == math.inf:
@@ -224,7 +228,7 @@ def _smaller_bound(ours: SealedBound, renyi: str) -> SealedBound:
 
 
 def _above_zero(mu: float) -> float:
-    """What reveals nothing is taken for what reveals next to nothing."""
+    """A mu of zero is replaced by a tiny one, which the formulas can divide by."""
     return max(mu, 1e-12)
 
 
@@ -241,15 +245,15 @@ def _full_batch_mu(parts: Sequence[Event]) -> float:
     for part in parts:
         if isinstance(part, SampledRun | Sealed):
             raise UnpricedEvent(
-                "a search on a sample of the rows, and its final run, are priced for runs that see "
-                f"all the rows they are given in every step; got a {part.kind}. Use full-batch "
-                "runs, counts and means, or one random-stopping of them as the search."
+                "a search on a sample of the rows, and its final run, may only contain runs that "
+                f"use all of their rows in every step; got a {part.kind}. Use full-batch runs, "
+                "counts and means, or one random-stopping of them as the search."
             )
     return sampled_and_gaussian(parts)[1]
 
 
 def trial_steps_and_mu(search: RandomStopping) -> tuple[list[sampled.Step], float]:
-    """The sampled steps of one trial, and the mu of all else that it does."""
+    """The sampled steps of one trial, and the mu of its other events together."""
     return sampled_and_gaussian(_trial_parts(search))
 
 

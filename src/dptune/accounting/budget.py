@@ -1,4 +1,4 @@
-"""A total (epsilon, delta), and how much mu^2 fits in it."""
+"""A total (epsilon, delta), and the mu^2 that fits in it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +8,7 @@ from dptune import gdp, validate
 
 @dataclass(frozen=True)
 class Budget:
-    """A total (epsilon, delta) that everything touching the data must fit in.
+    """A total (epsilon, delta) for everything that touches the data.
 
     >>> round(Budget(1.0, 1e-5).mu, 6)
     0.268051
@@ -28,8 +28,8 @@ class Budget:
         return gdp.mu_from_epsilon(self.epsilon, self.delta)
 
     def mu_squared(self, slack: float = 0.0) -> float:
-        """How much mu^2 fits in once failure probabilities adding up to `slack` are taken off
-        delta; 0 where they use all of it."""
+        """The mu^2 that fits after failure probabilities of `slack` in total are taken off delta;
+        0 where they use all of it."""
         if slack == 0.0:
             return self.mu * self.mu
         delta = delta_beside(slack, self.delta)

@@ -1,4 +1,4 @@
-"""From budgets to noise: the least noise that fits."""
+"""Noise calibration: the least noise that fits a budget."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ from dptune.errors import InvalidInput
 from dptune.privacy import Event, FullBatchRun, SampledRun, ThresholdedCount
 from dptune.roots import root
 
-# A price found by search is below its target by at most this much, relative.
+# A calibrated price is below its target by at most this share.
 _CALIBRATION_TOLERANCE = 1e-4
-# Less noise than this protects nobody, even where the budget would allow it.
+# Less noise than this gives no meaningful protection, even where the budget would allow it.
 _LEAST_NOISE = 0.1
-# So many times the noise of a good guess, and more would not help.
+# The search for noise stops at this multiple of the first guess.
 _MOST_NOISE = 1e9
 
 
 def calibrate_full_batch(*, mu: float, steps: int) -> FullBatchRun:
-    """The run of `steps` full-batch steps with the least noise that costs at most mu."""
+    """The run of `steps` full-batch steps with the least noise whose price is at most mu."""
     return FullBatchRun(steps=steps, noise_multiplier=gdp.noise_multiplier(mu, steps))
 
 
@@ -38,13 +38,13 @@ def calibrate_sampled(*, mu: float, slack: float, steps: int, sampling_rate: flo
 
 
 def calibrate_thresholded(*, mu: float, slack: float, counts: int) -> ThresholdedCount:
-    """The `counts` histograms over secret names with the least noise, and then the lowest
-    threshold, whose price is at most (mu^2, slack)."""
+    """The `counts` histograms over secret names whose price is at most (mu^2, slack), with the
+    least noise and, given that noise, the lowest threshold."""
     slack = validate.strictly_between(0, 0.5, slack=slack)
     noise = gdp.noise_multiplier(mu, counts)
     threshold = 1.0 - noise * float(ndtri(slack / counts))
     event = ThresholdedCount(counts=counts, noise=noise, threshold=threshold)
-    while slack_of_threshold(event) > slack:  # never above by a rounding
+    while slack_of_threshold(event) > slack:  # rounding must not exceed the slack
         event = replace(event, threshold=rounding.above(event.threshold) * (1 + 1e-12))
     return event
 
@@ -58,15 +58,15 @@ def calibrate_direct(
     beside: Sequence[Event] = (),
     runs: int = 1,
 ) -> SampledRun:
-    """The sampled run with the least noise such that `runs` of it and the events `beside` them fit
-    in (epsilon, delta) by direct composition."""
+    """The sampled run with the least noise such that `runs` copies of it, composed directly with
+    the events `beside` them, fit in (epsilon, delta)."""
     epsilon = validate.positive(epsilon=epsilon, at_most=gdp.LARGEST_EPSILON)
     run = _run_with_noise(steps, sampling_rate)
     others = direct_epsilon(beside, delta) if beside else 0.0
     if others >= epsilon:
         raise InvalidInput(
-            f"the other events alone cost epsilon {others:.4f} of {epsilon:g}; nothing is left for "
-            "this run."
+            f"the other events alone cost epsilon {others:.4f} of {epsilon:g}, so nothing is left "
+            "for this run; use a larger epsilon, or add noise to the other events."
         )
     guess = central_limit_noise(gdp.mu_from_epsilon(epsilon, delta), runs * steps, sampling_rate)
 
@@ -79,8 +79,11 @@ def calibrate_direct(
 def calibrate_sealed(
     search_at: Callable[[float], Sealed], budget: Budget, *, published: bool = False
 ) -> float:
-    """The largest mu for which `search_at(mu)`, an event whose parts grow with mu, fits in `budget`
-    when it is alone: by the tightest bound we know, or by the published one."""
+    """The largest mu for which `search_at(mu)`, as the only event, fits in `budget`.
+
+    The price of `search_at(mu)` must grow with mu. The bound is the tightest one we know or, with
+    `published`, the published one.
+    """
 
     def tightest(search: Sealed) -> float:
         return sealed_bound(search, budget.delta).epsilon
@@ -108,21 +111,20 @@ def calibrate_sealed(
         return mu
     tiny = search_at(budget.mu / _MOST_NOISE)
     raise InvalidInput(
-        f"a sealed search within epsilon {budget.epsilon:g} at delta {budget.delta:g} was asked "
-        f"for, and with trials that reveal next to nothing it costs {tightest(tiny):.4f} already; "
-        "let trials learn less from each other (a density_ratio nearer to 1), or allow a "
-        "larger epsilon."
+        f"no sealed search fits in epsilon {budget.epsilon:g} at delta {budget.delta:g}: it costs "
+        f"epsilon {tightest(tiny):.4f} even with extremely noisy trials. Let trials learn less "
+        "from each other (a density_ratio nearer to 1), or allow a larger epsilon."
     )
 
 
 def central_limit_noise(mu: float, steps: int, sampling_rate: float) -> float:
-    """Noise at which the central limit of the sampled run is mu: a good guess, not a bound."""
+    """Noise at which the central limit of the sampled run is mu: an approximation, not a bound."""
     strength = min(mu / sampling_rate, 1e100)
     return 1 / math.sqrt(math.log1p(strength**2 / steps))
 
 
 def _run_with_noise(steps: int, sampling_rate: float) -> Callable[[float], SampledRun]:
-    """The sampled run of any noise; senseless steps and rates are refused at once."""
+    """A function from noise to the sampled run. Invalid steps and rates raise at once."""
     run = SampledRun(steps=steps, noise_multiplier=1.0, sampling_rate=sampling_rate)
     return lambda noise: replace(run, noise_multiplier=noise)
 
@@ -132,8 +134,8 @@ def _least_noise(
 ) -> float:
     """The least noise with cost(noise) <= target; cost falls as noise grows.
 
-    The answer always satisfies the target, and misses it by less than the calibration tolerance
-    unless even the `least` noise would do. It is infinite where no noise satisfies it.
+    The result always meets the target, and lies below it by less than the calibration tolerance
+    unless even the `least` noise meets it. It is infinite where no noise does.
     """
 
     def excess(log_noise: float) -> float:

@@ -1,5 +1,4 @@
-"""Events composed: what Gaussian ones come to, and epsilon of events none of which was chosen from
-the output of another."""
+"""Composition: the mu of Gaussian events together, and the epsilon of non-adaptive events."""
 
 import math
 import sys
@@ -30,7 +29,7 @@ from dptune.privacy import (
 
 
 def direct_epsilon(events: Iterable[Event], delta: float) -> float:
-    """Epsilon of all events through one privacy loss distribution.
+    """Epsilon of all events by one privacy loss distribution.
 
     Guarantees: an upper bound, provided no event was chosen from the output of another; steps,
     rates and noise of all of them were fixed before the first one ran.
@@ -39,12 +38,12 @@ def direct_epsilon(events: Iterable[Event], delta: float) -> float:
     parts = flatten(events)
     thresholded = [part for part in parts if isinstance(part, ThresholdedCount)]
     failures = math.fsum(map(slack_of_threshold, thresholded))
-    if failures:  # outside them, names above a threshold are noisy counts
+    if failures:  # apart from failures, names above a threshold are noisy counts
         delta = delta_beside(failures, delta)
         if delta <= 0:
             raise InvalidInput(
-                f"failure probabilities of {failures:.3g} of counts with a threshold already use "
-                "up delta; raise the threshold, or take a larger delta."
+                f"counts with a threshold fail with probability {failures:.3g}, which already uses "
+                "up delta; raise the threshold, or use a larger delta."
             )
     steps, gaussian_mu = sampled_and_gaussian(map(_without_threshold, parts))
     if not steps:
@@ -52,30 +51,30 @@ def direct_epsilon(events: Iterable[Event], delta: float) -> float:
     return _sampled_epsilon(tuple(steps), gaussian_mu, delta)
 
 
-@lru_cache(maxsize=1024)  # a study asks again when it is planned, paid and reported
+@lru_cache(maxsize=1024)  # a study needs it for its plan, its payment and its report
 def _sampled_epsilon(steps: tuple[sampled.Step, ...], gaussian_mu: float, delta: float) -> float:
     return sampled.trade_off(steps, gaussian_mu=gaussian_mu, failure=delta).epsilon(delta)
 
 
 def slack_of_threshold(event: ThresholdedCount) -> float:
-    """How likely it is that a name is released that one row alone has, in any of the counts:
+    """The probability that any of the counts releases a name that only one row has:
     counts * Phi(-(threshold - 1) / noise), rounded up."""
     beyond = rounding.below((event.threshold - 1.0) / event.noise)
     chance = math.exp(float(log_ndtr(-beyond)) + gdp.LOG_MARGIN)
-    # Never quite zero, and never more than certain.
+    # Above 0, and at most 1.
     return min(max(rounding.above(event.counts * chance), sys.float_info.min), 1.0)
 
 
 def _without_threshold(event: Event) -> Event:
-    """The noisy counts of which a threshold hides some."""
+    """The same event; a thresholded count becomes the noisy count before its threshold."""
     if isinstance(event, ThresholdedCount):
         return NoisyCount(counts=event.counts, noise=event.noise)
     return event
 
 
 def sampled_and_gaussian(events: Iterable[Event]) -> tuple[list[sampled.Step], float]:
-    """The sampled steps among `events`, and the mu of all the others together, rounded up."""
-    alike: dict[SampledRun, int] = {}  # runs of the same step are one run of more
+    """The sampled steps among `events`, and the mu of all other events together, rounded up."""
+    alike: dict[SampledRun, int] = {}  # runs of identical steps become one longer run
     squares = []
     for part in flatten(events):
         if isinstance(part, SampledRun):
@@ -94,19 +93,21 @@ def _step(run: SampledRun) -> sampled.Step:
 
 
 def thresholded_price(event: ThresholdedCount) -> Price:
-    """A name that two or more rows have moves its count by 1, and the threshold only hides; one
-    that a single row has is released with the probability of the slack, or else not missed."""
+    """The price of counts with a threshold.
+
+    For a name that two or more rows have, one row changes the count by 1, and the threshold is
+    postprocessing. A name that only one row has is released with at most the slack's probability.
+    """
     return Price(gaussian_mu_squared(_without_threshold(event)), slack_of_threshold(event))
 
 
 def gaussian_mu_squared(event: Event) -> float:
-    """The price of an event that is neither sampled nor sealed nor a composition, nor hides counts
-    below a threshold, rounded up."""
+    """The price of an event without sampling, sealing, composition or threshold, rounded up."""
     match event:
         case FullBatchRun(steps=steps, noise_multiplier=noise):
             return gdp.full_batch_mu_squared(steps, noise)
         case PrivateMean(noise_multiplier=noise) | PrivateSecondMoment(noise_multiplier=noise):
-            # Both move by at most 1, in the norm in which their noise is the same everywhere.
+            # Both have sensitivity 1 in the norm in which their noise is isotropic.
             return gdp.full_batch_mu_squared(1, noise)
         case NoisyCount(counts=counts, noise=noise, centered=False, sampling_rate=None):
             return gdp.full_batch_mu_squared(counts, noise)
@@ -125,8 +126,8 @@ def gaussian_mu_squared(event: Event) -> float:
 
 
 def flatten(events: Iterable[Event]) -> list[Event]:
-    """The events with the parts of compositions in their place, and those that are priced like
-    runs of gradients as such runs."""
+    """The events with compositions replaced by their parts, and events that are priced like
+    gradient runs replaced by such runs."""
     flat: list[Event] = []
     for event in events:
         flat += flatten(event.parts) if isinstance(event, Composition) else [_as_run(event)]
@@ -134,8 +135,8 @@ def flatten(events: Iterable[Event]) -> list[Event]:
 
 
 def _as_run(event: Event) -> Event:
-    """What a row adds is a vector of bounded norm, whatever it stands for, with the same noise in
-    every direction: a gradient, the differences of some losses, or counts of a sample."""
+    """The gradient run with the same price: in all of these events a row adds a vector of bounded
+    norm (a gradient, differences of losses, counts of a sample) to a sum with isotropic noise."""
     match event:
         case ZerothOrderRun(steps=steps, noise_multiplier=noise, sampling_rate=None):
             return FullBatchRun(steps=steps, noise_multiplier=noise)
@@ -143,7 +144,7 @@ def _as_run(event: Event) -> Event:
             return SampledRun(steps=steps, noise_multiplier=noise, sampling_rate=rate)
         case NoisyCount(noise=noise, sampling_rate=float(rate)):
             sensitivity = rounding.above(math.sqrt(_squared_sensitivity(event)))
-            if sensitivity == 0:  # a count without another to differ from
+            if sensitivity == 0:  # a single centred count is always zero
                 return replace(event, sampling_rate=None)
             noise = rounding.below(noise / sensitivity)
             return SampledRun(steps=1, noise_multiplier=noise, sampling_rate=rate)
@@ -151,10 +152,10 @@ def _as_run(event: Event) -> Event:
 
 
 def _squared_sensitivity(event: NoisyCount) -> float:
-    """Of all counts together to one row."""
+    """The squared sensitivity of all counts together to one row."""
     counts = event.counts
     if not event.centered:
         return float(counts)
-    # A row counted k times of n moves the centred counts by sqrt(k (n-k) / n); rows that add
-    # something between 0 and 1 move them no further.
+    # A row that counts in k of n moves the centred counts by sqrt(k (n-k) / n); rows that add
+    # values between 0 and 1 move them no further.
     return (counts // 2) * (counts - counts // 2) / counts

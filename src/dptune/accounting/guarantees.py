@@ -1,4 +1,4 @@
-"""What may be promised for what was spent: the whole statement, as a record and in words."""
+"""The guarantee for what was spent: the whole statement, as a record and in words."""
 
 import json
 import math
@@ -29,42 +29,42 @@ from dptune.privacy import (
     total,
 )
 
-LARGEST_MEANINGFUL_EPSILON = 20.0  # beyond, no row is protected in any provable way
-# What is protected.
+LARGEST_MEANINGFUL_EPSILON = 20.0  # a larger one protects no row in any provable way
+# The unit of privacy.
 ONE_ROW, ONE_PICTURE, ONE_TEXT, ONE_PERSON = "one row", "one picture", "one text", "one person"
 NEIGHBOURS = {
-    ONE_ROW: "zero-out: two data sets are neighbours when one row of one is replaced by an empty "
-    "row that contributes nothing; the number of rows is public",
-    ONE_PICTURE: "zero-out: two data sets are neighbours when one picture of one is replaced by an "
-    "empty row that contributes nothing, as a picture that cannot be read is; the number of "
-    "pictures is public",
-    ONE_TEXT: "zero-out: two data sets are neighbours when one text of one, with all that its row "
-    "of the file says, is replaced by an empty one that contributes nothing; the number of texts "
+    ONE_ROW: "zero-out: neighbouring data sets differ in one row, which one of them replaces by an "
+    "empty row that contributes nothing; the number of rows is public",
+    ONE_PICTURE: "zero-out: neighbouring data sets differ in one picture, which one of them "
+    "replaces by an empty row that contributes nothing (as it does with unreadable pictures); the "
+    "number of pictures is public",
+    ONE_TEXT: "zero-out: neighbouring data sets differ in one text, which one of them replaces, "
+    "with the rest of its row of the file, by an empty one that contributes nothing; the number of "
+    "texts is public",
+    ONE_PERSON: "zero-out: neighbouring data sets differ in everything that one person wrote, in "
+    "any number of rows of the file, which one of them replaces by nothing; the number of people "
     "is public",
-    ONE_PERSON: "zero-out: two data sets are neighbours when everything that one person wrote is "
-    "replaced by nothing, however many rows of the file it fills; the number of people is public",
 }
 _SEVERAL = {
-    ONE_ROW: "somebody with several rows",
-    ONE_PICTURE: "somebody of whom there are several pictures",
-    ONE_TEXT: "somebody with several texts",
+    ONE_ROW: "a person with several rows",
+    ONE_PICTURE: "a person in several pictures",
+    ONE_TEXT: "a person with several texts",
     ONE_PERSON: "a group of several people",
 }
 
 _COVERED = {
     True: "covered",
     False: "NOT covered",
-    None: "covered as far as each trial and each score is among what was paid for",
+    None: "covered if each trial and each score is among the payments",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """What may be promised, to whom, under which assumptions: the whole statement, never a bare
-    epsilon.
+    """The whole privacy statement: (epsilon, delta), neighbours, and all assumptions.
 
-    Guarantees: everything `releases` names, taken together, is (epsilon, delta)-differentially
-    private for `neighbours`, provided what `public_facts` and `caveats` say.
+    Guarantees: all that `releases` names, taken together, is (epsilon, delta)-differentially
+    private for `neighbours`, if what `public_facts` and `caveats` say holds.
     """
 
     epsilon: float
@@ -76,7 +76,7 @@ class Guarantee:
     unit: str = ONE_ROW
     sampler: str
     accountant: str
-    covers_search: bool | None  # None: as far as its trials are among the events
+    covers_search: bool | None  # None: covered if its trials are among the events
     covers_selection: bool | None
     releases: tuple[str, ...]
     public_facts: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Guarantee:
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> "Guarantee":
-        """The reverse of `to_dict`; refuses what no statement says."""
+        """The inverse of `to_dict`; refuses values that no statement has."""
         values = dict(plain)
         for name in ("releases", "public_facts", "caveats"):
             values[name] = tuple(values[name])
@@ -111,7 +111,7 @@ class Guarantee:
         texts = [made.sampler, made.accountant, made.neighbours]
         texts += [*made.releases, *made.public_facts, *made.caveats]
         if not all(isinstance(text, str) for text in texts):
-            raise InvalidInput("a sentence of the guarantee is not text.")
+            raise InvalidInput("a sentence of this guarantee is not text; restore its file.")
         return made
 
     def sections(self) -> list[tuple[str, str]]:
@@ -119,18 +119,18 @@ class Guarantee:
         epsilon = rounding.cost(self.epsilon)
         replaced = f"epsilon would be {rounding.cost(self.replace_one_epsilon)}"
         if math.isinf(self.replace_one_epsilon):
-            replaced = "we could state no finite epsilon"
+            replaced = "we can state no finite epsilon"
             if self.slack:
-                replaced += ": failures, counted for both, may be more likely than delta"
+                replaced += ": the failure probability, counted for both rows, may exceed delta"
         failure = ""
         if self.slack:
-            failure = f", outside a failure of probability {rounding.cost(self.slack)}"
+            failure = f", with failure probability {rounding.cost(self.slack)}"
         promise = (
             f"({epsilon}, {rounding.probability(self.delta)})-differential privacy for {self.unit}"
         )
         if self.covers_search and self.covers_selection is False:
             promise = (
-                f"NONE: trials were chosen by unpaid scores. Had they been paid for: {promise}"
+                f"NONE: trials were chosen by unpaid scores. With paid scores it would be {promise}"
             )
         sections = [
             ("Promise", promise),
@@ -138,9 +138,9 @@ class Guarantee:
             ("Neighbours", self.neighbours),
             (
                 "Replace-one",
-                f"were a {self._noun} exchanged for another, {replaced}",
+                f"if neighbours exchanged a {self._noun} for another one, {replaced}",
             ),
-            ("Gaussian DP", self._in_company() + f"mu {rounding.cost(self.mu, 5)}{failure}"),
+            ("Gaussian DP", self._mu_prefix() + f"mu {rounding.cost(self.mu, 5)}{failure}"),
             ("Rows enter by", self.sampler),
             ("Accountant", self.accountant),
             ("Search", f"the search for hyperparameters is {_COVERED[self.covers_search]}"),
@@ -151,42 +151,43 @@ class Guarantee:
             sections.append(("Taken as public", "; ".join(self.public_facts)))
         return sections + [("Note", caveat) for caveat in self.caveats]
 
-    def _in_company(self) -> str:
-        """Where a bound of its own gives the epsilon, mu is only what else it may be added to."""
-        known = self.mu <= gdp.LARGEST_MU and self.slack < self.delta
-        by_mu = gdp.epsilon_from_mu(self.mu, self.delta) if known else math.inf
-        return "beside other payments it counts as " if by_mu > 1.001 * self.epsilon else ""
+    def _mu_prefix(self) -> str:
+        """Where the epsilon has a tighter bound of its own, mu only serves for composition."""
+        finite = self.mu <= gdp.LARGEST_MU and self.slack < self.delta
+        by_mu = gdp.epsilon_from_mu(self.mu, self.delta) if finite else math.inf
+        return "composed with other payments it counts as " if by_mu > 1.001 * self.epsilon else ""
 
     def _in_plain_words(self) -> str:
         if self.epsilon > LARGEST_MEANINGFUL_EPSILON:
-            return "so large an epsilon protects nobody in any provable way"
+            return f"so large an epsilon protects no {self._noun} in any provable way"
         factor = rounding.cost(math.exp(self.epsilon), 2)
         return (
-            "nothing that anybody may conclude from what is released is, because of any given "
-            f"{self._noun}, more than {factor} times as likely plus "
-            f"{rounding.probability(self.delta)}{self._how_often()}; {self._of_several()}"
+            f"leaving out any one {self._noun} changes the probability of any outcome by at most a "
+            f"factor of {factor}, plus {rounding.probability(self.delta)}{self._odds_sentence()}; "
+            f"{self._group_sentence()}"
         )
 
-    def _of_several(self) -> str:
-        """One after the other is replaced by an empty one: k times epsilon, at a delta that is the
-        sum of e^(i epsilon) for i below k times as large."""
+    def _group_sentence(self) -> str:
+        """Replacing k units one after the other: k times epsilon, and a delta that grows by the
+        factor of the sum of e^(i epsilon) over i < k."""
         return (
             f"{_SEVERAL[self.unit]} is protected less: with k of them epsilon is at most k times "
             "as large, and delta at most k e^((k - 1) epsilon) times"
         )
 
-    def _how_often(self) -> str:
-        """How likely the odds on a row move further than that. Far more likely than delta."""
+    def _odds_sentence(self) -> str:
+        """The probability that an observer's odds move by more than e^epsilon; it is far larger
+        than delta."""
         if not self.mu <= gdp.LARGEST_MU or self.slack >= 0.5:
             return ""
         at_most = gdp.largest_exceedance(self.mu, self.epsilon, self.slack)
         exact = ""
-        if not self.slack and not self._in_company():
+        if not self.slack and not self._mu_prefix():
             gaussian = rounding.cost(gdp.gaussian_exceedance(self.mu, self.epsilon), 2)
             exact = f" ({gaussian} for a single Gaussian release)"
         return (
-            f". The odds on whether the {self._noun} was in the data move in favour of the truth "
-            f"by more than that factor with probability {rounding.cost(at_most, 2)} at most{exact}"
+            f". An observer's odds that the {self._noun} was in the data move towards the truth by "
+            f"more than that factor with probability at most {rounding.cost(at_most, 2)}{exact}"
         )
 
     @property
@@ -213,9 +214,9 @@ def guarantee(
 ) -> Guarantee:
     """The statement for all of `events` together.
 
-    `spent` is what was paid for them where that is on record, else they are priced here.
-    `adaptive=False` claims that no event was chosen from another's output, which allows direct
-    composition; the statement then says that it rests on this.
+    `spent` is the recorded payment for them; without it they are priced here. `adaptive=False`
+    claims that no event was chosen from another's output. That allows direct composition, and the
+    statement names it as an assumption.
     """
     parts = flatten(events)
     sharing = sum(needs_slack(part) for part in parts)
@@ -228,18 +229,18 @@ def guarantee(
     if not sharing:
         accountant = "Gaussian DP, exact"
         if thresholded:
-            accountant += ", outside the failure of a threshold"
+            accountant += ", except for the failure probability of a threshold"
     elif (search := lone_search(parts)) is not None:
-        by = sealed_bound(search, delta)
-        accountant = by.accountant
-        notes.append(by.remark)
+        tightest = sealed_bound(search, delta)
+        accountant = tightest.accountant
+        notes.append(tightest.remark)
         replaced = min(replaced, replace_one_sealed_epsilon(search, delta))
     elif not adaptive and not searches:
         accountant = "one privacy loss distribution for all runs, composed directly"
         bound = direct_epsilon(parts, delta)
         replaced = min(replaced, replace_one_direct_epsilon(parts, delta))
         notes.append(
-            "direct composition is valid because steps, sampling rates and noise of every run were "
+            "direct composition assumes that steps, sampling rates and noise of every run were "
             "fixed before the first output was seen"
         )
     else:
@@ -249,7 +250,10 @@ def guarantee(
         accountant = f"Gaussian DP that dominates {' and '.join(kinds)}"
     notes += dict.fromkeys(note for search in searches for note in _conditions(search))
     if searches and len(parts) > 1:
-        notes.append("a sealed search in company counts by a Gaussian above it: valid, but loose")
+        notes.append(
+            "composed with other events, a sealed search is priced by a dominating Gaussian, which "
+            "is valid but loose"
+        )
     return Guarantee(
         epsilon=bound,
         delta=delta,
@@ -269,12 +273,12 @@ def guarantee(
 
 
 def _conditions(search: Sealed) -> Iterator[str]:
-    """What a sealed search's promise rests on."""
+    """The assumptions behind the bound of a sealed search."""
     inside: Event = search
     if isinstance(search, SubsetSearch):
         yield (
-            "the sample of rows that was searched on, its size included, stays secret, and nothing "
-            "was computed from that size"
+            "the sample of rows used for the search and its size stay secret, and nothing was "
+            "computed from that size"
         )
         (inside, *_) = flatten([search.search])
     if isinstance(inside, RandomStopping):
@@ -289,7 +293,7 @@ def _conditions(search: Sealed) -> Iterator[str]:
 def describe_sampler(events: Iterable[Event]) -> str:
     """How rows enter these events, in words."""
     rates: set[float] = set()
-    whole = beside = False
+    whole = counted = False
     words: list[str] = []
     stack = list(flatten(events))
     while stack:
@@ -301,19 +305,19 @@ def describe_sampler(events: Iterable[Event]) -> str:
         elif isinstance(part, SubsetSearch):
             rest = "all the others" if part.disjoint else "all rows"
             words.append(
-                f"a search on one secret Poisson sample (rate {part.sampling_rate:g}), all of it "
-                f"in every step, then {rest} in every step"
+                f"a search with one secret Poisson sample (rate {part.sampling_rate:g}) in every "
+                f"step, then {rest} in every step"
             )
         elif isinstance(part, SampledRun | ZerothOrderRun) and part.sampling_rate is not None:
             rates.add(part.sampling_rate)
         elif isinstance(part, FullBatchRun | ZerothOrderRun):
             whole = True
         else:
-            beside = True
-    # Where steps have all rows, so has whatever is counted beside them.
-    whole = whole or (beside and not rates)
+            counted = True
+    # Full-batch steps and counts both use all rows: one phrase covers both.
+    whole = whole or (counted and not rates)
     words += ["all rows in every step (full batch)"] if whole else []
     if rates:
         words.append(f"Poisson sampling at rate {', '.join(f'{rate:g}' for rate in sorted(rates))}")
-        words += ["all rows in counts and sums beside the steps"] if beside and not whole else []
+        words += ["all rows in counts and sums"] if counted and not whole else []
     return "; ".join(words) or "no rows were used"

@@ -1,5 +1,5 @@
-"""Renyi DP: for comparison, and for sealed searches where it is tighter than our own bounds, or the
-only one."""
+"""Renyi DP: for comparison, and for sealed searches where it is tighter than our own bounds or
+gives the only bound."""
 
 import math
 import sys
@@ -28,20 +28,20 @@ Array = NDArray[np.float64]
 ORDERS = [1 + x / 10 for x in range(1, 100)] + [
     float(round(11 * 1.12**k)) for k in range(67) if 11 * 1.12**k < 20_000
 ]
-# Pays for the roundings of sums, which stay below 1e-13.
+# Covers the rounding of sums, which stays below 1e-13.
 _MARGIN = 1e-12
 
 
 @dataclass(frozen=True)
 class RenyiCurve:
-    """Renyi DP: divergences at some orders above 1, which rise; infinite where unknown."""
+    """Renyi divergences at increasing orders above 1; infinite where we know none."""
 
     orders: Array
     values: Array
 
     @staticmethod
     def gaussian(mu: float, *, also: Array | None = None) -> "RenyiCurve":
-        """Of a mu-GDP mechanism, at orders that suit it and those asked for."""
+        """The curve of a mu-GDP mechanism, at orders that suit it and those in `also`."""
         # The best order lies near 1 + sqrt(2 log(mean/delta)) / mu.
         orders = 1.0 + np.geomspace(1e-3, 500.0, 2000) / mu
         if also is not None:
@@ -49,24 +49,24 @@ class RenyiCurve:
         return RenyiCurve(orders, orders * (mu * mu / 2))
 
     def epsilon(self, delta: float) -> float:
-        """Rounded up."""
+        """The epsilon at `delta`, rounded up."""
         delta = validate.strictly_between(0, 1, delta=delta)
         orders = self.orders
         epsilons = self.values + np.log1p(-1.0 / orders) - np.log(delta * orders) / (orders - 1.0)
         return max(0.0, float(np.min(epsilons))) * (1 + _MARGIN)
 
     def delta(self, epsilon: float) -> float:
-        """Its inverse, rounded up."""
+        """The delta at `epsilon`, rounded up."""
         orders = self.orders
         excess = self.values + np.log1p(-1.0 / orders) - epsilon
-        excess += 1e-15 * (self.values + epsilon)  # its rounding, which high orders multiply
+        excess += 1e-15 * (self.values + epsilon)  # its rounding error, which high orders multiply
         log_delta = float(np.min((orders - 1.0) * excess - np.log(orders))) + gdp.LOG_MARGIN
         return max(math.exp(min(log_delta, 0.0)), sys.float_info.min)
 
 
 def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
-    """Epsilon by Renyi DP, looser than by the other accountants here: that of Gaussian events in
-    closed form, of sampled runs and searches by dp-accounting."""
+    """Epsilon by Renyi DP, which is looser than the other accountants here. Gaussian events have a
+    closed form; dp-accounting computes sampled runs and searches."""
     delta = validate.strictly_between(0, 1, delta=delta)
     parts = flatten(events)
     if not any(isinstance(part, SampledRun | RandomStopping | SubsetSearch) for part in parts):
@@ -77,7 +77,7 @@ def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
         return float(accountant.get_epsilon(delta)) * (1 + _MARGIN)
 
 
-@lru_cache(maxsize=256)  # the same at every delta, and slow
+@lru_cache(maxsize=256)  # slow, and the same for every delta
 def renyi_curve(event: Event) -> RenyiCurve:
     """The divergences of one event at all `ORDERS`."""
     orders, values = np.asarray(ORDERS), np.zeros(len(ORDERS))
@@ -89,18 +89,18 @@ def renyi_curve(event: Event) -> RenyiCurve:
             values[whole] += orders[whole] * (gaussian_mu_squared(part) / 2)
     with _accountant([event], orders[~whole].tolist()) as accountant:
         values[~whole] = accountant.rdp
-    # An order that did not converge is no bound.
+    # An order that did not converge gives no bound.
     return RenyiCurve(orders, np.where(np.isnan(values), math.inf, values))
 
 
 def _sampled_divergence(run: SampledRun, order: int) -> float:
-    """At a whole order, in closed form (Mironov, Talwar & Zhang 2019, section 3.3): that of
-    dp-accounting, which adds its thousands of terms one by one."""
+    """The divergence at an integer order in closed form (Mironov, Talwar & Zhang 2019, section
+    3.3). dp-accounting uses the same formula, but adds its thousands of terms one by one."""
     drawn, rate = np.arange(order + 1), run.sampling_rate
     log_terms = gammaln(order + 1) - gammaln(drawn + 1) - gammaln(order - drawn + 1)
     log_terms += drawn * math.log(rate) + (order - drawn) * math.log1p(-rate)
     log_terms += drawn * (drawn - 1) / (2 * run.noise_multiplier**2)
-    # Of each term, relative to what it is added up from.
+    # The relative rounding error of each term.
     largest = order * (order / (2 * run.noise_multiplier**2) - math.log(rate))
     rounding = 1e-14 * (1 + gammaln(order + 1) + largest)
     return run.steps * float(logsumexp(log_terms) + rounding) / (order - 1)
@@ -115,15 +115,15 @@ def _accountant(
 
     accountant = rdp.RdpAccountant(orders)
     verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)  # orders that do not converge are left out, not wrong
+    logging.set_verbosity(logging.ERROR)  # orders that do not converge are skipped, not wrong
     try:
         for event in events:
             accountant.compose(_dp_event(event))
         yield accountant
     except (ValueError, ArithmeticError) as error:
         raise UnpricedEvent(
-            f"Renyi DP cannot price this within double precision ({error}); use more usual noise, "
-            "steps or rates."
+            f"Renyi DP cannot price this event in double precision ({error}); use less extreme "
+            "noise, steps or rates."
         ) from None
     finally:
         logging.set_verbosity(verbosity)
@@ -143,14 +143,14 @@ def _dp_event(event: Event) -> "dp_event.DpEvent":
             shape = TrialCount.of(event).shape
             if shape < 0:
                 raise UnpricedEvent(
-                    f"dp-accounting knows no sealed search of negative shape; got {shape:g}. Ask "
+                    f"dp-accounting has no sealed search of negative shape; got {shape:g}. Use "
                     "sealed_bound instead."
                 )
             return dp_event.RepeatAndSelectDpEvent(_dp_event(trial), mean, shape)
         case RandomStopping() | SubsetSearch():
             raise UnpricedEvent(
-                f"dp-accounting knows no {event.kind} whose trials learn from each other or see a "
-                "sample of the rows. Ask sealed_bound instead."
+                f"dp-accounting has no {event.kind} whose trials learn from each other or use a "
+                "sample of the rows. Use sealed_bound instead."
             )
     mu_squared = gaussian_mu_squared(event)
     return dp_event.GaussianDpEvent(mu_squared**-0.5) if mu_squared else dp_event.NoOpDpEvent()

@@ -1,4 +1,4 @@
-"""What epsilon becomes where a row is exchanged for another, not just emptied."""
+"""Epsilon for replace-one neighbours: a row is exchanged for another one, not just emptied."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -16,10 +16,10 @@ _GUESSES, _LARGEST_GUESS = 4, 100.0
 
 
 def replace_one_epsilon(spent: Price, delta: float) -> float:
-    """An epsilon that also holds when a row is exchanged for another, not just emptied.
+    """An epsilon for replace-one neighbours.
 
-    Two zero-out steps lead from one to the other, so mu doubles (Dong, Roth & Su 2022, Thm 2.14).
-    The failure is passed twice, the second time through a mu-GDP test: with h(a) = (1-s)
+    Two zero-out steps lead from one neighbour to the other, so mu doubles (Dong, Roth & Su 2022,
+    Thm 2.14). The failure counts twice, the second time through a mu-GDP test: with h(a) = (1-s)
     Phi(PhiInv(a/(1-s)) + mu), concave and so subadditive, the failures add up to s + h(s).
     """
     s = spent.slack
@@ -31,10 +31,10 @@ def replace_one_epsilon(spent: Price, delta: float) -> float:
 
 
 def replace_one_sealed_epsilon(search: Sealed, delta: float) -> float:
-    """The same for a sealed search that is alone.
+    """The same for a sealed search that is the only event.
 
-    Trials that are mu-GDP are 2 mu-GDP then, and the search is bounded from that; densities they
-    draw settings from depend on outputs alone. Else it is group privacy of the search.
+    Trials that are mu-GDP for zero-out are 2 mu-GDP for replace-one, and that bounds the search;
+    the densities of their settings depend only on outputs. Otherwise this is group privacy.
     """
     if isinstance(search, RandomStopping):
         steps, mu = trial_steps_and_mu(search)
@@ -45,10 +45,10 @@ def replace_one_sealed_epsilon(search: Sealed, delta: float) -> float:
 
 
 def replace_one_direct_epsilon(events: Iterable[Event], delta: float) -> float:
-    """The same for events of which none was chosen from the output of another.
+    """The same for non-adaptive events.
 
-    Group privacy of all of them together or, where that says less, the price of rows that are in
-    every sample: samples that a row is not in say nothing about it.
+    It is the smaller of two bounds: group privacy of all events together, and the price if every
+    sample contained the row, since a sample without a row reveals nothing about it.
     """
     parts = flatten(events)
     whole = total(price(_in_every_sample(part)) for part in parts)
@@ -63,17 +63,17 @@ def _in_every_sample(event: Event) -> Event:
 
 
 def _in_two_steps(epsilon_at: Callable[[float], float], delta: float) -> float:
-    """Group privacy of two rows, emptied one after the other: 2 epsilon at delta1 (1 + e^epsilon),
-    for a delta1 that keeps this below `delta`."""
+    """Group privacy of two zero-out steps: 2 epsilon at delta1 (1 + e^epsilon), for a delta1 that
+    keeps this below `delta`."""
     guess, least = 2 * epsilon_at(delta), math.inf
     for _ in range(_GUESSES):
         if guess > _LARGEST_GUESS:
             break
         try:
             bound = epsilon_at(delta / (1 + math.exp(guess)))
-        except (UnpricedEvent, InvalidInput):  # no epsilon at so small a delta
+        except (UnpricedEvent, InvalidInput):  # there is no epsilon at so small a delta
             break
-        if bound <= guess:  # it holds, and is a better guess
+        if bound <= guess:  # the bound holds, and is a better guess
             guess = least = bound
         else:
             guess = 1.25 * bound

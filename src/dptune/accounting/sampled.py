@@ -1,16 +1,16 @@
-"""What a Poisson-sampled Gaussian run reveals, as a curve of attainable errors.
+"""The trade-off curve of a Poisson-sampled Gaussian run.
 
 One step includes every row with probability q and adds noise sigma to the sum. In units of the
 noise its two dominating pairs are N(0,1) against (1-q) N(0,1) + q N(1/sigma,1), in both orders
 ("remove" and "add"; Zhu, Dong & Wang 2022). We put each pair's privacy loss on a grid, compose the
 grids by a truncated Fourier convolution, as dp-accounting does, and read off the vertices of the
-trade-off curve: pairs (hit, false_alarm), the probability of "it was there" under either
-hypothesis. Everything anybody asks of the run is a maximum over these vertices, in closed form.
+trade-off curve: pairs (hit, false_alarm), the probability that a test says "the row is present"
+under either hypothesis. Epsilon, delta and mu are maxima over these vertices, in closed form.
 
-Why the grid is ours: dp-accounting's own discretisation takes second differences of deltas. At the
-fine intervals that small budgets need, their rounding noise, divided by the interval, no longer
-cancels (at q=0.01, sigma=1000 and 10,000 steps the masses sum to 1.0005). Quadrature of positive
-integrands has no such noise and is mostly faster. The tests compare both, and prv-accountant.
+We discretise ourselves because dp-accounting takes second differences of deltas. At the fine
+intervals that small budgets need, their rounding errors, divided by the interval, no longer cancel
+(at q=0.01, sigma=1000 and 10,000 steps the masses sum to 1.0005). Quadrature of positive integrands
+has no such errors and is mostly faster. The tests compare both with prv-accountant.
 """
 
 import math
@@ -29,11 +29,11 @@ Array = NDArray[np.float64]
 # spacing^2/12 for equal steps, here 3e-5, and by no more than three times that for a mixture.
 _SPACING = 0.02
 _MOST_BINS = 2**19
-# Share of the caller's failure probability that pays for cut tails and rounding.
+# Share of the caller's failure probability that covers truncated tails and rounding.
 _LOST_SHARE = 1e-3
-# Fourier coefficients near one, raised to the power T, are off by at most this much per step.
+# Fourier coefficients near one, raised to the power T, err by at most this much per step.
 _ROUNDOFF_PER_STEP = 1e-14
-# Beyond these, grids and densities leave double precision or memory.
+# Outside these limits, grids and densities exceed double precision or memory.
 _LEAST_NOISE, _MOST_NOISE, _LEAST_RATE, _MOST_STEPS = 1e-3, 1e9, 1e-12, 2_000_000
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 
@@ -91,10 +91,10 @@ class TradeOff:
         return _largest(ndtri((hit - slack) / (1 - slack)) - ndtri(false_alarm / (1 - slack)))
 
     def _unexplained(self, failure: float, certain: float) -> tuple[Array, Array]:
-        """Vertices that a failure of this probability does not explain."""
+        """The vertices that a failure of this probability does not explain."""
         explained = (self.hit <= failure) | (self.false_alarm >= certain)
         hit, false_alarm = np.minimum(self.hit, 1.0)[~explained], self.false_alarm[~explained]
-        if not np.all(false_alarm >= np.finfo(float).tiny):  # a test that errs never, or too rarely
+        if not np.all(false_alarm >= np.finfo(float).tiny):  # a test without (enough) errors
             raise TooLittleNoise
         return hit, false_alarm
 
@@ -107,20 +107,20 @@ def _largest(bounds: Array) -> float:
 
 
 class TooLittleNoise(UnpricedEvent):
-    """Neighbours can be told apart almost surely, beyond what double precision can bound."""
+    """Neighbours can be distinguished almost surely, beyond what double precision can bound."""
 
     def __init__(self) -> None:
         super().__init__(
-            "with so little noise the sampled run tells neighbours apart almost surely, and no "
-            "useful bound can be certified; use more noise, fewer steps or a lower sampling rate."
+            "this sampled run has too little noise: neighbours can be distinguished almost surely, "
+            "so it has no useful bound. Use more noise, fewer steps or a lower sampling rate."
         )
 
 
 def trade_off(steps: Sequence[Step], *, gaussian_mu: float = 0.0, failure: float) -> TradeOff:
-    """The curve of all `steps` and one Gaussian release of strength `gaussian_mu`, composed.
+    """The curve of all `steps` composed with one Gaussian release of `gaussian_mu`.
 
-    Nothing about the steps may have been chosen from earlier outputs. `failure` is the delta or
-    slack the curve will be read at; a small share of it pays for cut tails and rounding.
+    Nothing about the steps may be chosen from earlier outputs. `failure` is the delta or slack at
+    which the caller evaluates the curve; a small share of it covers truncated tails and rounding.
     """
     count = sum(step.count for step in steps)
     for step in steps:
@@ -143,13 +143,14 @@ def trade_off(steps: Sequence[Step], *, gaussian_mu: float = 0.0, failure: float
     parts = list(steps)
     if gaussian_mu > 0:
         parts.append(Step(sampling_rate=1.0, noise_multiplier=1 / gaussian_mu, count=1))
-    cut = lost / (4 * len(parts))  # twice per part: half of `lost` cuts tails, half is for rounding
+    # Half of `lost` is for truncation, which happens twice per part, and half for rounding.
+    cut = lost / (4 * len(parts))
     widest = max(_loss_width(part, cut / part.count) for part in parts)
     deviation = math.hypot(*(math.sqrt(part.count) * part.loss_deviation for part in parts))
     typical = deviation / math.sqrt(sum(part.count for part in parts))
     interval = max(_SPACING * typical, widest / _MOST_BINS)
     hits, false_alarms = [], []
-    with np.errstate(all="ignore"):  # what is not a number is found by the check of the masses
+    with np.errstate(all="ignore"):  # the check of the masses finds NaNs
         for removed in (True, False):
             losses = [
                 _repeat(_one_step_losses(part, removed, interval, cut), part, cut) for part in parts
@@ -184,7 +185,7 @@ def _points_of_log_ratio(loss: Array, step: Step) -> Array:
 
 
 def _likely_interval(step: Step, tail: float) -> tuple[float, float]:
-    """An interval of z outside which either hypothesis has at most `tail` on each side."""
+    """An interval of z; under either hypothesis each side of it has probability at most `tail`."""
     z = -float(ndtri(tail))
     return -z, z + 1 / step.noise_multiplier
 
@@ -222,15 +223,15 @@ def _one_step_losses(step: Step, removed: bool, interval: float, cut: float) -> 
     masses: Array = np.zeros(int(np.ptp(below)) + 2)
     np.add.at(masses, below - lowest, (mass * (1 - up)).sum(axis=1))
     np.add.at(masses, below - lowest + 1, (mass * up).sum(axis=1))
-    if not abs(masses.sum() - 1) < 2 * tail + 1e-9:  # also where it is not a number
+    if not abs(masses.sum() - 1) < 2 * tail + 1e-9:  # also true of NaN
         raise TooLittleNoise
-    # Outside the panels: high losses count as infinite, low losses are rounded up to the lowest.
+    # Outside the panels, high losses count as infinite and low ones are rounded up to the lowest.
     masses[0] += tail
     return _Losses(lowest, masses, tail)
 
 
 def _repeat(losses: _Losses, step: Step, cut: float) -> _Losses:
-    """`step.count` independent copies, without tails of probability `cut`."""
+    """The sum of `step.count` independent copies, without tails of probability `cut`."""
     if step.count == 1:
         return losses
     from scipy import fft  # slow to import
@@ -244,8 +245,8 @@ def _repeat(losses: _Losses, step: Step, cut: float) -> _Losses:
 
 
 def _likely_sums(masses: Array, count: int, tails: float) -> tuple[int, int]:
-    """Least and largest place of a sum of `count` draws, outside tails of probability `tails` that
-    are bounded by Chernoff's inequality: with the orders, and the places, of dp-accounting."""
+    """The least and largest index of a sum of `count` draws, apart from tails of probability
+    `tails` by Chernoff's inequality, with the orders and indices of dp-accounting."""
     least, largest = 0, (masses.size - 1) * count
     growth = np.exp(np.arange(masses.size) / masses.size)
     high = low = masses

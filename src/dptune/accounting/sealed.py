@@ -1,20 +1,19 @@
-"""A sealed search: a random number of trials, of which only the best is released.
+"""A sealed search: it runs a random number of trials and releases only the best one.
 
 Let u and v be the probabilities, with and without a row, that a trial scores above the winner. The
 winner has the density of one trial times f'(1 - u), where f(x) = E[x^K] generates the number of
-trials K, and f' <= f'(1) = E[K]. Whatever bounds f'(1 - u) / f'(1 - v) by R therefore gives
+trials K, and f' <= f'(1) = E[K]. A bound R on f'(1 - u) / f'(1 - v) therefore gives
 
     delta(epsilon + log R) <= E[K] * delta_trial(epsilon).
 
 The ratio bound is ours. A trial's profile says v <= e^h u + delta_trial(h). With odds =
 gamma / (1 - gamma) the ratio is ((odds + v) / (odds + u))^(shape + 1), so it is at most
 e^(h (shape + 1)) for every h at which delta_trial(h) <= odds * (e^h - 1): then odds + v <=
-e^h (odds + u). The least such h touches the trade-off curve, so nothing is lost against a maximum
-over all u. For a Poisson number of trials the ratio is exp(E[K] (v - u)), and v - u is at most
-delta_trial(0). Every larger h is valid too, so nothing here has to be maximised: searches that stop
-early cost epsilon, never truth.
+e^h (odds + u). The least such h touches the trade-off curve, so the bound equals a maximum over all
+u. For a Poisson number of trials the ratio is exp(E[K] (v - u)), and v - u is at most
+delta_trial(0). Every larger h is valid too, so an inexact root only makes the bound looser.
 
-The published bounds are here as well: Renyi DP (Papernot & Steinke 2022), profiles (Koskela,
+This module also has the published bounds: Renyi DP (Papernot & Steinke 2022), profiles (Koskela,
 Redberg & Wang 2024, which the ratio bound never exceeds) and DP-HyPO's (Wang et al. 2023).
 
 >>> ten, trial = TrialCount(mean=10, shape=1.0), GaussianMechanism(0.1)
@@ -39,12 +38,13 @@ from dptune.roots import root
 
 Array = NDArray[np.float64]
 
-# Pays for the roundings of means, odds and sums, which stay below 1e-13 (tests: 50 digits).
+# Covers the rounding of means, odds and sums, which stays below 1e-13 (tests: 50 digits).
 _MARGIN = 1e-12
 
 
 class Mechanism(Protocol):
-    """What a mechanism reveals, such as one trial with its score. Both answers are rounded up."""
+    """The privacy profile of a mechanism, such as one trial with its score. Both values are
+    rounded up."""
 
     def delta(self, epsilon: float) -> float: ...
     def epsilon(self, delta: float) -> float: ...
@@ -68,7 +68,7 @@ class GaussianMechanism:
 
 @dataclass(frozen=True)
 class SampledMechanism:
-    """A mechanism with sampled steps, by the vertices of its trade-off curve."""
+    """A mechanism with sampled steps, given by the vertices of its trade-off curve."""
 
     curve: sampled.TradeOff
 
@@ -81,9 +81,9 @@ class SampledMechanism:
 
 
 def log_ratio(trials: TrialCount, trial: Mechanism) -> float:
-    """Log of how much more often a neighbour's trial can be the winner, for its score alone.
+    """The log of the largest ratio of a trial's probabilities of winning on two neighbours.
 
-    Guarantees: never below the maximum over all ways of scoring.
+    Guarantees: never below the maximum over all scores.
     """
     if trials.is_poisson:
         return trials.mean * trial.delta(0.0) * (1 + _MARGIN)
@@ -91,7 +91,7 @@ def log_ratio(trials: TrialCount, trial: Mechanism) -> float:
 
 
 def _least_exponent(trials: TrialCount, trial: Mechanism) -> float:
-    """The least h with delta(h) <= odds * (e^h - 1), from above."""
+    """The least h with delta(h) <= odds * (e^h - 1), approximated from above."""
     odds = trials.odds * (1 - _MARGIN)
 
     def excess(exponent: float) -> float:
@@ -99,7 +99,7 @@ def _least_exponent(trials: TrialCount, trial: Mechanism) -> float:
 
     if excess(0.0) <= 0:
         return 0.0
-    high = math.log1p(1.0 / odds)  # here the right side is 1; the ratio is no larger for any trial
+    high = math.log1p(1.0 / odds)  # here the right side is 1; no trial has a larger ratio
     if excess(high) >= 0:
         return high
     exponent = root(excess, 0.0, high, relative=1e-14)
@@ -111,15 +111,14 @@ def _least_exponent(trials: TrialCount, trial: Mechanism) -> float:
 def ratio_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float:
     """Epsilon of the search at `delta` by the ratio bound.
 
-    Guarantees: an upper bound, whatever the score and however ties are broken.
+    Guarantees: an upper bound for every score and every way to break ties.
     """
     return _one_trial_epsilon(trials, trial, delta) + log_ratio(trials, trial)
 
 
 def profile_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float:
     """Epsilon by privacy profiles (Koskela, Redberg & Wang 2024): every h is valid, and
-    log(e^h + delta(h) / odds) takes the place of h. A Poisson number of trials is bounded as in
-    the ratio bound."""
+    log(e^h + delta(h) / odds) replaces h. A Poisson number of trials uses the ratio bound."""
     if trials.is_poisson:
         return ratio_epsilon(trials, trial, delta)
     from scipy.optimize import minimize_scalar  # slow to import
@@ -129,7 +128,8 @@ def profile_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float
     def cost(exponent: float) -> float:
         return math.log1p(math.expm1(exponent) + trial.delta(exponent) / odds)
 
-    # Convex in e^h; the least is below twice the exponent of the ratio, where e^h alone is more.
+    # Convex in e^h. The minimum lies below twice the exponent of the ratio: there e^h alone is
+    # larger than the cost at that exponent.
     start = exponent = _least_exponent(trials, trial)
     if start > 0:
         search = {"bounds": (0.0, 2 * start), "method": "bounded"}
@@ -139,7 +139,7 @@ def profile_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float
 
 
 def _one_trial_epsilon(trials: TrialCount, trial: Mechanism, delta: float) -> float:
-    """Of one trial, at a delta so small that all of them together have `delta`."""
+    """Epsilon of one trial at delta / E[K]."""
     delta = validate.strictly_between(0, 1, delta=delta)
     return trial.epsilon(delta / trials.mean * (1 - _MARGIN)) * (1 + _MARGIN)
 
@@ -153,9 +153,9 @@ def search_curve(
 ) -> RenyiCurve:
     """Renyi DP of a search from that of one trial (Papernot & Steinke 2022, Theorems 2 and 6).
 
-    A Poisson number of trials also needs the profile of a `trial`. With a `density_ratio` C/c
-    trials may choose their settings from earlier ones, each from a density between c and C times a
-    public one (DP-HyPO, Wang et al. 2023).
+    A Poisson number of trials also needs the profile of a `trial`. With a `density_ratio` C/c, a
+    trial may choose its settings from earlier outputs, by a density between c and C times a public
+    one (DP-HyPO, Wang et al. 2023).
     """
     orders = curve.orders
     values = curve.values + math.log(trials.mean) / (orders - 1.0)
@@ -164,12 +164,14 @@ def search_curve(
         values += (orders / (orders - 1.0) + 1.0 + trials.shape) * math.log(ratio)
     if trials.is_poisson:
         if trial is None:
-            raise InvalidInput("a Poisson number of trials needs the trial's profile; got none.")
+            raise InvalidInput(
+                "a Poisson number of trials needs the profile of a trial; got none. Pass `trial`."
+            )
         at = np.log1p(1.0 / (orders - 1.0))
         values += trials.mean * np.array([trial.delta(float(epsilon)) for epsilon in at])
     else:
         values += _log_ratio_by_renyi(trials, curve)
-    # Divergences grow with the order, so what holds at a larger one holds here.
+    # Divergences grow with the order, so a bound at a larger order also holds at a smaller one.
     return RenyiCurve(orders, np.minimum.accumulate(values[::-1])[::-1])
 
 
@@ -191,8 +193,8 @@ def _checked_ratio(trials: TrialCount, density_ratio: float) -> float:
     ratio = validate.positive(density_ratio=density_ratio)
     if ratio < 1 or trials.is_poisson:
         raise InvalidInput(
-            f"DP-HyPO is accounted for a density_ratio from 1 and a negative binomial number of "
-            f"trials; got {ratio:g} and shape {trials.shape:g}."
+            f"DP-HyPO needs a density_ratio of at least 1 and a negative binomial number of "
+            f"trials; got {ratio:g} and shape {trials.shape:g}. Change one of them."
         )
     return ratio
 
@@ -206,10 +208,10 @@ def _log_ratio_by_renyi(trials: TrialCount, curve: RenyiCurve) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianSearch:
-    """A whole search of trials that are mu-GDP, as one mechanism with a profile.
+    """A whole search with mu-GDP trials, as one mechanism with a privacy profile.
 
-    Guarantees: both answers are upper bounds, by the smaller of ratio bound and Renyi DP; by Renyi
-    DP alone where there is a `density_ratio`.
+    Guarantees: both values are upper bounds, by the smaller of ratio bound and Renyi DP or, with a
+    `density_ratio`, by Renyi DP alone.
     """
 
     trials: TrialCount
@@ -220,7 +222,7 @@ class GaussianSearch:
         by_renyi = self._curve.delta(epsilon)
         if self.density_ratio is not None or epsilon < self._log_ratio:
             return by_renyi
-        # Subtracting rounds, by less than this times the larger number.
+        # The subtraction's rounding error is smaller than this times the larger number.
         past = max(0.0, (epsilon - self._log_ratio) - 1e-15 * epsilon)
         one = gdp.delta_from_mu(self.mu, past)
         return min(1.0, by_renyi, self.trials.mean * one * (1 + _MARGIN))
@@ -264,5 +266,5 @@ def gaussian_epsilon(trials: TrialCount, mu: float, delta: float, bound: str = "
         return 0.0
     if bound == "renyi":
         return renyi_epsilon(trials, RenyiCurve.gaussian(mu), delta, trial=trial)
-    by = ratio_epsilon if bound == "ratio" else profile_epsilon
-    return by(trials, trial, delta)
+    bound_epsilon = ratio_epsilon if bound == "ratio" else profile_epsilon
+    return bound_epsilon(trials, trial, delta)

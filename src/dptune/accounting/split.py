@@ -1,8 +1,8 @@
-"""How a total budget is split: sweeps of cheap trials, their scores, one final run with the rest.
+"""The split of a total budget: sweeps of cheap trials, their scores, and a final run with the rest.
 
-Prices add as mu^2, so what is left for the final run is a subtraction (no data is needed, and
-nothing is spent by asking). `price_stages` does the sums of every study; `split_budget` is the same
-for people who ask what a study would leave.
+Prices add as mu^2, so the final run's share is a subtraction, which reads no data and spends
+nothing. `price_stages` serves every study; `split_budget` answers what a study would leave for its
+final run.
 
 >>> plan = split_budget(Budget(1.0, 1e-5), [Sweep(3, 0.1), Sweep(3, 0.2)], score="public")
 >>> round(plan.final.epsilon, 4)
@@ -22,22 +22,21 @@ from dptune.accounting.guarantees import Guarantee, guarantee
 from dptune.errors import BudgetExceeded
 from dptune.privacy import FREE, NoisyCount, Price, total
 
-# Of a study's mu^2: what all scores cost unless told otherwise, what a census costs, and what a
-# check of the final model costs.
+# Shares of a study's mu^2: all scores by default, a census, and the check of the final model.
 DEFAULT_SCORE_SHARE = 0.005
 CENSUS_SHARE = 0.001
 CHECK_SHARE = 0.001
-ERROR_SHARE = 0.005  # the same of values, whose errors are small beside what a row may add
-# Of all mu^2: what payments, rounded up one by one, may exceed their sum by. A study pays run by
-# run and in legs; the sums of a plan are few, and a whole epsilon of 1 must still read as 1.0000.
-_ROOM_OF_A_STUDY, _ROOM_OF_A_PLAN = 1e-12, 4e-15
-# Of the mu and of the noise of a sampled score: more than both are rounded by.
-_ROOM_OF_A_SAMPLE = 1e-9
+ERROR_SHARE = 0.005  # the check of regression, whose errors are small beside a row's bound
+# Share of all mu^2 that is kept for the rounding of payments. A study pays run by run and segment
+# by segment. A plan has few sums, and a whole epsilon of 1 must still read as 1.0000.
+_STUDY_MARGIN, _PLAN_MARGIN = 1e-12, 4e-15
+# Relative margin for the mu and the noise of a sampled score; it exceeds their rounding.
+_SAMPLE_MARGIN = 1e-9
 
 
 @dataclass(frozen=True)
 class Stage:
-    """`trials` runs of one price that are trained together, and what comparing them costs."""
+    """`trials` runs of equal price that are trained together, and the score that compares them."""
 
     name: str
     trials: int
@@ -51,7 +50,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class PricedStages:
-    """What a study pays for. The final stage is one run, or several of which the best is taken."""
+    """All payments of a study. The final stage is one run, or several that compete."""
 
     census: NoisyCount | None
     sweeps: tuple[Stage, ...]
@@ -61,9 +60,12 @@ class PricedStages:
 
 @dataclass(frozen=True)
 class _Scoring:
-    """What the scores of a stage may cost: `mu_squared`; or, where that is None, as much as its
-    trials, because they count rows that those never see and only the dearer of both is paid. With a
-    `sampling_rate` they count a sample of the rows, outside a failure of probability `slack`."""
+    """The price limit of a stage's scores.
+
+    It is `mu_squared`. If that is None, scores may cost as much as the trials: they count other
+    rows, so only the larger of both prices is paid. With a `sampling_rate`, scores count a sample
+    of the rows, with failure probability `slack`.
+    """
 
     mu_squared: float | None
     sampling_rate: float | None = None
@@ -79,7 +81,7 @@ class _Scoring:
         return replace(stage, score=counts)
 
     def price(self, stage: Stage) -> float:
-        """Of all trials of a stage and their scores."""
+        """The price of all trials of a stage and their scores."""
         trials = rounding.above(stage.trials * stage.mu_squared)
         scores = 0.0
         if stage.score:
@@ -101,20 +103,27 @@ def price_stages(
     score_rate: float | None = None,
     score_slack: float = 0.0,
     set_aside: float = 0.0,
-    room: float = _ROOM_OF_A_STUDY,
+    margin: float = _STUDY_MARGIN,
 ) -> PricedStages:
-    """What each part of a study costs: fixed now, whatever the trials will show.
+    """The price of each part of a study, fixed before any trial runs.
 
-    Stages of several trials share `score_share` of all mu^2 equally for their scores; with
-    `held_out`, scores count rows apart and cost what the trials do. `finalists` runs share what is
-    left, `histograms` are counted before the first trial, and after the last one the final model is
-    checked by so many `checks`: one of correct rows, or three of the errors of values. `aside` is
-    what something else costs that comes first, `slack` the failure probability of every run,
-    `set_aside` how much of delta a ledger keeps for such failures at least, `room` the share of
-    mu^2 that is kept for roundings. With a `score_rate` scores count a sample of the rows, and
-    `score_slack` is the failure probability of each stage's.
+    Args:
+        budget: what all parts together may cost.
+        sweeps: the stages of trials before the final run.
+        score_share: share of all mu^2 that stages of several trials split equally for their scores.
+        held_out: scores count held-out rows, and cost as much as the trials.
+        finalists: runs that share what is left.
+        histograms: noisy histograms counted before the first trial.
+        checks: noisy counts that check the final model: one for accuracy, three for regression.
+        aside: the price of everything that comes before the study's own events.
+        slack: the failure probability of each run.
+        score_rate: with it, scores count a sample of the rows.
+        score_slack: the failure probability of each stage's sampled scores.
+        set_aside: the least part of delta that the ledger keeps for failures.
+        margin: share of mu^2 kept for rounding.
 
-    Guarantees: all of it together fits in `budget`.
+    Guarantees: all parts together fit in `budget`.
+
     """
     runs = finalists + sum(sweep.trials for sweep in sweeps)
     compared = sum(sweep.trials > 1 for sweep in sweeps) + (finalists > 1)
@@ -132,13 +141,13 @@ def price_stages(
     check = _counts(checks, (CHECK_SHARE if checks == 1 else ERROR_SHARE) * everything)
     spent = [aside.mu_squared, *map(scoring.price, priced)]
     spent += [pricing.price(counts).mu_squared for counts in (census, check) if counts]
-    left = everything * (1 - room) - math.fsum(spent)
+    left = everything * (1 - margin) - math.fsum(spent)
     final = Stage("final run", 1, left)
     if left > 0 and finalists > 1:
         unscored = Stage("runs", finalists, left / finalists)
         final = scoring.add_score(unscored)
-        left -= scoring.price(final) - scoring.price(unscored)  # scores are paid from the same
-        final = replace(final, mu_squared=left / finalists * (1 - room))
+        left -= scoring.price(final) - scoring.price(unscored)  # what is left pays the scores, too
+        final = replace(final, mu_squared=left / finalists * (1 - margin))
     if left <= 0:
         needed = min(math.sqrt(everything - left), gdp.LARGEST_MU)
         epsilon = gdp.epsilon_from_mu(needed, delta_beside(failures, budget.delta))
@@ -153,27 +162,28 @@ def price_stages(
 def score_counts(
     trials: int, mu_squared: float, sampling_rate: float | None = None, slack: float = 0.0
 ) -> NoisyCount | None:
-    """Centred counts of `trials` models that cost `mu_squared`; None for a single model, which has
-    nothing to be compared with. With a `sampling_rate` they count a sample of the rows, and cost
-    that outside a failure of probability `slack`."""
+    """Centred counts that compare `trials` models and cost `mu_squared`; None for a single model.
+
+    With a `sampling_rate` they count a sample of the rows, with failure probability `slack`.
+    """
     if trials < 2:
         return None
     unit = pricing.price(NoisyCount(counts=trials, noise=1.0, centered=True)).mu_squared
     if sampling_rate is not None:
-        mu = rounding.below(math.sqrt(mu_squared)) * (1 - _ROOM_OF_A_SAMPLE)
+        mu = rounding.below(math.sqrt(mu_squared)) * (1 - _SAMPLE_MARGIN)
         step = calibrate_sampled(mu=mu, slack=slack, steps=1, sampling_rate=sampling_rate)
-        noise = math.sqrt(unit) * step.noise_multiplier * (1 + _ROOM_OF_A_SAMPLE)
+        noise = math.sqrt(unit) * step.noise_multiplier * (1 + _SAMPLE_MARGIN)
         return NoisyCount(counts=trials, noise=noise, centered=True, sampling_rate=sampling_rate)
     noise = math.sqrt(unit / mu_squared)
     counts = NoisyCount(counts=trials, noise=noise, centered=True)
-    while pricing.price(counts).mu_squared > mu_squared:  # never above by a rounding
+    while pricing.price(counts).mu_squared > mu_squared:  # rounding must not exceed the price
         noise = math.nextafter(noise, math.inf)
         counts = NoisyCount(counts=trials, noise=noise, centered=True)
     return counts
 
 
 def _counts(counts: int, mu_squared: float) -> NoisyCount | None:
-    """That many counts, or histograms, for `mu_squared`; None where there is nothing to count."""
+    """That many counts or histograms for `mu_squared`; None for zero counts."""
     return NoisyCount(counts=counts, noise=math.sqrt(counts / mu_squared)) if counts else None
 
 
@@ -192,8 +202,8 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Slot:
-    """`count` runs of one kind, and what each of them costs. A slot that is `alone` has a bound of
-    its own for its epsilon, and no mu that could be added to another."""
+    """`count` runs of one kind and the price of each. A slot that is `alone` has its own bound on
+    epsilon, and no mu that composes with others."""
 
     purpose: str
     count: int
@@ -229,22 +239,22 @@ class BudgetSplit:
 
     @property
     def spent(self) -> Price:
-        """Of the whole study, final run included."""
+        """The price of the whole study, including the final run."""
         return _together(self.slots)
 
     def guarantee(self) -> Guarantee:
-        """What a study that follows this plan may promise."""
+        """The guarantee of a study that follows this plan."""
         one_step = [calibrate_full_batch(mu=slot.mu, steps=1) for slot in self.slots]
         releases, public = ["the final model"], ["the number of rows"]
         caveats = [
-            "a plan: true of a study that is run exactly like this",
-            "a ledger has room for all of it if it was opened with --slack 0; others keep a part "
-            "of delta for sampled runs",
+            "this is a plan; the guarantee holds for a study that runs exactly like it",
+            "the whole plan fits in a ledger that was opened with --slack 0; other ledgers keep a "
+            "part of delta for sampled runs",
         ]
         if len(self.slots) > 1:
             releases.append("the models and settings of all trials")
         else:
-            caveats.append("there is no search: nothing may be chosen by looking at these rows")
+            caveats.append("there is no search: no setting may be chosen by looking at these rows")
         if self.scores:
             releases.append("their noisy scores")
         elif self.score == "public":
@@ -259,7 +269,7 @@ class BudgetSplit:
             public_facts=tuple(public),
             caveats=tuple(caveats),
         )
-        # The prices fit, so neither does their epsilon exceed the budget by a rounding.
+        # The prices fit, so their epsilon must not exceed the budget by rounding.
         return replace(promise, epsilon=min(promise.epsilon, self.budget.epsilon))
 
     def to_dict(self) -> dict[str, Any]:
@@ -283,11 +293,11 @@ def split_budget(
     score: str = "noisy",
     score_share: float = DEFAULT_SCORE_SHARE,
 ) -> BudgetSplit:
-    """What each slot costs and what the final run gets.
+    """The price of each slot and the epsilon of the final run.
 
-    `score` says how trials are compared: "noisy" counts of correct rows, centred within each
-    sweep, for which `score_share` of the budget's mu^2 is set aside and shared by the sweeps; or on
-    "public" rows, for nothing.
+    `score` says how trials are compared. "noisy" counts correct rows, centred within each sweep;
+    the sweeps share `score_share` of the budget's mu^2 for it. "public" uses public rows, at no
+    privacy cost.
     """
     validate.one_of(("noisy", "public"), score=score)
     share = validate.strictly_between(1e-12, 1, score_share=score_share)
@@ -297,7 +307,7 @@ def split_budget(
         for number, (sweep, mu) in enumerate(zip(sweeps, mus, strict=True), start=1)
     ]
     share = share if score == "noisy" else 0.0
-    priced = price_stages(budget, stages, score_share=share, room=_ROOM_OF_A_PLAN)
+    priced = price_stages(budget, stages, score_share=share, margin=_PLAN_MARGIN)
     slots = [
         Slot(stage.name, stage.trials, sweep.epsilon, stage.mu_squared)
         for sweep, stage in zip(sweeps, priced.sweeps, strict=True)
@@ -314,5 +324,5 @@ def split_budget(
 
 
 def _together(slots: Sequence[Slot]) -> Price:
-    # The product is rounded; paid one by one, the slots must not come to more.
+    # Rounded up, so that slots paid one by one cost no more than this.
     return total(Price(rounding.above(slot.count * slot.mu_squared)) for slot in slots)

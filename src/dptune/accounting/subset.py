@@ -1,31 +1,32 @@
 """A search on a secret sample of the rows, then a final run on the others or on all of them.
 
-Every row joins the sample with probability q. Neighbours differ in one row, which is there or
-empty. Tell the attacker which of the other rows are in the sample: that can only help, and it is
-the same for both neighbours. Let the search release P1 if the row is there and in the sample, else
-Q1; and the final run, whatever the search released, P2 if the row is there and before it, else Q2.
-Then all that is released follows
+Every row joins the sample with probability q. Neighbours differ in one row, which is present or
+empty. Give the attacker the sample membership of all other rows: that can only help, and it is the
+same for both neighbours. Let the search's output follow P1 if the row is present and in the sample,
+else Q1. Let the final run's output, given the search's, follow P2 if it uses the row, else Q2. Then
+all outputs together follow
 
     with the row     q P1 Q2 + (1 - q) Q1 P2   (on the others)    (q P1 + (1 - q) Q1) P2   (on all)
     without it       Q1 Q2
 
-An empty row adds nothing wherever it falls, so without the row there is no mixture. That secret is
-all that sampling gains. It is why nothing may be computed from the size of the sample, in which an
-empty row counts: next to the other rows it tells where the row fell. Use the public expected size.
+An empty row adds nothing in either place, so without the row there is no mixture. All that sampling
+gains rests on the secrecy of where the row is. So nothing may be computed from the sample's size,
+which counts empty rows: with the other rows known, it reveals where the row is. Use the public
+expected size instead.
 
 By Blackwell's theorem, a pair of distributions whose trade-off curve lies below that of (P1, Q1)
-is carried into it by a random map that need not know which of the two it is given. So is N(mu, 1),
-N(0, 1) into (P2, Q2), by a map for each output of the search: the final run may be chosen from that
-output, if its mu was fixed before. Both maps, one after the other, carry mixtures into mixtures.
-Hence no more is revealed than by a draw of likelihood ratio l and a number y, independent and
-standard normal without the row, with a joint ratio of
+can be mapped to (P1, Q1) by one random map, the same for both distributions. Likewise a map for
+each output of the search takes N(mu, 1), N(0, 1) to (P2, Q2): the final run may be chosen from that
+output, if its mu was fixed before. Both maps in turn take mixtures to mixtures. Hence the outputs
+reveal no more than a draw of the likelihood ratio l and an independent number y, which is standard
+normal without the row, with a joint ratio of
 
     q l + (1 - q) e^(mu y - mu^2/2)   (on the others)    (q l + 1 - q) e^(mu y - mu^2/2)   (on all)
 
-The search's curve is bounded from below by one tangent for each of many epsilons; its profile says
-how high they lie. Between corners their maximum is straight: each segment is an atom, and delta a
-sum of closed forms. The neighbours are not alike here, so both directions are computed, and the
-worse counts.
+The search's curve is bounded from below by one tangent for each of many epsilons; its profile gives
+their heights. Their maximum is piecewise linear: each piece is an atom, and delta is a sum of
+closed forms. The two neighbours are not symmetric here, so we compute both directions and take the
+worse.
 
 >>> search = discretize(lambda epsilon: gdp.delta_from_mu(0.5361, epsilon), largest=5.0)
 >>> both = DominatingPair.of(search, 0.26805, sampling_rate=0.1, disjoint=True)
@@ -53,9 +54,9 @@ Array = NDArray[np.float64]
 _TANGENTS = 1000
 # Products of two exponentials stay within double precision.
 _LARGEST_LOSS = 300.0
-# Of every term of a sum, whatever its sign: terms are good to 1e-13 (tests: 40 digits).
+# Relative margin for every term of a sum; terms are exact to 1e-13 (tests: 40 digits).
 _MARGIN = 1e-12
-# Less is taken for this much.
+# A smaller mu is replaced by this one.
 _SMALLEST_MU = 1e-12
 # The best order of a budget of epsilon 0.01 is near this; sums of smaller ones are cheap.
 LARGEST_ORDER = 2048
@@ -63,9 +64,9 @@ LARGEST_ORDER = 2048
 
 @dataclass(frozen=True)
 class LikelihoodRatios:
-    """What a search may say about the row, in finitely many atoms: their log likelihood ratios,
-    there against not, and their probabilities without it. What proves that it was there has
-    probability `proof` if it was."""
+    """A search's outputs as finitely many atoms: the log likelihood ratio of each (row present
+    against empty) and its probability without the row. `proof` is the probability, with the row,
+    of outputs that are impossible without it."""
 
     log_ratio: Array
     mass: Array
@@ -80,16 +81,16 @@ class LikelihoodRatios:
 
 
 def discretize(profile: Callable[[float], float], largest: float) -> LikelihoodRatios:
-    """The finitely many atoms that stand for a mechanism of this privacy profile, which must
-    hold in both directions. Losses above `largest` count as proof.
+    """The atoms of a mechanism with this privacy profile, which must hold in both directions.
+    Losses above `largest` count as proof that the row is present.
 
     Guarantees: their trade-off curve lies below the mechanism's.
     """
     epsilons = np.unique(np.linspace(0.0, min(largest, _LARGEST_LOSS), _TANGENTS))
     deltas = np.minimum.accumulate([min(1.0, profile(float(at))) for at in epsilons])
-    # Tangents: miss >= 1 - delta - e^epsilon * false_alarm, and mirrored. Above the diagonal,
-    # where misses and false alarms are equal, only those count that are steeper than the one
-    # which crosses it highest.
+    # Tangents: miss >= 1 - delta - e^epsilon * false_alarm, and mirrored. Above the diagonal (miss
+    # equals false alarm) only tangents count that are steeper than the one with the highest
+    # crossing.
     diagonal = (1.0 - deltas) / (1.0 + np.exp(epsilons))
     first = int(np.argmax(diagonal))
     touching, corners = _envelope(epsilons[first:], deltas[first:])
@@ -104,7 +105,7 @@ def discretize(profile: Callable[[float], float], largest: float) -> LikelihoodR
 
 
 def _envelope(epsilons: Array, deltas: Array) -> tuple[list[int], list[float]]:
-    """Which tangents touch their maximum, and at which false alarms they give way to the next."""
+    """The tangents that touch their maximum, and the false alarms at which the next one begins."""
     touching, corners = [0], list[float]()
     for new in range(1, epsilons.size):
         while True:
@@ -123,8 +124,8 @@ def _envelope(epsilons: Array, deltas: Array) -> tuple[list[int], list[float]]:
 
 @dataclass(frozen=True)
 class DominatingPair:
-    """Search and final run together. Given an atom of the search, the likelihood ratio of both
-    is flat + steep * e^(mu y - mu^2/2)."""
+    """Search and final run together. Given an atom of the search, the joint likelihood ratio is
+    flat + steep * e^(mu y - mu^2/2)."""
 
     mass: Array
     flat: Array
@@ -137,7 +138,7 @@ class DominatingPair:
     def of(
         search: LikelihoodRatios, final_mu: float, *, sampling_rate: float, disjoint: bool
     ) -> "DominatingPair":
-        """`disjoint`: the final run sees the rows that are not in the sample, not all of them."""
+        """With `disjoint`, the final run uses only the rows outside the sample."""
         final_mu = validate.non_negative(final_mu=final_mu, at_most=gdp.LARGEST_MU)
         rate = validate.strictly_between(0, 1, sampling_rate=sampling_rate)
         tilt = rate * np.expm1(search.log_ratio)
@@ -147,7 +148,7 @@ class DominatingPair:
         return DominatingPair(search.mass, flat, steep, tilt, rate * search.proof, mu)
 
     def delta(self, epsilon: float) -> float:
-        """In the worse direction.
+        """The delta at `epsilon` in the worse direction.
 
         Guarantees: an upper bound for every mechanism whose parts have these curves.
         """
@@ -162,7 +163,7 @@ class DominatingPair:
         return min(1.0, max(there, gone))
 
     def epsilon(self, delta: float) -> float:
-        """The least with at most this delta, rounded up; infinite where there is none."""
+        """The least epsilon with at most this delta, rounded up; infinite if there is none."""
         target = math.log(validate.strictly_between(0, 1, delta=delta))
 
         def excess(epsilon: float) -> float:
@@ -181,7 +182,7 @@ class DominatingPair:
         return epsilon
 
     def _points_of_ratio(self, log_ratio: float) -> Array:
-        """The y at which the log ratio of both is this; -inf where it is larger for every y."""
+        """The y at which the joint log ratio is this; -inf where it is larger for every y."""
         relative = np.maximum((math.expm1(log_ratio) - self.tilt) / self.steep, -1.0)
         with np.errstate(divide="ignore"):
             points: Array = np.log1p(relative) / self.mu + self.mu / 2
@@ -194,17 +195,17 @@ class DominatingPair:
 def renyi_divergences(
     first: Array, second: Array, *, sampling_rate: float, disjoint: bool
 ) -> tuple[Array, Array]:
-    """Orders, and Renyi DP of search and final run at them: the published bound (Koskela & Kulkarni
-    2023). `first` and `second` are the divergences of the parts at the orders 2, 3, ...
+    """Orders and the Renyi DP of search and final run at them: the published bound (Koskela &
+    Kulkarni 2023). `first` and `second` are the divergences of the parts at the orders 2, 3, ...
 
-    Guarantees: an upper bound in both directions. For a final run on the other rows these are
-    moments of the mixture and, the other way round, of a mean of inverses; for one on all rows the
-    sampled search is Zhu & Wang 2019, Theorem 6, which holds for every mechanism.
+    Guarantees: an upper bound in both directions. For a final run on the other rows, these are
+    moments of the mixture and, in the other direction, of a mean of inverses. For a final run on
+    all rows, the sampled search follows Zhu & Wang 2019, Theorem 6, valid for every mechanism.
     """
     rate = validate.strictly_between(0, 1, sampling_rate=sampling_rate)
     inside, outside = math.log(rate), math.log1p(-rate)
     count = first.size + 2
-    # Log of the moments of the ratios: (k - 1) times the divergence of order k.
+    # Log moments of the ratios: (k - 1) times the divergence of order k.
     one, two = (
         np.concatenate([[0.0, 0.0], np.arange(1, count - 1) * values]) for values in (first, second)
     )

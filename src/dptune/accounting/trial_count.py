@@ -1,4 +1,4 @@
-"""How many trials a sealed search runs: distributions of the number, and draws from them."""
+"""The random number of trials of a sealed search: its distributions, and draws from them."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from dptune.privacy import RandomStopping
 # Shapes of the named distributions; the Poisson distribution is the limit of a growing shape.
 SHAPES = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}
 LARGEST_SHAPE = 1000.0
-# Below this gamma = exp(-500) a tail is so heavy that odds leave double precision.
+# Below gamma = exp(-500) the tail is so heavy that odds exceed double precision.
 _LARGEST_LOG = 500.0
-# The sampler's arithmetic: what 60 digits leave out nobody can see at any delta.
+# The sampler's arithmetic: an error beyond 60 digits is negligible at every delta.
 _EXACT = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _NEGLIGIBLE = Decimal("1e-58")
 
@@ -33,7 +33,7 @@ class TrialCount:
         shape = self.shape
         if shape != math.inf:
             shape = validate.strictly_between(-1, LARGEST_SHAPE, shape=shape)
-            shape = 0.0 if abs(shape) < 1e-15 else shape  # the same to all digits we keep
+            shape = 0.0 if abs(shape) < 1e-15 else shape  # the same in double precision
         validate.store(self, mean=mean, shape=shape)
         if shape != math.inf and self._mean_at(_LARGEST_LOG) < mean:
             raise InvalidInput(
@@ -43,11 +43,13 @@ class TrialCount:
 
     @staticmethod
     def named(distribution: str, mean: float, shape: float | None = None) -> "TrialCount":
-        """By the words of a `RandomStopping` event, of which only one needs a shape."""
+        """The distribution by its name in a `RandomStopping` event; only one name needs a shape."""
         if distribution in SHAPES:
             return TrialCount(mean=mean, shape=SHAPES[distribution])
         if shape is None:
-            raise InvalidInput(f"a {distribution} number of trials needs a shape; got none.")
+            raise InvalidInput(
+                f"a {distribution} number of trials needs a shape; got none. Give a shape above -1."
+            )
         return TrialCount(mean=mean, shape=shape)
 
     @staticmethod
@@ -61,7 +63,8 @@ class TrialCount:
 
     @property
     def gamma(self) -> float:
-        """The parameter that gives the mean; what a geometric distribution stops with."""
+        """The parameter that gives the mean; for a geometric distribution, the probability of
+        stopping after each trial."""
         return math.exp(-self.log_inverse_gamma)
 
     @property
@@ -72,9 +75,12 @@ class TrialCount:
     @cached_property
     def log_inverse_gamma(self) -> float:
         if self.is_poisson:
-            raise InvalidInput("a Poisson number of trials has a mean and no gamma.")
+            raise InvalidInput(
+                "gamma of a Poisson number of trials was requested, which has only a mean; use "
+                "`mean`."
+            )
         low, high = 1e-30, _LARGEST_LOG
-        while low < (middle := math.sqrt(low * high)) < high:  # the mean grows with it
+        while low < (middle := math.sqrt(low * high)) < high:  # the mean grows with -log(gamma)
             low, high = (middle, high) if self._mean_at(middle) < self.mean else (low, middle)
         return high
 
@@ -82,13 +88,13 @@ class TrialCount:
         return math.expm1(log_inverse_gamma) / self._span(log_inverse_gamma)
 
     def _span(self, log_inverse_gamma: float) -> float:
-        """(1 - gamma^shape) / shape, also at its limit."""
+        """(1 - gamma^shape) / shape, or its limit for shape 0."""
         if self.shape == 0:
             return log_inverse_gamma
         return -math.expm1(-self.shape * log_inverse_gamma) / self.shape
 
     def derivative(self, x: float) -> float:
-        """f'(x) of the generating function f(x) = E[x^K]."""
+        """The derivative f'(x) of the generating function f(x) = E[x^K]."""
         if self.is_poisson:
             return self.mean * math.exp(self.mean * (x - 1.0))
         gamma = self.gamma
@@ -103,11 +109,13 @@ class TrialCount:
         raise AssertionError  # the recurrence has no end
 
     def draw(self, uniform: Callable[[], float]) -> int:
-        """One number of trials by inversion, from three calls of `uniform`, which must return
-        independent multiples of 2^-53 in [0, 1), for example `random.SystemRandom().random`.
+        """Draw a number of trials by inversion.
 
-        Guarantees: the number is distributed as accounted for up to 1e-45 in total variation. One
-        double alone would leave 1e-16, which large epsilons multiply.
+        `uniform` is called three times. It must return independent multiples of 2^-53 in [0, 1),
+        for example `random.SystemRandom().random`.
+
+        Guarantees: the distribution differs from the accounted one by at most 1e-45 in total
+        variation. One double alone would leave 1e-16, which large epsilons multiply.
         """
         point = Decimal(0)
         for scale in (1, 2**53, 2**106):
@@ -122,7 +130,7 @@ class TrialCount:
         raise AssertionError  # the recurrence has no end
 
     def _probabilities(self) -> Iterator[tuple[int, Decimal]]:
-        """All counts and their probabilities, by recurrence."""
+        """All counts and their probabilities, computed by recurrence."""
         if self.is_poisson:
             count, continuing, shape = 0, Decimal(self.mean), Decimal(0)
             probability = _EXACT.exp(-continuing)

@@ -1,1 +1,1 @@
-"""Measurements: what dptune claims about speed and accuracy, taken anew on this machine."""
+"""Benchmarks that measure dptune's speed and accuracy on this machine."""

@@ -1,4 +1,4 @@
-"""How fast prices are, beside the packages one would use otherwise, all timed in one run."""
+"""The time of computing prices, compared with other packages in one run."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ SAMPLED_RUNS = [
 
 
 def measure(report: Callable[[str], None]) -> dict[str, Any]:
-    """Full-batch calibration against two other routes, and the price of sampled runs."""
+    """Time full-batch calibration against two other packages, and the price of sampled runs."""
     return {
         "full_batch_calibration": {
             "epsilon": EPSILON,
@@ -42,7 +42,7 @@ def _calibration_routes(report: Callable[[str], None]) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     for name, calibrate, repeats in routes:
         report(f"calibrating with {name}")
-        noise, seconds = _timed(calibrate, repeats)
+        noise, seconds = _time(calibrate, repeats)
         ratio = seconds / results[0]["seconds"] if results else 1.0
         results.append(
             {"route": name, "noise_multiplier": noise, "seconds": seconds, "ratio": ratio}
@@ -108,8 +108,8 @@ def _sampled_price(run: SampledRun, report: Callable[[str], None]) -> dict[str, 
         accountant = pld.PLDAccountant()  # its default grid
         return float(accountant.compose(step, run.steps).get_epsilon(DELTA))
 
-    mu, seconds = _timed(lambda: accounting.price(run, slack=SLACK).mu, 3)
-    pld_epsilon, pld_seconds = _timed(by_pld, 1)
+    mu, seconds = _time(lambda: accounting.price(run, slack=SLACK).mu, 3)
+    pld_epsilon, pld_seconds = _time(by_pld, 1)
     return {
         "sampling_rate": run.sampling_rate,
         "noise_multiplier": run.noise_multiplier,
@@ -123,7 +123,7 @@ def _sampled_price(run: SampledRun, report: Callable[[str], None]) -> dict[str, 
     }
 
 
-def _timed(work: Callable[[], float], repeats: int) -> tuple[float, float]:
+def _time(work: Callable[[], float], repeats: int) -> tuple[float, float]:
     """The last result and the median time of a call."""
     times = []
     for _ in range(repeats):

@@ -1,7 +1,7 @@
-"""How fast features of pictures are made, beside the network alone.
+"""The rate of feature extraction from pictures, compared with the network alone.
 
-Both rates come from one run, at the same batch and in the same precision. The extraction is all of
-it: processes started, pictures decoded and prepared, features written to disk.
+Both rates come from one run, with the same batch size and precision. The extraction includes
+everything: it starts processes, decodes and prepares pictures, and writes features to disk.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from dptune.pictures.shifts import some
 from dptune.scratch import scratch_folder
 
 Report = Callable[[str], None]
-_BARE_SHARE = 20  # of all batches, one in so many is enough to time the network alone
+_BARE_SHARE = 20  # one of this many batches suffices to time the network alone
 _BARE_FEWEST, _BARE_MOST = 5, 50
 
 
@@ -37,12 +37,12 @@ def measure(
     device: str = "cpu",
     precision: str | None = None,
 ) -> dict[str, Any]:
-    """Pictures a second of the network alone and of a whole extraction, and their ratio."""
-    wanted = validate.whole(1, pictures=pictures)
+    """Pictures per second of the network alone and of a whole extraction, and their ratio."""
+    count = validate.whole(1, pictures=pictures)
     networks = find_networks(
         backbone, features=features, size=size, device=device, precision=precision
     )
-    train = some(gather(images, root=root)["train"], wanted)
+    train = some(gather(images, root=root)["train"], count)
     report(f"the network alone, {networks.batch} pictures at once")
     before = bare_rate(networks, train)
     report(f"the whole extraction of {len(train):,} pictures")
@@ -51,7 +51,7 @@ def measure(
         done = write_features({"train": train}, networks, folder, source="bench")
         seconds = perf_counter() - began
     report("the network alone again")
-    bare = (before + bare_rate(networks, train)) / 2  # others may use the machine too
+    bare = (before + bare_rate(networks, train)) / 2  # other processes may use the machine, too
     whole = done.made / seconds
     return {
         "device": device,
@@ -70,7 +70,7 @@ def measure(
 
 
 def bare_rate(networks: Networks, pictures: Pictures) -> float:
-    """Pictures a second of the forward pass alone, on a batch that is on the device already."""
+    """Pictures per second of the forward pass alone, on a batch that is already on the device."""
     first = range(min(networks.batch, len(pictures)))
     batch = next(networks.batches(pictures, [first]))
     ready = networks.prepared(batch, len(first))

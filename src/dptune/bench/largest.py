@@ -1,5 +1,5 @@
-"""The largest networks that take a private step on a GPU: one row, layer upon layer until memory
-ends."""
+"""The largest networks that take a private step on a GPU with one row: layers are added until the
+memory is full."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from dptune.engines.modules.checks import FEWEST_ROWS
 Report = Callable[[str], None]
 RANK = 8
 LENGTH, WORDS = 1_024, 50_257
-SECONDS = 30.0  # of each search
+SECONDS = 30.0  # limit of each search
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """A way to train, and the networks it is tried on."""
+    """A way to train, and the networks to try it on."""
 
     training: str
     optimizer: str
@@ -38,13 +38,13 @@ LADDERS = (
 
 
 def largest(report: Report, device: torch.device) -> list[dict[str, Any]]:
-    """For every way to train the largest network that took a step, and whether memory or time
+    """For every way to train, the largest network that took a step, and whether memory or time
     ended the search."""
     return [_climb(ladder, report, device) for ladder in LADDERS]
 
 
 def _climb(ladder: Ladder, report: Report, device: torch.device) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "training": ladder.training,
         "optimizer": ladder.optimizer,
         "words": LENGTH,
@@ -57,16 +57,16 @@ def _climb(ladder: Ladder, report: Report, device: torch.device) -> dict[str, An
     for layers in ladder.layers:
         report(f"{ladder.training}, {ladder.optimizer}: {layers} layers of {ladder.width:,}")
         try:
-            found |= {"layers": layers} | _step(ladder, layers, device)
+            result |= {"layers": layers} | _step(ladder, layers, device)
         except torch.cuda.OutOfMemoryError:
-            found["ended_by"] = f"memory, at {layers} layers"
+            result["ended_by"] = f"memory, at {layers} layers"
         empty_gpu()
-        if found["ended_by"].startswith("memory"):
+        if result["ended_by"].startswith("memory"):
             break
         if perf_counter() - began > SECONDS:
-            found["ended_by"] = "time"
+            result["ended_by"] = "time"
             break
-    return found
+    return result
 
 
 def _step(ladder: Ladder, layers: int, device: torch.device) -> dict[str, Any]:

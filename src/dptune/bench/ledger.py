@@ -1,4 +1,4 @@
-"""How a ledger's time grows with its entries, and how much of a study's time is spent in it."""
+"""How a ledger's time grows with its entries, and the share of a study's time that it takes."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,16 +21,18 @@ from dptune.study import tune
 
 SIZES = (100, 100_000)  # entries
 RESERVATIONS = 50  # timed at every size
-AT_ONCE = 2_000  # while the ledger is filled
+AT_ONCE = 2_000  # reservations in one call while the ledger is filled
 TRIALS, ROWS, COLUMNS, STEPS = 1_000, 50, 3, (2, 5)
 _TINY = FullBatchRun(steps=1, noise_multiplier=1e6)
 
 
 def measure(report: Callable[[str], None], addresses: Sequence[str] = ()) -> dict[str, Any]:
-    """Two new ledgers, of which one stays small and one grows, are paid from by turns; before, a
-    study pays from the one that grows. They are made at two `addresses`, or in temporary files."""
+    """Time payments from a small and a large ledger in turn; before that, a study pays from the
+    large one. The ledgers are made at two `addresses`, or in temporary files."""
     if addresses and len(addresses) != len(SIZES):
-        raise InvalidInput(f"give two ledgers to time, or none; got {len(addresses)}.")
+        raise InvalidInput(
+            f"this benchmark times two ledgers; got {len(addresses)}. Give two addresses, or none."
+        )
     draws = np.random.default_rng(0)
     data = Data(draws.normal(size=(ROWS, COLUMNS)), np.arange(ROWS) % 2, name="random rows")
     with scratch_folder() as folder:
@@ -43,19 +45,19 @@ def measure(report: Callable[[str], None], addresses: Sequence[str] = ()) -> dic
         for ledger, entries in zip(ledgers, SIZES, strict=True):
             report(f"filling a ledger with {entries:,} entries")
             _fill(ledger, data, entries)
-        report(f"reserving beside {' and '.join(f'{entries:,}' for entries in SIZES)} entries")
+        report(f"reserving after {' and '.join(f'{entries:,}' for entries in SIZES)} entries")
         times: list[list[float]] = [[] for _ in ledgers]
         for _ in range(RESERVATIONS):
-            for ledger, taken in zip(ledgers, times, strict=True):
-                taken.append(_seconds(lambda: _reserve(ledger, data)))  # noqa: B023
+            for ledger, seconds in zip(ledgers, times, strict=True):
+                seconds.append(_seconds(lambda: _reserve(ledger, data)))  # noqa: B023
         sizes = [
             {
                 "entries": entries,
-                "reserve_seconds": median(taken),
-                "ratio": median(taken) / median(times[0]),
+                "reserve_seconds": median(seconds),
+                "ratio": median(seconds) / median(times[0]),
                 "verify_seconds": _seconds(ledger.verify),
             }
-            for ledger, entries, taken in zip(ledgers, SIZES, times, strict=True)
+            for ledger, entries, seconds in zip(ledgers, SIZES, times, strict=True)
         ]
     return {"sizes": sizes, "study": study}
 
@@ -81,7 +83,7 @@ def _seconds(work: Callable[[], object]) -> float:
 def _study(
     ledger: Ledger, address: str, data: Data, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    """A study so small that little but the ledger could take time."""
+    """Time a study that is so small that the ledger takes most of the time."""
     report(f"a study of {TRIALS:,} trials")
     before = ledger.state().entries
     with _stopwatch() as in_ledger:
@@ -106,10 +108,10 @@ def _study(
 
 @contextmanager
 def _stopwatch() -> Iterator[Callable[[], float]]:
-    """The seconds that all ledgers together spent in their public methods, so far."""
+    """A clock of the seconds that all ledgers together spent in their public methods."""
     total, depth = 0.0, 0
 
-    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+    def add_clock(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
         def wrapper(*args: Any, **more: Any) -> Any:
             nonlocal total, depth
@@ -123,7 +125,7 @@ def _stopwatch() -> Iterator[Callable[[], float]]:
 
         return wrapper
 
-    # `open` is left out: all it does is to verify.
+    # `open` is excluded: it only verifies.
     plain = {
         name: method
         for name, method in vars(Ledger).items()
@@ -131,7 +133,7 @@ def _stopwatch() -> Iterator[Callable[[], float]]:
     }
     try:
         for name, method in plain.items():
-            setattr(Ledger, name, timed(method))
+            setattr(Ledger, name, add_clock(method))
         yield lambda: total
     finally:
         for name, method in plain.items():

@@ -1,4 +1,4 @@
-"""A step of plain training, and one of private training as the engine for modules takes it."""
+"""One step of non-private training, and one of private training by the engine for modules."""
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +31,8 @@ class PlainStep:
 
 
 class PrivateStep:
-    """One step of the engine for modules, whose rows are one physical batch; the module is looked
-    at with some rows more."""
+    """One step of the engine for modules with one physical batch of rows; other rows trace the
+    module first."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""What private training of whole networks costs beside plain training, in time and in memory.
+"""Time and memory of private training of whole networks, compared with non-private training.
 
-All ratios come from one run, at the same number of rows at once, on the same made-up rows. A plain
-step is what anybody would write: autocast, backward, Adam. A private one has all that a step of the
-engine has: clipped sums, noise, the division, Adam. Beside them Opacus, used directly.
+All ratios come from one run, with the same batch size and the same synthetic rows. A non-private
+step is the usual one: autocast, backward, Adam. A private step is a whole step of the engine:
+clipped sums, noise, division, Adam. Opacus, used directly, is compared as well.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ OUT_OF_MEMORY = "out of memory"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one step takes; `fails` says why there is none."""
+    """Time and memory of one step; `fails` is the reason if it failed."""
 
     rows: int
     seconds: float | None = None
@@ -52,7 +52,7 @@ class Cost:
 
 
 def measure(report: Report, device: str = "cpu") -> dict[str, Any]:
-    """Every figure of private training of modules on this machine's `device`."""
+    """Measure private training of modules on this machine's `device`."""
     must_be_here(device)
     place = torch.device(device)
     on_gpu = device == "cuda"
@@ -61,7 +61,7 @@ def measure(report: Report, device: str = "cpu") -> dict[str, Any]:
     for adapters in (False, True):
         for network in GPU_NETWORKS if on_gpu else CPU_NETWORKS:
             report(f"{network.name}, {network.sizes.shape}{', adapters' if adapters else ''}")
-            steps.append(_compared(network, adapters, place, compute))
+            steps.append(_compare(network, adapters, place, compute))
     if on_gpu:
         report("the largest networks that train")
     return {
@@ -76,7 +76,7 @@ def measure(report: Report, device: str = "cpu") -> dict[str, Any]:
     }
 
 
-def _compared(
+def _compare(
     network: Network, adapters: bool, device: torch.device, compute: str
 ) -> dict[str, Any]:
     def module() -> nn.Module:
@@ -133,7 +133,7 @@ def _opacus(
 def _fitting_cost(
     mode: str, module: Callable[[], nn.Module], rows: tuple[Tensor, Tensor], compute: str
 ) -> Cost:
-    """Of Opacus, with half of the rows where all are too many for it, and so on."""
+    """The cost of Opacus; the batch is halved until it fits in memory."""
     at_once = len(rows[0])
     cost = _cost(lambda: _opacus(mode, module(), *rows, compute), at_once)
     if cost.fails != OUT_OF_MEMORY or at_once == 1:
@@ -143,9 +143,9 @@ def _fitting_cost(
 
 
 def _cost(make: Callable[[], Callable[[], object]], rows: int) -> Cost:
-    """Of a step that is made anew, and thrown away in the end."""
+    """The cost of a new step, which is discarded afterwards."""
     try:
-        cost = _timed(make(), rows)
+        cost = _time(make(), rows)
     except torch.cuda.OutOfMemoryError:
         cost = Cost(rows, fails=OUT_OF_MEMORY)
     except (RuntimeError, ValueError, NotImplementedError) as error:
@@ -154,9 +154,9 @@ def _cost(make: Callable[[], Callable[[], object]], rows: int) -> Cost:
     return cost
 
 
-def _timed(step: Callable[[], object], rows: int) -> Cost:
+def _time(step: Callable[[], object], rows: int) -> Cost:
     repeats = REPEATS if gpu_is_used() else CPU_REPEATS
-    step()  # optimizers make their state in the first step
+    step()  # optimizers allocate their state in the first step
     cost = Cost(rows, peak_gib=_peak_gib(step), seconds=median_seconds(step, repeats))
     if isinstance(step, PrivateStep):
         alone = median_seconds(step.gradients_alone, repeats)
@@ -165,7 +165,7 @@ def _timed(step: Callable[[], object], rows: int) -> Cost:
 
 
 def _peak_gib(step: Callable[[], object]) -> float | None:
-    """Of a GPU, weights and everything else included; None on a CPU."""
+    """The peak memory of a GPU, including weights and everything else; None on a CPU."""
     if not gpu_is_used():
         return None
     torch.cuda.reset_peak_memory_stats()

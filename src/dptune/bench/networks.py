@@ -1,5 +1,5 @@
-"""The networks whose private training is timed, made from public configurations, and made-up rows
-for them. No weights are loaded: what a step takes does not depend on them."""
+"""The networks of the benchmark, built from public configurations, and synthetic rows for them.
+They have random weights, which do not change the cost of a step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from dptune.errors import MissingExtra
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is public of a transformer."""
+    """The public sizes of a transformer."""
 
     layers: int
     width: int
@@ -36,7 +36,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Network:
-    """A network, how many rows a step takes at once, and which layers get adapters."""
+    """A network, the number of rows in one step, and the layers that get adapters."""
 
     name: str
     kind: str
@@ -44,14 +44,14 @@ class Network:
     rows: int
 
     def made(self, device: torch.device, dtype: torch.dtype = torch.float32) -> nn.Module:
-        """With fresh weights, ready to be trained."""
-        usual = torch.get_default_dtype()
-        torch.set_default_dtype(dtype)  # made in another type first, the largest would not fit
+        """The network with random weights, in training mode."""
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)  # the largest would not fit in another type first
         try:
             with device:
                 return _KINDS[self.kind].make(self.sizes).train()
         finally:
-            torch.set_default_dtype(usual)
+            torch.set_default_dtype(default)
 
     def made_up_rows(self, device: torch.device, rows: int | None = None) -> tuple[Tensor, Tensor]:
         with device:
@@ -59,13 +59,13 @@ class Network:
 
     @property
     def adapted(self) -> str:
-        """Patterns of the layers that make queries and values."""
+        """Patterns of the layers that compute queries and values."""
         return _KINDS[self.kind].adapted
 
 
 def with_adapters(module: nn.Module, network: Network, rank: int, base: torch.dtype) -> nn.Module:
-    """Adapters of `rank` on queries and values, to be trained; what is frozen is kept in the type
-    `base`, what is trained in float32."""
+    """Add trainable adapters of `rank` to queries and values. Frozen weights have the type `base`,
+    trained ones float32."""
     model: Any = module.get_submodule("model")
     add_adapters(model, rank=rank, alpha=rank, layers=network.adapted, base_dtype=base)
     for parameter in module.parameters():
@@ -75,7 +75,7 @@ def with_adapters(module: nn.Module, network: Network, rank: int, base: torch.dt
 
 
 class Logits(nn.Module):
-    """A model of transformers that gives a plain tensor."""
+    """A model of transformers that returns a plain tensor."""
 
     def __init__(self, model: nn.Module, *, positions: bool = False) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Logits(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         options: dict[str, Any] = {}
-        if self.positions:  # GPT-2 would look them up once for all rows, which Opacus cannot take
+        if self.positions:  # GPT-2 embeds positions once for all rows, which Opacus cannot handle
             places = torch.arange(rows.shape[1], device=rows.device)
             options = {"position_ids": places.repeat(len(rows), 1), "use_cache": False}
         logits: Tensor = self.model(rows, **options).logits
@@ -91,7 +91,7 @@ class Logits(nn.Module):
 
 
 class MeanLoss(nn.Module):
-    """The mean of the losses of rows; with reduction "none" the losses themselves."""
+    """The mean loss of the rows or, with reduction "none", the loss of each row."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class MeanLoss(nn.Module):
 
 
 def row_losses(outputs: Tensor, targets: Tensor) -> Tensor:
-    """A row's cross-entropy, averaged over its words where it has many."""
+    """The cross-entropy of each row, averaged over its words."""
     losses = functional.cross_entropy(
         outputs.flatten(0, -2).float(), targets.flatten(), reduction="none"
     )
@@ -125,7 +125,7 @@ def _gpt2(sizes: Sizes) -> nn.Module:
         n_embd=sizes.width,
         n_layer=sizes.layers,
         n_head=sizes.heads,
-        tie_word_embeddings=False,  # shared weights have no gradient of a row of their own
+        tie_word_embeddings=False,  # shared weights have no per-example gradient of their own
         **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
         **dict.fromkeys(("bos_token_id", "eos_token_id")),
     )

@@ -1,4 +1,4 @@
-"""One step of private training as Opacus' users would write it."""
+"""One step of private training with Opacus, as its users write it."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,8 +22,8 @@ def opacus_step(
     targets: Tensor,
     precision: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Callable[[], None]:
-    """All rows at once, whose losses `criterion` averages, or tells where its `reduction` is none;
-    the forward pass is made inside `precision()`."""
+    """A step on all rows at once. `criterion` averages their losses, or returns each if its
+    `reduction` is none. The forward pass runs inside `precision()`."""
     with quiet():
         try:
             from opacus import PrivacyEngine
@@ -42,7 +42,7 @@ def opacus_step(
             poisson_sampling=False,
             grad_sample_mode=mode,
         )
-    # With ghost clipping its criterion runs the two backward passes.
+    # With ghost clipping, Opacus' criterion runs the two backward passes.
     private, private_optimizer, loss = made[0], made[1], made[2] if mode == "ghost" else criterion
 
     def step() -> None:
@@ -57,7 +57,7 @@ def opacus_step(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Opacus' remarks on its random numbers and its hooks."""
+    """Silence Opacus' warnings about its random numbers and its hooks."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

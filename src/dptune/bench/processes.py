@@ -1,4 +1,4 @@
-"""Measurements side by side, each in a process of its own."""
+"""Parallel measurements, each in its own process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -9,15 +9,15 @@ from typing import TypeVar
 import torch
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def side_by_side(
-    work: Callable[[Item], Found], items: Sequence[Item], workers: int, *, preload: str
-) -> Iterator[tuple[Item, Found]]:
-    """Each item with what `work` makes of it, as soon as that is there; in this process where one
-    worker or one item is all. Noise is fresh in every run, so nothing depends on which process it
-    was. `preload` is the module that all of them need."""
+    work: Callable[[Item], Result], items: Sequence[Item], workers: int, *, preload: str
+) -> Iterator[tuple[Item, Result]]:
+    """Yield each item with its result of `work` as soon as it is ready; one worker or one item runs
+    in this process. Noise is fresh in every run, so results do not depend on the process. `preload`
+    is the module that all processes need."""
     if workers == 1 or len(items) < 2:
         for item in items:
             yield item, work(item)
@@ -36,8 +36,8 @@ def side_by_side(
 
 
 def _context(preload: str) -> BaseContext:
-    """Where processes can be forked from one that has all imported, starting many takes no longer
-    than starting one."""
+    """If possible, fork from a process that has imported everything, so that starting many
+    processes takes no longer than starting one."""
     if "forkserver" not in get_all_start_methods():
         return get_context("spawn")
     context = get_context("forkserver")

@@ -1,6 +1,6 @@
-"""How fast private linear probes train, beside Opacus and beside bare matrix products.
+"""The speed of training private linear probes, compared with Opacus and bare matrix products.
 
-All ratios come from one run. The rows are random and in memory; loading them is not timed.
+All ratios come from one run. The rows are random and in memory; loading is not timed.
 """
 
 import os
@@ -50,7 +50,7 @@ IMAGENET = Shape(1_281_167, 1_024, 1_000)
 TRIALS = 7
 CPU_TRIALS = (1, TRIALS, 50)
 GPU_TRIALS = (1, 12)
-# The time of a step is the slope between a short and a long fit, so setting up does not count.
+# The time of a step is the slope between a short and a long fit, which excludes the setup.
 CPU_STEPS = (2, 12)
 GPU_STEPS = (20, 220)
 STUDY_TRIALS, STUDY_STEPS = 6, 100
@@ -66,7 +66,7 @@ _ALL_PROCESSES = Path("/proc/stat")
 
 
 def measure(report: Report, device: str = "cpu") -> dict[str, Any]:
-    """Every figure of the linear engine's speed on this machine's `device`."""
+    """Measure the linear engine's speed on this machine's `device`."""
     must_be_here(device)
     return _on_cpu(report) if device == "cpu" else _on_gpu(report)
 
@@ -75,7 +75,7 @@ def must_be_here(device: str) -> None:
     validate.one_of(DEVICES, device=device)
     if device == "cuda" and not torch.cuda.is_available():
         raise InvalidInput(
-            "--device cuda needs a GPU that PyTorch can use, and it finds none here; measure with "
+            "--device cuda needs a GPU that PyTorch can use, and PyTorch finds none; measure with "
             "--device cpu, or install a build of PyTorch for this GPU."
         )
 
@@ -115,10 +115,10 @@ def _on_cpu(report: Report) -> dict[str, Any]:
 
 
 def _cpu_seconds_of_others() -> float:
-    """Processor time of all other processes so far; 0 where the system does not tell.
+    """Processor time of all other processes so far; 0 if the system does not report it.
 
-    Whoever waits for threads more often suffers more from a busy machine: there Opacus has taken
-    ten times its time, and the ratios mean nothing.
+    Code that waits for threads more often slows down more on a busy machine. There Opacus has been
+    ten times slower, so the ratios are meaningless.
     """
     if not _ALL_PROCESSES.exists():
         return 0.0
@@ -128,7 +128,7 @@ def _cpu_seconds_of_others() -> float:
 
 
 def _opacus_step_seconds(mode: str, rows: MemoryRows) -> float:
-    """One step of one trial."""
+    """The time of one step of one trial."""
     model = torch.nn.Linear(rows.columns, NARROW.classes, bias=False)
     step = opacus_step(
         mode,
@@ -143,7 +143,7 @@ def _opacus_step_seconds(mode: str, rows: MemoryRows) -> float:
 
 
 def _bare_products_seconds(rows: MemoryRows) -> dict[str, float]:
-    """Logits and sums of all trials and nothing between them, in either layout of the logits."""
+    """The time of only the products for logits and sums of all trials, for both logit layouts."""
     features = rows.features[:, 0]
     wide = TRIALS * NARROW.classes
     weights, sums = torch.randn(wide, rows.columns), torch.empty(wide, rows.columns)
@@ -164,8 +164,8 @@ def _bare_products_seconds(rows: MemoryRows) -> dict[str, float]:
 
 
 def _peak_extra_gib() -> float | None:
-    """Peak of a fresh process, above what it held with the rows loaded; None where the system
-    does not tell."""
+    """The peak memory of a new process beyond its memory with the rows loaded; None if the system
+    does not report it."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
         return fresh.submit(_peak_extra_of, WIDE, TRIALS, MEMORY_STEPS).result()
 
@@ -246,7 +246,7 @@ def _imagenet_seconds() -> float:
 
 
 def _streamed_imagenet_seconds() -> float:
-    """The same from chunks in a temporary folder, which the system's cache may hold."""
+    """The same from chunks in a temporary folder, possibly from the system's file cache."""
     rng = np.random.default_rng(0)
     sizes = [len(part) for part in np.array_split(np.arange(IMAGENET.rows), IMAGENET_CHUNKS)]
     features = rng.normal(size=(max(sizes), IMAGENET.columns)).astype(np.float32)
@@ -283,7 +283,7 @@ def _fit(shape: Shape, rows: Rows, trials: int, steps: int) -> None:
 
 
 def _step_seconds(shape: Shape, rows: MemoryRows, trials: int, steps: tuple[int, int]) -> float:
-    """One step of all trials."""
+    """The time of one step of all trials."""
     short, long = steps
 
     def slope() -> float:

@@ -1,4 +1,4 @@
-"""How long something takes, on a GPU until it has really ended."""
+"""Timing that waits for the GPU to finish."""
 
 import gc
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import torch
 
 
 def median_seconds(work: Callable[[], object], repeats: int) -> float:
-    """Median time of a call, after one that warms up."""
+    """The median time of a call, after one warm-up call."""
     work()
     return median(seconds_of(work) for _ in range(repeats))
 
@@ -28,7 +28,7 @@ def wait_for_gpu() -> None:
 
 
 def empty_gpu() -> None:
-    """Give back what nobody holds; hooks and graphs hold each other in circles."""
+    """Free unused memory; hooks and graphs refer to each other in cycles."""
     if gpu_is_used():
         gc.collect()
         torch.cuda.empty_cache()

@@ -22,13 +22,15 @@ from dptune.cli import (
     columns_verb,
     doctor_verb,
     export_verb,
+    finished_verbs,
     ledger_verbs,
     picture_verbs,
     price_verbs,
     screen,
-    study_verbs,
+    tune_verbs,
 )
-from dptune.cli.parameters import FLAG, HELP_FLAGS
+from dptune.cli.old_spellings import Verbs
+from dptune.cli.parameters import HELP_FLAGS, flag
 from dptune.errors import DptuneError
 from dptune.version import __version__
 
@@ -36,19 +38,22 @@ from dptune.version import __version__
 _UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(
-    help="Differential privacy with the search for hyperparameters inside the same budget: tune "
-    "and train, price runs, and keep a ledger that cannot be overspent.",
+    cls=Verbs,
+    help="Tune and train models with differential privacy, the search for hyperparameters inside "
+    "the same budget; price runs; keep a ledger that cannot be overspent.",
     no_args_is_help=True,
     context_settings=HELP_FLAGS,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 for verb in (
-    study_verbs.tune,
-    study_verbs.resume,
-    study_verbs.predict,
-    study_verbs.card,
-    study_verbs.publish,
+    tune_verbs.tune,
+    tune_verbs.tune_pictures,
+    tune_verbs.tune_texts,
+    tune_verbs.resume,
+    finished_verbs.predict,
+    finished_verbs.card,
+    finished_verbs.publish,
     export_verb.export,
     columns_verb.columns,
     picture_verbs.extract,
@@ -69,7 +74,7 @@ def main() -> None:
 
 
 def run_verbs(verbs: typer.Typer, name: str) -> None:
-    """Do what the command line asks of `verbs`, and end with an exit code."""
+    """Run the command line with these verbs and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no box characters
@@ -84,8 +89,10 @@ def run_verbs(verbs: typer.Typer, name: str) -> None:
     except OSError as error:
         # Whatever was asked may be done: printing comes last.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        message = f"the result could not be written ({error}); it may have taken effect, so look"
-        exit_code = _fail("OSError", f"{message} before you repeat the command.", 1)
+        message = (
+            f"the result could not be written ({error}), but the command may have taken effect"
+        )
+        exit_code = _fail("OSError", f"{message}; check before you repeat it.", 1)
     except (typer.Abort, KeyboardInterrupt):
         exit_code = 130
     sys.exit(exit_code or 0)
@@ -94,7 +101,7 @@ def run_verbs(verbs: typer.Typer, name: str) -> None:
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
     """SIGTERM, which schedulers and `kill` send, ends a verb as Ctrl-C does."""
-    # Only the main thread may say so, and whoever started us may want it ignored.
+    # Only the main thread may set it, and the parent process may want it ignored.
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -115,7 +122,7 @@ def _fail(kind: str, message: str, exit_code: int) -> int:
 
 def _explain_usage(error: Any, name: str) -> int:
     command = error.ctx.command_path if error.ctx else name
-    # Some versions of Typer name the class of a problem before they tell it.
+    # Some versions of Typer put the class of a problem before its message.
     message = error.format_message().replace("Value error, ", "", 1)
     if not message:  # a verb without arguments has shown its help already
         return int(error.exit_code)
@@ -123,8 +130,8 @@ def _explain_usage(error: Any, name: str) -> int:
     return _fail("InvalidInput", f"{message}{end} See {command} --help.", error.exit_code)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(asked: bool) -> None:
+    if asked:
         print(f"dptune {__version__}")
         raise typer.Exit
 
@@ -132,14 +139,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            metavar=FLAG,
-            callback=_version,
-            is_eager=True,
-            help="Print the version.",
-        ),
+        bool, flag("Print the version.", "--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

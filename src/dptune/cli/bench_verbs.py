@@ -20,11 +20,12 @@ from dptune.cli.parameters import (
     PictureSize,
     TrainingDevice,
     in_words,
+    option,
 )
 from dptune.errors import InvalidInput
 
 app = typer.Typer(
-    help="Measure: every figure is a ratio or a time taken in one run on this machine.",
+    help="Measure speed and accuracy on this machine.",
     no_args_is_help=True,
     context_settings=HELP_FLAGS,
 )
@@ -52,9 +53,7 @@ class Timed(StrEnum):
 def bench_speed(
     engine: Annotated[
         Timed,
-        typer.Option(
-            metavar="ENGINE", help=f"What is timed: probes or whole networks, {in_words(Timed)}."
-        ),
+        option(f"What is timed: probes or whole networks, {in_words(Timed)}.", metavar="ENGINE"),
     ] = Timed.linear,
     device: TrainingDevice = Device.cpu,
     as_json: AsJson = False,
@@ -82,36 +81,30 @@ def bench_speed(
 def bench_compare(
     data: Annotated[
         str,
-        typer.Option(
-            metavar="TASKS",
-            help="Tasks, separated by commas: demo, or files with test rows; a change may follow, "
+        option(
+            "Tasks, separated by commas: demo, or files with test rows; a change may follow, "
             "as in demo?rows=1000, demo?unbalanced=38, demo?unscaled, demo?plain.",
+            metavar="TASKS",
         ),
     ] = "demo",
     methods: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Methods, separated by commas, options after colons as in "
+            "random-search:trials=3; default: all. `oracle` is the best of an unpaid grid.",
             metavar="METHODS",
-            help="Methods, separated by commas, options after colons as in "
-            "random-search:trials=3; all if not given. `oracle` is the best of an unpaid grid.",
         ),
     ] = None,
-    epsilon: Annotated[
-        str, typer.Option(metavar="EPSILONS", help="Budgets, separated by commas.")
-    ] = "1",
-    delta: Annotated[float, typer.Option(help="The delta of every budget.")] = 1e-5,
-    repeats: Annotated[int, typer.Option(help="Independent studies of each method.")] = 20,
+    epsilon: Annotated[str, option("Budgets, separated by commas.", metavar="EPSILONS")] = "1",
+    delta: Annotated[float, option("The delta of every budget.")] = 1e-5,
+    repeats: Annotated[int, option("Independent studies of each method.")] = 20,
     folder: Annotated[
         str,
-        typer.Option(
-            "--out",
-            metavar="FOLDER",
-            help="Where tables go; what is there is not measured again.",
-        ),
+        option("Where tables go; what is there is not measured again.", "--out", metavar="FOLDER"),
     ] = "runs/compare",
     device: TrainingDevice = Device.cpu,
     workers: Annotated[
-        int | None, typer.Option(help="Processes; as many as cores if not given, on a GPU one.")
+        int | None, option("Processes. Default: as many as cores; one on a GPU.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -141,12 +134,9 @@ def bench_compare(
 
 @app.command("extract")
 def bench_extract(
-    images: Annotated[
-        str,
-        typer.Option(metavar="PICTURES", help="Whatever extract takes for --images."),
-    ],
+    images: Annotated[str, option("Whatever extract takes for --images.", metavar="PICTURES")],
     backbone: Annotated[list[str], BACKBONE],
-    pictures: Annotated[int, typer.Option(help="How many pictures at most.")] = 10_000,
+    pictures: Annotated[int, option("How many pictures at most.")] = 10_000,
     features: FeatureKind = None,
     size: PictureSize = None,
     root: PictureRoot = None,
@@ -178,10 +168,10 @@ def bench_extract(
 def bench_ledger(
     ledger: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Where to make the ledgers that are timed, given twice: files, or postgresql:// "
+            "URLs of empty schemas; default: temporary files.",
             metavar="ADDRESS",
-            help="Where to make the ledgers that are timed, given twice: files, or postgresql:// "
-            "URLs of empty schemas; temporary files if not given.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import FLAG, AsJson
+from dptune.cli.parameters import AsJson, flag, option
 from dptune.errors import InvalidInput
 
 
@@ -20,27 +20,22 @@ def columns(
             show_default=False,
         ),
     ],
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column of labels.")
-    ] = None,
+    label: Annotated[str | None, option("The column of labels.", metavar="COLUMN")] = None,
     out: Annotated[
         str | None,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="A new file to write. Not given: printed."
-        ),
+        option("A new file to write. Default: print it.", "--out", "-o", metavar="FILE"),
     ] = None,
     values: Annotated[
         bool,
-        typer.Option(
-            "--values",
-            metavar=FLAG,
-            help="Write down the values that types of the file list; only where they were "
+        flag(
+            "Write down the values that types of the file list; only where they were "
             "declared and not found in the rows.",
+            "--values",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a file that says what the columns of a table are: names and types, the rest to fill in.
+    """Begin a file that declares the columns of a table: names and types; you fill in the rest.
 
     Example: dptune columns patients.csv --label ill -o columns.toml
     """
@@ -65,7 +60,7 @@ def _show(text: str, file: str, label: str | None, out: str | None) -> None:
 
 
 def _write_new(path: str, text: str) -> None:
-    """Never over a file that somebody filled in."""
+    """Write a new file; never replace one that the user filled in."""
     try:
         with Path(path).open("x", encoding="utf-8") as file:
             file.write(text)

@@ -1,11 +1,11 @@
-"""The verb that looks at a module before anything is paid."""
+"""The verb that examines a module before anything is paid."""
 
 from typing import Annotated
 
 import typer
 
 from dptune.cli import screen
-from dptune.cli.parameters import FLAG, AsJson
+from dptune.cli.parameters import AsJson, flag, option
 from dptune.errors import InvalidInput
 
 
@@ -21,18 +21,12 @@ def doctor(
     ],
     shape: Annotated[
         str | None,
-        typer.Option(
-            metavar="NUMBERS",
-            help="The shape of one row, such as 3,32,32: made-up rows then show more.",
+        option(
+            "The shape of one row, such as 3,32,32, to also run made-up rows.", metavar="NUMBERS"
         ),
     ] = None,
-    ids: Annotated[
-        bool, typer.Option("--ids", metavar=FLAG, help="Rows are numbers of words.")
-    ] = False,
-    fix: Annotated[
-        bool,
-        typer.Option("--fix", metavar=FLAG, help="Show what can be mended, and how to do it."),
-    ] = False,
+    ids: Annotated[bool, flag("Rows are token ids.", "--ids")] = False,
+    fix: Annotated[bool, flag("Show what can be replaced, and how.", "--fix")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say whether a module can be trained privately, layer by layer, and what to change.
@@ -52,7 +46,7 @@ def doctor(
     seen = examine(module if fixed is None else fixed.module, numbers, ids=ids)
     screen.show(
         as_json,
-        doctor_screen.as_dict(named, seen, fixed),
+        doctor_screen.to_dict(named, seen, fixed),
         lambda: doctor_screen.show(factory, seen, fixed, on_rows=numbers is not None),
     )
     if seen.problems:

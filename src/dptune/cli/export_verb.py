@@ -1,14 +1,12 @@
-"""`dptune export`: the model of a finished run in a format that is used without dptune."""
+"""The verb that writes a model in a format that needs no dptune."""
 
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dptune.cli import screen
-from dptune.cli.parameters import AsJson, Folder, RunCode
+from dptune.cli.parameters import AsJson, Folder, RunCode, option
 from dptune.errors import InvalidInput
 from dptune.printable import printable
 
@@ -20,12 +18,12 @@ def export(
     folder: Folder,
     out: Annotated[
         str,
-        typer.Option(
+        option(
+            "The file to write: model.onnx for ONNX, model.pkl for a pickled scikit-learn "
+            "pipeline.",
             "--out",
             "-o",
             metavar="FILE",
-            help="The file to write: model.onnx for ONNX, model.pkl for a pickled scikit-learn "
-            "pipeline.",
         ),
     ],
     run_code: RunCode = False,
@@ -64,8 +62,8 @@ def export(
         except OSError as error:
             raise InvalidInput(f"{out!r} cannot be written: {error.strerror}.") from None
     inputs = {} if model.inputs is None else inputs_in_words(model.inputs)
-    told = {"out": out, "format": made, "inputs": inputs}
-    screen.show(as_json, told, lambda: _show(made, out, inputs))
+    plain = {"out": out, "format": made, "inputs": inputs}
+    screen.show(as_json, plain, lambda: _show(made, out, inputs))
 
 
 def _show(made: str, out: str, inputs: Mapping[str, str]) -> None:

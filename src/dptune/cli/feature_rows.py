@@ -1,4 +1,4 @@
-"""Features in the place of rows: they are made first, in a folder that the study reads."""
+"""Features as rows: they are made first, in a folder that the study reads."""
 
 import itertools
 import re
@@ -15,6 +15,7 @@ from dptune.columns.kinds import PAID
 from dptune.data import Data
 from dptune.data.extracted import SHIFT, Extracted, holds_features, origins_of_features
 from dptune.data.made_by import is_of_texts
+from dptune.data.origin import Origin
 from dptune.data.shift import Shift
 from dptune.features.extraction import (
     Extraction,
@@ -33,8 +34,7 @@ _ON_FILES = re.compile(r"\.(py|onnx|safetensors)$")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FeatureRows:
-    """Pictures or texts that were found, the networks for them, and where their features are or
-    will be."""
+    """Pictures or texts, the networks for them, and where their features are or will be."""
 
     given: str  # how the pictures or texts were named
     place: str  # the name of the folder of features
@@ -46,7 +46,7 @@ class FeatureRows:
 
     @property
     def source(self) -> dict[str, Any]:
-        """What `load_data` will be told, if features are made where they are expected."""
+        """Arguments of `load_data`, if features are made where they are expected."""
         return self._source_in(self.folder)
 
     def _source_in(self, folder: Path) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class FeatureRows:
         }
 
     def make(self) -> dict[str, Any]:
-        """Make the features that are not there yet; what `load_data` is told of them."""
+        """Make the features that are not there yet; return the arguments of `load_data`."""
         source = place_of(self.given)
         with picture_screen.live_view() as watch:
             extraction = _in_first_free_folder(
@@ -80,7 +80,7 @@ class FeatureRows:
         classes: Sequence[Any] | str | None = None,
         **_: Any,
     ) -> Data:
-        """In the place of `load_data`: no features are made, and only what is public is true."""
+        """Made-up data in place of `load_data`, of which only the public facts are true."""
         trained, made_by = self.parts["train"], self.networks.made_by
         columns = sum(backbone["columns"] for backbone in made_by["backbones"])
         # Other rows in every part, since those of one may not be those of another.
@@ -91,7 +91,7 @@ class FeatureRows:
         # Of texts, names of classes are what a column of labels holds: secret if not declared.
         usual = PAID if is_of_texts(made_by) else trained.classes
         labels = np.array((trained.classes * 2)[:2])
-        return Data(
+        return Data.from_table(
             features["train"],
             labels,
             name=name,
@@ -104,8 +104,7 @@ class FeatureRows:
                 for part, table in features.items()
                 if part.startswith(SHIFT)
             },
-            made_by=made_by,
-            origins=origins_of_features(made_by, rows, classes),
+            origin=Origin(made_by=made_by, in_words=origins_of_features(made_by, rows, classes)),
         )
 
     def fingerprint(self) -> str:
@@ -113,7 +112,7 @@ class FeatureRows:
         return fingerprint_of_pictures(self.parts["train"])
 
 
-def feature_rows(
+def plan_features(
     given: str,
     parts: Mapping[str, Pictures],
     networks: Networks,
@@ -122,18 +121,18 @@ def feature_rows(
     words: Sequence[str],
     unused_test: bool,
 ) -> FeatureRows:
-    """Nothing is made yet. `words`, after the name of what was given, name the folder."""
-    wanted = Extracted(networks.made_by, place_of(given), parts["train"].classes, {})
+    """Plan where features will be; nothing is made yet. `words` end the name of the folder."""
+    expected = Extracted(networks.made_by, place_of(given), parts["train"].classes, {})
     models = [_without_suffixes(backbone.name) for backbone in networks.backbones]
-    called = _called(given, networks.things)
-    place = "-".join(map(_word, (called, *models, *words)))[:_LONGEST]
+    called = _name_study(given, networks.things)
+    place = "-".join(map(_spell, (called, *models, *words)))[:_LONGEST]
     return FeatureRows(
         given=given,
         place=place,
         name=name or called,
         parts=parts,
         networks=networks,
-        folder=_folder(place, wanted),
+        folder=_find_folder(place, expected),
         unused_test=unused_test,
     )
 
@@ -144,26 +143,26 @@ def _numbered(name: str) -> Iterator[Path]:
         yield Path("features") / (name if number == 1 else f"{name}-{number}")
 
 
-def _folder(name: str, wanted: Extracted) -> Path:
-    """Where these features are to be expected: the first that is free or holds such."""
+def _find_folder(name: str, expected: Extracted) -> Path:
+    """The first folder that is free or holds such features."""
     return next(
         folder
         for folder in _numbered(name)
         if not folder.exists()
-        or (holds_features(folder) and Extracted.read(folder).same_but_parts(wanted))
+        or (holds_features(folder) and Extracted.read(folder).same_but_parts(expected))
     )
 
 
 def _in_first_free_folder(name: str, made_in: Callable[[Path], Extraction]) -> Extraction:
-    """Those that hold other features stay as they are."""
+    """Make features in the first folder that holds no others."""
     for folder in _numbered(name):
         with suppress(FolderTaken):
             return made_in(folder)
     raise AssertionError  # there are numbers enough
 
 
-def _called(given: str, things: str) -> str:
-    """What a study of these pictures or texts is called."""
+def _name_study(given: str, things: str) -> str:
+    """Name a study of these pictures or texts."""
     path = Path(given)
     if path.is_dir():
         path = path.resolve()
@@ -174,6 +173,6 @@ def _without_suffixes(backbone: str) -> str:
     return ":".join(_ON_FILES.sub("", part) for part in short_name(backbone).split(":"))
 
 
-def _word(text: str) -> str:
-    """As the name of a folder."""
+def _spell(text: str) -> str:
+    """Spell `text` as part of a folder name."""
     return re.sub(r"[^\w.-]+", "-", text).strip("-.") or "rows"

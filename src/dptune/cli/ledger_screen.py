@@ -1,4 +1,4 @@
-"""What people see of a ledger: what is spent and left, the last payments and changes."""
+"""Screens of a ledger: what is spent and left, the last payments and changes."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dptune.cli.screen import bar, out, plain_table, promised, statement
+from dptune.cli.screen import draw_bar, out, plain_table, promised, show_guarantee
 from dptune.ledger import Payment, State
 from dptune.printable import printable
 from dptune.privacy import (
@@ -32,7 +32,7 @@ _LATEST = 100  # rows that are drawn; drawing 100,000 takes minutes
 _Row = TypeVar("_Row")
 
 
-def budget(address: str, state: State) -> None:
+def show_budget(address: str, state: State) -> None:
     total = state.budget
     # A sealed search that is alone may fit though its price in company would not.
     used = min(1.0, state.spent.mu_squared / total.mu_squared(state.slack))
@@ -43,12 +43,13 @@ def budget(address: str, state: State) -> None:
     held = [payment for payment in state.payments if payment.state == "reserved"]
     if held:
         held_for = f"{len(held)} payments" if held[1:] else "1 payment"
-        waits = f"part of it is held for what has not begun ({held_for}): "
+        waits = f"part of it is held for runs that have not begun ({held_for}): "
         by_hand = sum(payment.study is None for payment in held)
-        then = ["dptune resume goes on with a study"] * (by_hand < len(held))
-        then += ["dptune ledger commit or void settles what was reserved by hand"] * bool(by_hand)
+        then = ["dptune resume continues a study"] * (by_hand < len(held))
+        then += ["dptune ledger commit or void settles reservations by hand"] * bool(by_hand)
         summary.add_row("", Text(waits + "; ".join(then)))
-    summary.add_row("", bar(used, "red" if used > 0.9 else "yellow" if used > 0.5 else "green"))
+    color = "red" if used > 0.9 else "yellow" if used > 0.5 else "green"
+    summary.add_row("", draw_bar(used, color))
     left = f"enough for one full-batch run of epsilon {allowance(state.remaining_epsilon)}"
     summary.add_row("left", Text(left))
     summary.add_row("chain", Text(f"{state.entries} entries, all verified; the last is"))
@@ -62,18 +63,18 @@ def budget(address: str, state: State) -> None:
         )
     )
     if state.payments:
-        out.print(_payments(state))
+        out.print(_draw_payments(state))
     if len({payment.study for payment in state.counted}) > 1:
-        out.print(_payers(state))
-    out.print(_changes(state))
+        out.print(_draw_payers(state))
+    out.print(_draw_changes(state))
     if exchanged := sum(payment.state == "exchanged" for payment in state.payments):
         more = f"{exchanged} more {'were' if exchanged > 1 else 'was'} exchanged for one of these"
         out.print(Text(f"{more} before beginning: see --json", "dim"))
-    statement(state.guarantee())
+    show_guarantee(state.guarantee())
 
 
-def note(done: str, state: State, then: str = "") -> None:
-    """What was done to a ledger, what is left now, and what comes next."""
+def show_note(done: str, state: State, then: str = "") -> None:
+    """Print what was done to a ledger, what is left now, and what comes next."""
     spent = f"epsilon {cost(state.spent_epsilon)} of {state.budget.epsilon:g}"
     left = f"enough for one full-batch run of epsilon {allowance(state.remaining_epsilon)}"
     out.print(Text(f"{done[0].upper()}{done[1:]}."))
@@ -89,7 +90,7 @@ def _latest(title: str, rows: Sequence[_Row]) -> tuple[Table, Sequence[_Row]]:
     return plain_table(title), rows[-_LATEST:]
 
 
-def _payments(state: State) -> Table:
+def _draw_payments(state: State) -> Table:
     # Of those that were exchanged, the payments that took their place are drawn.
     drawn = [payment for payment in state.payments if payment.state != "exchanged"]
     table, latest = _latest("payments", drawn)
@@ -106,24 +107,26 @@ def _payments(state: State) -> Table:
         "committed": "green",
         "voided": "dim",
     }
-    everything, cut_off = _everything(state), state.cut_off
+    everything, interrupted = _sum_shares(state), state.cut_off
+    alone = len({payment.study for payment in state.payments}) == 1
     for payment in latest:
         counts = payment.counts
+        shown = "interrupted" if payment.number in interrupted else payment.state
         table.add_row(
             str(payment.number),
             payment.time[:10],
-            printable(_purpose(payment)),
+            printable(_describe_purpose(payment, alone=alone)),
             _event(payment.event),
             cost(payment.price.mu, 5),
             f"{100 * payment.price.mu_squared / everything:.1f} %" if counts else "",
-            Text("cut off" if payment.number in cut_off else payment.state, colors[payment.state]),
+            Text(shown, colors[payment.state]),
         )
     return table
 
 
-def _payers(state: State) -> Table:
-    """What each study spent in all, because a study has many payments."""
-    everything = _everything(state)
+def _draw_payers(state: State) -> Table:
+    """Draw what each study spent in all; a study has many payments."""
+    everything = _sum_shares(state)
     by: dict[str | None, list[float]] = {}
     for payment in state.counted:
         by.setdefault(payment.study, []).append(payment.price.mu_squared)
@@ -142,7 +145,7 @@ def _payers(state: State) -> Table:
     return table
 
 
-def _everything(state: State) -> float:
+def _sum_shares(state: State) -> float:
     """What shares are of. Runs that were fixed beforehand may fit together though their prices in
     company would not."""
     prices = sum(payment.price.mu_squared for payment in state.counted)
@@ -154,13 +157,16 @@ def _short(study: str) -> str:
     return study.split("-", maxsplit=1)[0]
 
 
-def _purpose(payment: Payment) -> str:
+def _describe_purpose(payment: Payment, *, alone: bool) -> str:
+    """What was paid for; with its study, unless it is the only one."""
     if payment.study is None or payment.label is None:
         return payment.purpose
+    if alone:
+        return payment.label
     return f"{payment.label} ({_short(payment.study)})"
 
 
-def _changes(state: State) -> Table:
+def _draw_changes(state: State) -> Table:
     rows = [
         (
             change.time,

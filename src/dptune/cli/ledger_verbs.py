@@ -21,6 +21,7 @@ from dptune.cli.parameters import (
     Reason,
     SamplingRate,
     Steps,
+    option,
 )
 from dptune.cli.price_verbs import training_run
 from dptune.errors import LedgerCorrupt
@@ -40,9 +41,8 @@ def budget(
     where: LedgerAddress,
     contains: Annotated[
         str | None,
-        typer.Option(
-            metavar="ENTRY",
-            help="Check that the ledger still contains this entry, noted down earlier.",
+        option(
+            "Check that the ledger still contains this entry, noted down earlier.", metavar="ENTRY"
         ),
     ] = None,
     as_json: AsJson = False,
@@ -61,23 +61,21 @@ def budget(
             f"{ledger.address} does not contain entry {contains}: it is another ledger, or an "
             "older copy was put in its place. Count what was spent since as spent."
         )
-    _show_state(ledger, state, as_json, lambda: ledger_screen.budget(ledger.address, state))
+    _show_state(ledger, state, as_json, lambda: ledger_screen.show_budget(ledger.address, state))
 
 
 @app.command("open")
 def open_ledger(
     where: LedgerAddress,
-    dataset: Annotated[
-        str, typer.Option(metavar="NAME", help="The data set's name, as it may be published.")
-    ],
+    dataset: Annotated[str, option("The data set's name, as it may be published.", metavar="NAME")],
     epsilon: Epsilon,
     delta: Delta,
     data: PrivateData,
     slack: Annotated[
         float | None,
-        typer.Option(
-            help="How much of delta, up to half of it, is set aside, for good, for failures of "
-            "sampled runs and sealed searches; 2 % of it if not given."
+        option(
+            "How much of delta, up to half of it, is set aside, for good, for failures of "
+            "sampled runs and sealed searches; default: 2 % of it."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -129,7 +127,7 @@ def change_budget(
 def reserve(
     where: LedgerAddress,
     data: PrivateData,
-    purpose: Annotated[str, typer.Option(metavar="TEXT", help="What the run is for.")],
+    purpose: Annotated[str, option("What the run is for.", metavar="TEXT")],
     steps: Steps,
     noise_multiplier: NoiseMultiplier,
     sampling_rate: SamplingRate = None,
@@ -187,7 +185,7 @@ def _show_ledger(ledger: "Ledger", as_json: bool, done: str) -> None:
     from dptune.cli import ledger_screen
 
     state = ledger.state()
-    _show_state(ledger, state, as_json, lambda: ledger_screen.note(done, state))
+    _show_state(ledger, state, as_json, lambda: ledger_screen.show_note(done, state))
 
 
 def _show_state(ledger: "Ledger", state: "State", as_json: bool, draw: Callable[[], None]) -> None:
@@ -213,4 +211,4 @@ def _show_payment(ledger: "Ledger", receipt: "Receipt", state: str, as_json: boo
     done = f"payment {receipt.payment} is {state}"
     command = f"dptune ledger commit {shlex.quote(ledger.address)} {receipt.payment}"
     then = f"When the run has ended: {command}" if state == "reserved" else ""
-    screen.show(as_json, plain, lambda: ledger_screen.note(done, now, then))
+    screen.show(as_json, plain, lambda: ledger_screen.show_note(done, now, then))

@@ -1,4 +1,4 @@
-"""What `dptune tune` was asked: options over a file over defaults."""
+"""What a study was asked: options override a file, which overrides defaults."""
 
 import csv
 import math
@@ -17,10 +17,9 @@ from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.own_code import is_pretrained, pretrained_name
 from dptune.plain_data import read_toml
+from dptune.preparation.options import AUTO, MOST_SHARE
 from dptune.search.space import Space
 from dptune.study.config import (
-    AUTO,
-    MOST_SHARE,
     Config,
     Preparation,
     build,
@@ -40,16 +39,15 @@ DEFAULT_EPSILON = 1.0
 ENGINES_OF_MODULES = {"module": "torch-module", "lora": "lora", "zeroth-order": "zeroth-order"}
 _ANY_DELTA = 1e-6  # until rows are counted
 _OF_FEATURES = ("name", "rows", "classes")  # what a file may declare of pictures or texts
-_THINGS = {"--images": "pictures", "--text": "texts"}
 
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """The data and everything that `tune` is told about them."""
+    """The data, and all settings of a study."""
 
     data: Data
     settings: dict[str, Any]  # the fields of Config, and so the keywords of tune
-    delta_chosen: bool  # by us, because nobody gave one
+    delta_chosen: bool  # by us, because the user gave none
 
     @property
     def config(self) -> Config:
@@ -61,9 +59,9 @@ def read_options(
     options: Mapping[str, Mapping[str, Any]],
     load: Callable[..., Data] = load_data,
 ) -> TuneOptions:
-    """Merge `options`, by section, over those of a TOML file; None is not given. `load` is told
-    what [data] says, and options over it."""
-    plain = parsed(file)
+    """Merge `options`, by section, over those of a TOML file, and load the data that they name.
+    None stands for the default."""
+    plain = read_config(file)
     given = {
         section: {key: value for key, value in values.items() if value is not None}
         for section, values in options.items()
@@ -72,34 +70,35 @@ def read_options(
     source = {"source": "demo"} | plain["data"] | given["data"]
     if "text" in source and is_pretrained(str(trained.get("factory", ""))):
         source.setdefault("tokenizer", pretrained_name(trained["factory"]))
-    typed, source = source, _from_anywhere(source)
+    typed, source = source, _make_absolute(source)
     run = plain["run"] | given["run"]
     columns = plain["columns"] | given.get("columns", {})
     if columns and load is not load_data:
         raise InvalidInput(
-            "columns are declared of tables, not of pictures or texts; leave them out."
+            "columns are declared for tables, not for pictures or texts; leave them out."
         )
     declared = {"columns": columns, "told": tell_rows()} if columns else {}
     budget = {"epsilon": DEFAULT_EPSILON} | plain["budget"] | given["budget"]
     delta_chosen = "delta" not in budget
-    # What is wrong whatever the rows are is told before they are read, which may take minutes.
+    # What is wrong for any rows is refused before they are read, which may take minutes.
     promised = build(Budget, {"delta": _ANY_DELTA} | budget, "[budget]")
     search = search_from(_merge(plain["search"], given["search"], "method"))
     engine = engine_from(trained)
+    given_score = _merge(plain["score"], given["score"], "kind")
+    score_from(given_score)
     space = build(Space, asdict(usual_space(search, engine)) | plain["space"], "[space]")
     preparation = build(Preparation, plain["preparation"] | given["preparation"], "[preparation]")
     # Messages about a table show its path as it was typed.
     data = load(**(typed if load is load_data else source), **declared)
     if delta_chosen:
         promised = replace(promised, delta=_default_delta(run.get("ledger", ""), data))
-    score = usual_measure(data.facts) | _merge(plain["score"], given["score"], "kind")
     if not plain["preparation"] and "unit_rows" not in given["preparation"]:
         usual = usual_preparation(data.facts, engine)
         preparation = replace(preparation, unit_rows=usual.unit_rows)
     settings = {
         "budget": promised,
         "search": search,
-        "score": score_from(score),
+        "score": score_from(usual_measure(data.facts) | given_score),
         "space": space,
         "recipe": plain["recipe"],
         "preparation": preparation,
@@ -110,20 +109,20 @@ def read_options(
     return TuneOptions(data, settings, delta_chosen)
 
 
-def declared_of_features(file: str | None, option: str) -> dict[str, Any]:
-    """What [data] of a TOML file says beside --images or --text, which names the data."""
-    declared: dict[str, Any] = parsed(file)["data"]
+def declared_of_features(file: str | None) -> dict[str, Any]:
+    """Section [data] of a TOML file beside --data, which names the pictures or texts."""
+    declared: dict[str, Any] = read_config(file)["data"]
     others = [key for key in declared if key not in _OF_FEATURES]
     if others:
         raise InvalidInput(
-            f"[data] in {file} says {listed(others)}, and {option} takes its place; leave that "
-            f"out (--test, --public and --shift name more {_THINGS[option]})."
+            f"[data] in {file} says {listed(others)}, and --data takes its place; leave that out "
+            "(--test, --public and --shift name more data)."
         )
     return declared
 
 
-def columns_in(file: str | None) -> dict[str, Any]:
-    """What a --columns file declares: in a section [columns], or by itself."""
+def read_columns(file: str | None) -> dict[str, Any]:
+    """Read the columns that a file declares, in a section [columns] or by themselves."""
     if file is None:
         return {}
     plain = read_toml(_read_text(file), file)
@@ -139,9 +138,9 @@ def columns_in(file: str | None) -> dict[str, Any]:
     return section
 
 
-def classes_in(text: str | None) -> list[Any] | str | None:
-    """What --classes says: names, which are numbers or booleans where all of them are; or how to
-    find them."""
+def parse_classes(text: str | None) -> list[Any] | str | None:
+    """Parse --classes: names, which are numbers or booleans where all of them are; or how to find
+    them."""
     if text is None or text in (PAID, PUBLIC):
         return text
     ((*names,),) = csv.reader([text], skipinitialspace=True)  # a name may hold a comma
@@ -154,8 +153,8 @@ def classes_in(text: str | None) -> list[Any] | str | None:
         return names
 
 
-def engine_options(text: str | None) -> dict[str, Any]:
-    """What --engine says, as [engine] of a file does: module:FACTORY, say, or a plain name."""
+def parse_engine(text: str | None) -> dict[str, Any]:
+    """Parse --engine, such as module:FACTORY or linear, as section [engine] of a file."""
     if text is None:
         return {}
     word, _, factory = text.partition(":")
@@ -166,29 +165,29 @@ def engine_options(text: str | None) -> dict[str, Any]:
             )
         return {"name": word}
     if word not in ENGINES_OF_MODULES:
-        known = ", ".join(f"{each}:FILE.py:NAME" for each in ENGINES_OF_MODULES)
-        raise InvalidInput(f"--engine takes linear, {known}; got {text!r}.")
+        kinds = ", ".join(f"{each}:FILE.py:NAME" for each in ENGINES_OF_MODULES)
+        raise InvalidInput(f"--engine takes linear, {kinds}; got {text!r}.")
     return {"name": ENGINES_OF_MODULES[word], "factory": factory}
 
 
-def share(text: str | None, option: str) -> float | str | None:
-    """What an option says of a share of mu^2: auto, no, or a number."""
+def parse_share(text: str | None, option: str) -> float | str | None:
+    """Parse a share of mu^2: auto, no, or a number."""
     if text in (None, AUTO, "no"):
         return 0.0 if text == "no" else text
     try:
-        named = float(text)
+        number = float(text)
     except ValueError:
-        named = math.nan
-    if not 0 <= named <= MOST_SHARE:
+        number = math.nan
+    if not 0 <= number <= MOST_SHARE:
         raise InvalidInput(
             f"{option} takes auto, no, or a share of mu^2 such as 0.01, at most {MOST_SHARE}; got "
             f"{text!r}."
         )
-    return named
+    return number
 
 
 def _default_delta(ledger: str, data: Data) -> float:
-    """Where nobody gave one: that of the ledger to pay from, else from the number of rows."""
+    """That of the ledger to pay from, else one from the number of rows."""
     return Ledger.open(ledger).state().budget.delta if ledger else default_delta(data.count)
 
 
@@ -197,15 +196,15 @@ def _merge(file: dict[str, Any], given: dict[str, Any], kind: str) -> dict[str, 
     return file | given if given.get(kind) in (None, file.get(kind)) else given
 
 
-def _from_anywhere(source: dict[str, Any]) -> dict[str, Any]:
-    """With whole paths, so that a run can be resumed from another folder."""
-    found = dict(source)
+def _make_absolute(source: dict[str, Any]) -> dict[str, Any]:
+    """Make paths absolute, so that a run can be resumed from another folder."""
+    absolute = dict(source)
     for key in ("source", "test", "public"):
-        if key in found:
-            found[key] = _absolute(found[key])
-    if isinstance(found.get("shifts"), list):
-        found["shifts"] = [_absolute(place) for place in found["shifts"]]
-    return found
+        if key in absolute:
+            absolute[key] = _absolute(absolute[key])
+    if isinstance(absolute.get("shifts"), list):
+        absolute["shifts"] = [_absolute(place) for place in absolute["shifts"]]
+    return absolute
 
 
 def _absolute(place: Any) -> Any:
@@ -214,8 +213,8 @@ def _absolute(place: Any) -> Any:
     return str(Path(place).absolute())
 
 
-def parsed(file: str | None) -> dict[str, Any]:
-    """The sections of a --config file, all empty where there is none."""
+def read_config(file: str | None) -> dict[str, Any]:
+    """Read the sections of a --config file, all empty where there is none."""
     return parse("", "") if file is None else parse(_read_text(file), file)
 
 

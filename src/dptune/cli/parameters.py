@@ -1,16 +1,56 @@
 """Parameters that several verbs share, and the values that they may have."""
 
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
-FLAG = ""  # Typer would show a flag as if it took a value
-TEXTS = "Texts"  # a part of the help
-Epsilon = Annotated[float, typer.Option("--epsilon", help="Total epsilon.")]
-Delta = Annotated[float, typer.Option("--delta", help="Total delta, for example 1e-5.")]
-Steps = Annotated[int, typer.Option("--steps", help="Number of training steps.")]
+PICTURES, TEXTS = "Pictures", "Texts"  # groups of the help
+
+
+def option(help: str, *names: str, group: str | None = None, **more: Any) -> Any:
+    """An option of the command line; without names it is called like its parameter."""
+    return typer.Option(*names, help=help, rich_help_panel=group, **more)
+
+
+def flag(help: str, *names: str, group: str | None = None, **more: Any) -> Any:
+    """An option without a value, which Typer would show as if it took one."""
+    return option(help, *names, group=group, metavar="", **more)
+
+
+def with_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """Replace every parameter that is a dataclass of options by these, for Typer to see."""
+    groups: dict[str, Any] = {}
+    shown: list[inspect.Parameter] = []
+    for parameter in inspect.signature(verb).parameters.values():
+        if not is_dataclass(kind := parameter.annotation):
+            shown.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[parameter.name] = kind
+        hints = get_type_hints(kind, include_extras=True)
+        shown += [
+            parameter.replace(name=field.name, default=field.default, annotation=hints[field.name])
+            for field in fields(kind)
+        ]
+
+    def run(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        verb(**given)
+
+    run.__name__, run.__doc__ = verb.__name__, verb.__doc__
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return run
+
+
+Epsilon = Annotated[float, option("Total epsilon.", "--epsilon")]
+Delta = Annotated[float, option("Total delta, for example 1e-5.", "--delta")]
+Steps = Annotated[int, option("Number of training steps.", "--steps")]
 SamplingRate = Annotated[
     float | None,
     typer.Option(
@@ -20,7 +60,7 @@ SamplingRate = Annotated[
     ),
 ]
 NoiseMultiplier = Annotated[
-    float, typer.Option("--noise-multiplier", help="Noise on the sum, in clipping norms.")
+    float, option("Noise on the sum, in clipping norms.", "--noise-multiplier")
 ]
 LedgerAddress = Annotated[
     str,
@@ -31,44 +71,21 @@ PaymentNumber = Annotated[
 ]
 PrivateData = Annotated[
     str,
-    typer.Option(
+    option(
+        "The private data: what tune takes. Only a keyed hash of it is stored.",
         "--data",
         metavar="ROWS",
-        help="The private data: what tune takes. Only a keyed hash of it is stored.",
     ),
 ]
-Reason = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the ledger for good.")
-]
-AsJson = Annotated[
-    bool, typer.Option("--json", metavar=FLAG, help="Print one JSON object instead of tables.")
-]
+Reason = Annotated[str, option("Why; kept in the ledger for good.", "--reason", metavar="TEXT")]
+AsJson = Annotated[bool, flag("Print one JSON object instead of tables.", "--json")]
+Verbose = Annotated[bool, flag("Show every price, step and condition.", "--verbose")]
 
 
 def in_words(choices: type[StrEnum]) -> str:
     """The choices in words, for a help that breaks lines at words only."""
     *others, last = choices
     return f"{', '.join(others)} or {last}"
-
-
-class StudyScore(StrEnum):
-    noisy = "noisy"
-    public = "public"
-    held_out = "held-out"
-    unpaid = "unpaid"
-
-
-class Method(StrEnum):
-    linear_scaling = "linear-scaling"
-    unit_noise = "unit-noise"
-    paper_line = "paper-line"
-    random_search = "random-search"
-    grid_search = "grid-search"
-    private_selection = "private-selection"
-    subset = "subset"
-    hypo = "hypo"
-    wosm = "wosm"
-    one_step = "one-step"
 
 
 class Balance(StrEnum):
@@ -105,91 +122,85 @@ IMAGES = (
     "a folder with a folder of pictures for each class (or train and test folders of such), an "
     ".npz file, hub:NAME, or the name of a known set such as cifar10"
 )
-BACKBONE = typer.Option(
+BACKBONE = option(
+    "The public network that computes features: lite0, timm:NAME, hf:NAME, "
+    "module:FILE.py:FACTORY and others (dptune backbones). Features of several are concatenated.",
     "--backbone",
     metavar="NAME",
-    help="The public network that makes features: lite0, timm:NAME, hf:NAME, "
-    "module:FILE.py:FACTORY and others (dptune backbones). Several stand side by side.",
 )
 FeatureKind = Annotated[
     Kind | None,
-    typer.Option(
+    option(
+        "Which output of the network. For pictures: its own pooling (pooled), the class token "
+        "(class-token), all blocks (blocks) or its last map in 4 x 4 parts (grid4); default: "
+        "pooled. For texts: the mean over the tokens (mean) or the class token.",
         "--features",
         metavar="KIND",
-        help="What to take of the network. Of pictures: its own pooling (pooled), the class token "
-        "(class-token), all blocks side by side (blocks), or its last map in 4 x 4 parts (grid4); "
-        "not given: pooled. Of texts: the mean over their words (mean), or the class token.",
     ),
 ]
 PictureSize = Annotated[
     int | None,
-    typer.Option("--size", help="Pixels of a side. Not given: what the network was made for."),
+    option("Pixels of a side. Default: what the network was made for.", "--size", group=PICTURES),
 ]
 PictureRoot = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Where known sets are looked for. Default: $DPTUNE_PICTURES, or the current folder; "
+        "then the hub.",
         "--root",
         metavar="FOLDER",
-        help="Where known sets are looked for. Not given: $DPTUNE_PICTURES, or the current "
-        "folder; then the hub.",
+        group=PICTURES,
     ),
 ]
+Label = Annotated[str | None, option("The column of labels. Default: label.", metavar="COLUMN")]
 TextColumns = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "The column of texts; repeat it for a pair such as question and sentence, for "
+        "context, question and answer (spans), or for prompt and answer (words).",
         "--column",
         metavar="COLUMN",
-        help="The column of texts; given twice, a pair such as question and sentence. Spans: "
-        "context, question and answer. Words: the text, or prompt and answer, of which only the "
-        "answer is learned.",
-        rich_help_panel=TEXTS,
+        group=TEXTS,
     ),
 ]
 PrivateTexts = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "The private texts: a .csv, .jsonl (also .gz) or .parquet file, a folder that "
+        "save_to_disk wrote, or hub:NAME.",
         "--text",
         metavar="TEXTS",
-        help="Private texts in the place of all else: a .csv, .jsonl (also .gz) or .parquet file, "
-        "a folder that save_to_disk wrote, or hub:NAME; --test and --public are texts then.",
-        rich_help_panel=TEXTS,
+        group=TEXTS,
     ),
 ]
 LanguageModel = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "The pretrained language model: a folder, or NAME@REVISION on the Hugging Face hub.",
         "--model",
         metavar="MODEL",
-        help="The pretrained language model: a folder, or NAME@REVISION on the Hugging Face hub.",
-        rich_help_panel=TEXTS,
+        group=TEXTS,
     ),
 ]
 TextLength = Annotated[
     int | None,
-    typer.Option(
-        "--length",
-        help="Tokens of a text: longer ones are cut, shorter ones padded. Not given: 128.",
-        rich_help_panel=TEXTS,
-    ),
+    option("Tokens of a text; longer texts are cut. Default: 128.", "--length", group=TEXTS),
 ]
 NetworkDevice = Annotated[
-    Device,
-    typer.Option("--device", metavar="DEVICE", help=f"Where networks run: {in_words(Device)}."),
+    Device, option(f"Where networks run: {in_words(Device)}.", "--device", metavar="DEVICE")
 ]
 TrainingDevice = Annotated[
-    Device,
-    typer.Option("--device", metavar="DEVICE", help=f"Where to train: {in_words(Device)}."),
+    Device, option(f"Where to train: {in_words(Device)}.", "--device", metavar="DEVICE")
 ]
 Folder = Annotated[
     str,
-    typer.Argument(metavar="FOLDER", help="Where tune wrote the run.", show_default=False),
+    typer.Argument(metavar="FOLDER", help="The folder of the run.", show_default=False),
 ]
 RunCode = Annotated[
     bool,
-    typer.Option(
-        "--run-code",
-        metavar=FLAG,
-        help="Import and run the Python code that the run names, such as the function that makes "
+    flag(
+        "Import and run the Python code that the run names, such as the function that makes "
         "its module. Give it only for code that you trust.",
+        "--run-code",
     ),
 ]

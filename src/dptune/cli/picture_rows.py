@@ -1,4 +1,4 @@
-"""Pictures in the place of rows."""
+"""Features of pictures as rows."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
-from dptune.cli.feature_rows import FeatureRows, feature_rows
+from dptune.cli.feature_rows import FeatureRows, plan_features
 from dptune.data.made_by import recorded_backbones, rows_in_words
 from dptune.errors import InvalidInput
 from dptune.features.from_pictures import find_networks, gather, has_test_pictures
@@ -30,10 +30,10 @@ def open_pictures(
     device: str,
     precision: str | None = None,
 ) -> tuple[Mapping[str, Pictures], Networks]:
-    """The pictures and networks that were asked for, and what was asked for `beside` them."""
+    """Open the pictures, those `beside` them, and the networks that make features of them."""
     if not backbone:
         raise InvalidInput(
-            "pictures need a public network that makes features of them; name one with --backbone "
+            "pictures need a public network that computes their features; name one with --backbone "
             "(dptune backbones lists those at hand)."
         )
     parts = gather(
@@ -51,23 +51,19 @@ def open_pictures(
 
 
 def find_rows(
-    asked: Mapping[str, Any],
+    beside: Mapping[str, Any],
     *,
     images: str,
-    name: str | None,
     backbone: Sequence[str] | None,
     features: str,
     size: int | None,
     root: str | None,
+    name: str | None,
     device: str,
 ) -> FeatureRows:
-    """The pictures and networks that were asked for; nothing is made of them yet."""
-    for option in ("source", "label"):
-        if asked[option] is not None:
-            said = "data" if option == "source" else option
-            raise InvalidInput(f"--images and --{said} do not go together; leave one out.")
+    """Find the pictures and networks that were asked for; features are made later."""
     parts, networks = open_pictures(
-        asked,
+        beside,
         images=images,
         backbone=backbone,
         features=features,
@@ -75,20 +71,20 @@ def find_rows(
         root=root,
         device=device,
     )
-    return feature_rows(
+    return plan_features(
         images,
         parts,
         networks,
         name=name,
         words=[features] * (features != "pooled") + ([f"{size}px"] if size else []),
-        unused_test=asked["test"] is None and has_test_pictures(images, root),
+        unused_test=beside["test"] is None and has_test_pictures(images, root),
     )
 
 
 def features_of_new_pictures(
     images: str, made_by: Mapping[str, Any] | None, model: str, device: str
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Names and features of pictures that a model of pictures is to predict."""
+    """Names and features of the pictures to predict."""
     if made_by is None or rows_in_words(made_by) != "pictures":
         was, option = ("rows", "--data") if made_by is None else ("texts", "--text")
         raise InvalidInput(
@@ -100,13 +96,13 @@ def features_of_new_pictures(
     picture_screen.say_loading([backbone["name"] for backbone in recorded_backbones(made_by)])
     networks = found_again(made_by, device=device)
     with picture_screen.live_view() as watch:
-        found = features_of(pictures, networks, watch=watch)
-    picture_screen.show_not_predicted(found.remarks)
-    return [pictures.name(number) for number in found.kept], found.rows
+        features = features_of(pictures, networks, watch=watch)
+    picture_screen.show_not_predicted(features.remarks)
+    return [pictures.name(number) for number in features.kept], features.rows
 
 
 def _alone(file: Path) -> FilePictures:
-    """One picture, of no class."""
+    """One picture, without a class."""
     return FilePictures(
         classes=(), labels=np.zeros(1, np.int64), folder=file.parent, paths=(file.name,)
     )

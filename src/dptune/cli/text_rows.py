@@ -1,72 +1,100 @@
-"""Texts in the place of rows: what --text and its options say, as [data] and [engine] of a file."""
+"""The options of tune-texts, and what they say as sections of a --config file."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from dptune.cli import screen
-from dptune.cli.options import parsed
+from dptune.cli.parameters import (
+    TEXTS,
+    Device,
+    Kind,
+    Label,
+    LanguageModel,
+    TextColumns,
+    TextLength,
+    TextTask,
+    option,
+)
+from dptune.cli.study_options import StudyOptions
 from dptune.errors import InvalidInput
-from dptune.hub import ModelPlace
-from dptune.own_code import PRETRAINED, pretrained_name
 
 Section = dict[str, Any]
-NO_COLUMN = "say which column of --text holds the texts: --column NAME."
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """What was asked about texts on the command line; None is not given."""
+    """What the user asked of texts; None stands for the default."""
 
-    text: str | None
-    column: Sequence[str] | None
-    model: str | None
-    lora: int | None
-    task: str | None
-    length: int | None
-    unit: str | None
-    texts_per_unit: int | None
+    data: Annotated[
+        str | None,
+        option(
+            "The private texts: a .csv, .jsonl (also .gz) or .parquet file, a folder that "
+            "save_to_disk wrote, or hub:NAME. Default: what --config says.",
+            metavar="TEXTS",
+        ),
+    ] = None
+    label: Label = None
+    column: TextColumns = None
+    model: LanguageModel = None
+    lora: Annotated[
+        int | None,
+        option(
+            "Train low-rank adapters of this rank. Default: train all weights but the token "
+            "embeddings.",
+            metavar="RANK",
+            group=TEXTS,
+            min=1,
+        ),
+    ] = None
+    features: Annotated[
+        Kind | None,
+        option(
+            "Keep the model frozen and train a linear model on its features: the mean over the "
+            "tokens (mean) or the class token (class-token).",
+            metavar="KIND",
+            group=TEXTS,
+        ),
+    ] = None
+    task: Annotated[
+        TextTask | None,
+        option(
+            "Classification (classes), next-token prediction or completion (words), or question "
+            "answering (spans). Default: classes.",
+            metavar="TASK",
+            group=TEXTS,
+        ),
+    ] = None
+    length: TextLength = None
+    unit: Annotated[
+        str | None,
+        option(
+            "The column that names the author: all texts of one person are protected together. "
+            "Default: each text by itself.",
+            metavar="COLUMN",
+            group=TEXTS,
+        ),
+    ] = None
+    texts_per_unit: Annotated[
+        int | None,
+        option("With --unit: use the first so many texts of a person. Default: 8.", group=TEXTS),
+    ] = None
 
-    @property
-    def given(self) -> list[str]:
-        """The options, as they are written."""
-        return [
-            f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value is not None
-        ]
+    def sections(self, asked: StudyOptions) -> tuple[Section, Section]:
+        """[data] and [engine] for a study that trains the language model."""
+        from dptune.cli.options import read_config
 
-    @property
-    def of_training(self) -> dict[str, object]:
-        """The options that say how the language model is trained, and on whose texts."""
-        task = None if self.task == "classes" else self.task
-        return {
-            "--lora": self.lora,
-            "--task": task,
-            "--unit": self.unit,
-            "--texts-per-unit": self.texts_per_unit,
-        }
-
-    def sections(
-        self, file: str | None, others: Mapping[str, object], *, on_cpu: bool
-    ) -> tuple[Section, Section]:
-        """[data] and [engine]; nothing where nothing was asked. `others` are the options that name
-        rows or an engine, too."""
-        if not self.given:
-            return {}, {}
-        for option, value in others.items():
-            if value is not None:
-                raise InvalidInput(
-                    f"{self.given[0]} is about texts and a language model, and {option} names "
-                    "something else to train; leave one out."
-                )
-        plain = parsed(file)
-        in_file, engine = plain["data"], plain["engine"]
-        if self.text is None and "text" not in in_file:
+        if asked.engine is not None:
             raise InvalidInput(
-                f"{', '.join(self.given)}: these are about texts; name them with --text."
+                "tune-texts trains the model that --model names, and --engine names another; leave "
+                "one out, or give --features to train on features of the texts."
             )
+        plain = read_config(asked.config)
+        in_file, engine = plain["data"], plain["engine"]
+        if self.data is None and "text" not in in_file:
+            raise InvalidInput("name the private texts with --data.")
         if self.column is None and "text" not in in_file:
-            raise InvalidInput(NO_COLUMN)
+            raise InvalidInput("say which column of --data holds the texts: --column NAME.")
         if self.model is None and "factory" not in engine:
             raise InvalidInput(
                 "texts need a pretrained language model, which is trained on them: --model FOLDER, "
@@ -74,19 +102,22 @@ class TextOptions:
             )
         if self.texts_per_unit is not None and self.unit is None and "unit" not in in_file:
             raise InvalidInput("--texts-per-unit says how many of a --unit enter; give that too.")
-        model = None if self.model is None else _place(self.model)
+        model = None if self.model is None else _find_model(self.model)
         data = {
-            "source": self.text,
-            "text": None if self.column is None else list(self.column),
-            "task": self.task,
+            "source": self.data,
+            "label": self.label,
+            "text": self.column,
+            "task": self.task and self.task.value,
             "length": self.length,
             "unit": self.unit,
             "texts_per_unit": self.texts_per_unit,
             "tokenizer": model,
         }
-        return data, self._engine(model, engine, on_cpu)
+        return data, self._engine(model, engine, on_cpu=asked.device is not Device.cuda)
 
-    def _engine(self, model: str | None, in_file: Section, on_cpu: bool) -> Section:
+    def _engine(self, model: str | None, in_file: Section, *, on_cpu: bool) -> Section:
+        from dptune.own_code import PRETRAINED
+
         name = in_file.get("name", "torch-module") if self.lora is None else "lora"
         # In bfloat16 a GPU is several times as fast, and many other processors are slow; and
         # differences of two losses drown in its rounding.
@@ -98,15 +129,30 @@ class TextOptions:
             "compute": in_file.get("compute", "float32" if precise else "bfloat16"),
         }
 
+    def must_keep_model_frozen(self) -> None:
+        """Refuse options of training a language model, where only features of it are asked for."""
+        task = None if self.task is TextTask.classes else self.task
+        trained = {
+            "--lora": self.lora,
+            "--task": task,
+            "--unit": self.unit,
+            "--texts-per-unit": self.texts_per_unit,
+        }
+        for name, value in trained.items():
+            if value is not None:
+                raise InvalidInput(
+                    f"{name} is for language models that are trained, and with --features the "
+                    "model is frozen; leave one out."
+                )
 
-def named_model(model: str) -> ModelPlace:
-    """What --model names; hf: may stand before it, as it does wherever else a model is named."""
-    return ModelPlace.of(pretrained_name(model))
 
+def _find_model(model: str) -> str:
+    """The model's place; a folder with its whole path, so that a run can be resumed from another
+    one."""
+    from dptune.hub import ModelPlace
+    from dptune.own_code import pretrained_name
 
-def _place(model: str) -> str:
-    """A folder so that a run can be resumed from another one."""
-    place = named_model(model)
+    place = ModelPlace.of(pretrained_name(model))
     if place.is_folder:
         return str(Path(place.where).absolute())
     screen.remark(f"There is no folder {place}, so the Hugging Face hub is asked for it.")

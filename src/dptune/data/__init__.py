@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dptune.data.disk import write_chunks as write_chunks
     from dptune.data.fingerprint import fingerprint_arrays as fingerprint_arrays
     from dptune.data.fingerprint import fingerprint_file as fingerprint_file
+    from dptune.data.origin import Origin as Origin
     from dptune.data.preprocess import Preprocessing as Preprocessing
     from dptune.data.rows import Chunk as Chunk
     from dptune.data.rows import DataFacts as DataFacts
@@ -26,6 +27,7 @@ else:
         {
             "data": ("Data",),
             "fingerprint": ("fingerprint_arrays", "fingerprint_file"),
+            "origin": ("Origin",),
             "preprocess": ("Preprocessing",),
             "disk": ("DiskRows", "write_chunks"),
             "rows": ("Chunk", "DataFacts", "MemoryRows", "Rows"),

@@ -1,5 +1,5 @@
-"""Whatever holds numbers or labels, as NumPy arrays that were checked: nothing missing, nothing
-infinite, one kind of label."""
+"""Numbers and labels as checked NumPy arrays: nothing missing, nothing infinite, labels of one
+kind."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ _FEW_ROWS = 5  # that are named one by one
 
 
 def as_array(values: Any, what: str) -> NDArray[Any]:
-    """As NumPy has it, without a copy where there need not be one."""
+    """A NumPy array, without a copy if possible."""
     from scipy.sparse import issparse
 
     if values is None:
@@ -45,8 +45,8 @@ def as_array(values: Any, what: str) -> NDArray[Any]:
 
 
 def as_features(values: Any, what: str, names: Sequence[str] = ()) -> NDArray[Any]:
-    """Finite numbers, in the type they came in: a table (rows, columns), or rows of another
-    shape. `names` are those of the columns, where they have some."""
+    """Finite numbers in their own type: a table (rows, columns), or rows of another shape. `names`
+    are those of the columns, if they have some."""
     array = as_array(values, what)
     if array.ndim < 2 or 0 in array.shape:
         raise InvalidInput(
@@ -72,14 +72,14 @@ def as_features(values: Any, what: str, names: Sequence[str] = ()) -> NDArray[An
 
 
 def _where_not_finite(array: NDArray[Any], names: Sequence[str]) -> str:
-    """Columns of a table, by name where they have one."""
+    """Which columns of a table, by name if they have one."""
     if array.ndim != 2:
         return ""
     wrong = np.flatnonzero(~np.isfinite(array).all(0)).tolist()
-    named = len(names) == array.shape[1]  # else told later
-    found = [names[place] if named else str(place + 1) for place in wrong]
+    named = len(names) == array.shape[1]  # else refused later
+    columns = [names[place] if named else str(place + 1) for place in wrong]
     counted = "" if named else ", counted from 1"
-    return f" in column{'s' * (len(found) > 1)} {listed(found)}{counted}"
+    return f" in column{'s' * (len(columns) > 1)} {listed(columns)}{counted}"
 
 
 def _numbers(array: NDArray[Any], what: str) -> NDArray[Any]:
@@ -95,30 +95,30 @@ def _numbers(array: NDArray[Any], what: str) -> NDArray[Any]:
 
 
 def names_of(values: Any) -> tuple[str, ...]:
-    """The names of the columns of what has `.columns`, as pandas, or `.column_names`, as Arrow,
-    whose `.columns` are the columns themselves; empty unless all are text."""
+    """The names of columns by `.columns`, as in pandas, or `.column_names`, as in Arrow; empty
+    unless all are text."""
     columns = getattr(values, "column_names", None) or getattr(values, "columns", ())
     names = tuple(columns) if isinstance(columns, Iterable) else ()
-    # str, because NumPy has text of its own kind.
+    # str, because NumPy has a text type of its own.
     return tuple(map(str, names)) if all(isinstance(name, str) for name in names) else ()
 
 
-def places(wanted: Sequence[str], found: Sequence[str], what: str) -> list[int]:
-    """Where each wanted column is among those found, which must be the same in any order."""
-    missing = list(Counter(wanted) - Counter(found))
-    more = list(Counter(found) - Counter(wanted))  # a name that occurs twice among them
+def places(names: Sequence[str], others: Sequence[str], what: str) -> list[int]:
+    """The place of each column in a table with the same columns in any order."""
+    missing = list(Counter(names) - Counter(others))
+    more = list(Counter(others) - Counter(names))  # a name that occurs twice among them
     if missing or more:
         problems = [
-            f"{verb} the columns {listed(names)}"
-            for verb, names in (("lacks", missing), ("has besides", more))
-            if names
+            f"{verb} the columns {listed(some)}"
+            for verb, some in (("lacks", missing), ("has besides", more))
+            if some
         ]
         raise InvalidInput(
             f"{what} {' and '.join(problems)}; columns are matched by name, so give those that the "
-            f"model was trained on: {listed(wanted)}."
+            f"model was trained on: {listed(names)}."
         )
-    numbers = {name: number for number, name in enumerate(found)}
-    return [numbers[name] for name in wanted]
+    numbers = {name: number for number, name in enumerate(others)}
+    return [numbers[name] for name in names]
 
 
 def _column(values: Any, what: str) -> NDArray[Any]:
@@ -143,13 +143,13 @@ def _column(values: Any, what: str) -> NDArray[Any]:
 def _none_missing(missing: NDArray[np.bool_], what: str) -> None:
     if missing.any():
         raise InvalidInput(
-            f"{what} are missing {in_rows(missing)}: empty, NaN or infinite. Mend these rows, or "
-            "remove them first."
+            f"{what} are missing {in_rows(missing)}: empty, NaN or infinite. Correct or "
+            "remove these rows first."
         )
 
 
 def in_rows(some: NDArray[np.bool_]) -> str:
-    """How many rows these are, and the first of them: for the screen of whoever holds the rows."""
+    """How many rows these are, and the first of them: for the screen of their holder."""
     places = np.flatnonzero(some)
     count = len(places)
     shown = ", ".join(f"{place + 1:,}" for place in places[:_FEW_ROWS].tolist())
@@ -192,7 +192,7 @@ def _kind(value: object) -> str:
 
 
 def are_whole(numbers: NDArray[Any]) -> bool:
-    """All of them, and none too large to tell."""
+    """Whether all numbers are whole, and none is too large to tell."""
     return bool(((numbers == np.round(numbers)) & (np.abs(numbers) <= 2**53)).all())
 
 

@@ -1,10 +1,11 @@
-"""Rows from whatever gives (features, labels), as arrays: loaders of batches, data sets of single
-rows, lists of pairs.
+"""Rows of what other libraries give, as arrays: loaders of batches, data sets of single rows, lists
+of pairs, scikit-learn's Bunch.
 
 What a message shows is shapes and types, never values.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dptune.data.arrays import as_array, as_features
+from dptune.data.classes import name_classes
+from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 
 
@@ -36,7 +39,7 @@ def gather(batches: Any, which: str) -> tuple[NDArray[Any], list[Any]]:
 
 
 def _items(batches: Any, which: str) -> Iterator[Any]:
-    """As many as it says it has: an endless stream would never be gathered."""
+    """As many items as `batches` says it has: an endless stream could not be gathered."""
     kind = type(batches).__name__
     if isinstance(batches, Mapping | str | bytes) or not (
         hasattr(batches, "__iter__") or hasattr(batches, "__getitem__")
@@ -65,22 +68,22 @@ def _counted(batches: Any, count: int, what: str) -> Iterator[Any]:
             break
         yield item
     if given != count:
-        found = "more" if given > count else f"{given}"
+        received = "more" if given > count else f"{given}"
         raise InvalidInput(
-            f"{what} say that they are {count} batches, and gave {found}; give a list of them."
+            f"{what} say that they are {count} batches, and gave {received}; give a list of them."
         )
 
 
 def _batch(item: Any, where: str) -> tuple[NDArray[Any], list[Any]]:
     """Several rows, or one, whose label is no list."""
     if not isinstance(item, tuple | list) or len(item) != 2:
-        found = type(item).__name__
+        kind = type(item).__name__
         if isinstance(item, Mapping):
-            found += f" with {', '.join(map(str, item))}"
+            kind += f" with {', '.join(map(str, item))}"
         elif isinstance(item, tuple | list):
-            found += f" of {len(item)}"
+            kind += f" of {len(item)}"
         raise InvalidInput(
-            f"{where} must be a pair (features, labels); got {found}. Give pairs, as in "
+            f"{where} must be a pair (features, labels); got {kind}. Give pairs, as in "
             "[(b['image'], b['label']) for b in loader]; whole arrays go to Data(features, labels)."
         )
     features = as_array(item[0], f"the features of {where}")
@@ -109,3 +112,29 @@ def _labels(values: Any, what: str) -> NDArray[Any]:
         return as_array(values, what)
     plain = [each.item() if isinstance(each, Tensor) else each for each in values]
     return np.fromiter(plain, dtype=object, count=len(plain))
+
+
+def read_bunch(bunch: Any, facts: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Features and labels of a scikit-learn Bunch, and the facts about them. If it names its
+    classes, the names become the labels."""
+    if not hasattr(bunch, "data") or not hasattr(bunch, "target"):
+        raise InvalidInput(
+            "Data.of takes a scikit-learn Bunch with .data and .target; got "
+            f"{type(bunch).__name__}. Give arrays to Data(features, labels)."
+        )
+    names = list(getattr(bunch, "target_names", ()))
+    undeclared = facts.get("task", "classes") == "classes" and facts.get("classes") is None
+    if not undeclared or len(names) < 2:  # a single name is that of a column, not of a class
+        return bunch.data, bunch.target, facts
+    facts = facts | {"classes": names}
+    for which in ("test", "public"):
+        if isinstance(facts.get(which), tuple | list):  # chunks hold numbers
+            features, numbers = facts[which]
+            facts[which] = features, name_classes(numbers, names)
+    facts["shifts"] = {
+        name: shift
+        if isinstance(shift.features, DiskRows)
+        else replace(shift, labels=name_classes(shift.labels, names))
+        for name, shift in (facts.get("shifts") or {}).items()
+    }
+    return bunch.data, name_classes(bunch.target, names), facts

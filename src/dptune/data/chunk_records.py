@@ -1,4 +1,4 @@
-"""What is kept of a chunk of features beside its rows: what made it, and of which pictures."""
+"""Records stored beside chunks of features: what made a chunk, and of which pictures."""
 
 import hashlib
 import json
@@ -21,20 +21,20 @@ _FILES = ("features.npy", "targets.npy", "norms.npy", GROUPS, NUMBERS)
 
 @dataclass(frozen=True)
 class ChunkRecord:
-    """`pictures` are the digests of all pictures, each with its class, whether it could be read or
-    not: 64 letters each. `digest` is that of the same in their order, with their groups: if another
-    is found, the chunk is not of these pictures."""
+    """`pictures` are the digests of all pictures with their classes, 64 letters each, readable or
+    not. `digest` is that of the same in their order, with their groups; if it differs, the chunk
+    was made of other pictures."""
 
     made_by: str
     digest: str
     pictures: str
-    chunk: StoredChunk | None  # where no picture could be read
+    chunk: StoredChunk | None  # None if no picture could be read
     files: str  # digest of what is stored of the chunk
     remarks: tuple[tuple[str, str, bool], ...]
 
     @staticmethod
     def read(folder: Path, number: int) -> "ChunkRecord | None":
-        """None where there is none, or one that was torn."""
+        """None if there is none, or an incomplete one."""
         try:
             plain = read_json(read_regular(chunk_file(folder, number, _RECORD)), "it")
             if plain["chunk"] is not None:
@@ -55,7 +55,7 @@ class ChunkRecord:
         return len(self.pictures) // (2 * _DIGEST)
 
     def has_its_files(self, folder: Path) -> bool:
-        """Whether none was removed, torn or changed."""
+        """Whether no file was removed, cut short or changed."""
         try:
             return self.chunk is None or digest_of_files(folder, self.chunk.number) == self.files
         except (OSError, ValueError):
@@ -69,8 +69,8 @@ def remove_record(folder: Path, number: int) -> None:
 def read_records(folder: Path) -> list[ChunkRecord]:
     """Those of a part, in their order."""
     numbers = sorted(int(path.name.split(".")[0]) for path in folder.glob(f"[0-9]*.{_RECORD}"))
-    found = (ChunkRecord.read(folder, number) for number in numbers)
-    return [record for record in found if record is not None]
+    records = (ChunkRecord.read(folder, number) for number in numbers)
+    return [record for record in records if record is not None]
 
 
 def digest_of_files(folder: Path, number: int) -> str:
@@ -91,6 +91,6 @@ def fingerprint_of(records: Iterable[ChunkRecord]) -> str:
 
 
 def fingerprint_of_digests(digests: bytes) -> str:
-    """Of pictures, whatever their files are called and in whatever order they come: who renames a
-    file has the same people's pictures, and no new budget."""
+    """Of pictures, whatever the names and the order of their files: renaming a file must not bring
+    a new budget for the same people's pictures."""
     return hashlib.sha256(np.sort(np.frombuffer(digests, f"S{_DIGEST}")).tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""The classes of labels: declared, bought, or found among them, and the number of each label."""
+"""The classes of labels (declared, estimated privately, or all that occur) and their numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,35 +12,34 @@ from dptune.data.arrays import are_whole, as_class_labels, in_rows
 from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 
-_FEW_CLASSES = 20  # which may be found in any small data set
-_MOST_CLASSES = 1_000_000  # that are called by their numbers
+_FEW_CLASSES = 20  # as many as any small data set may have
+_MOST_CLASSES = 1_000_000  # of classes without names
 _ALL_THE_SAME = "all rows have the same label, so there is nothing to learn"
 _ALL_DIFFERENT = (
     "the labels are almost all different, so as classes they would be released one by one, and "
     "there is little to learn"
 )
 WITH_CLASSES = "with --classes (classes= in Python, classes in [data] of a --config file)"
-PUBLIC = "public"  # in the place of classes: those that occur
+PUBLIC = "public"  # instead of a list: those that occur
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print labels
 class Numbered:
-    """Labels that are numbers of declared classes: as names they would take many times the
-    memory."""
+    """Labels as numbers of declared classes; names would take many times the memory."""
 
     numbers: NDArray[np.int64]
 
 
 def are_secret(declared: Sequence[Any] | str | None, labels: NDArray[Any]) -> bool:
-    """Whether the classes are to be bought: names that nobody declared, since anybody may mistype
-    one, or labels for which that was asked."""
+    """Whether the names of classes are to be estimated privately: if the user asked for it, or did
+    not declare names, one of which may be mistyped."""
     if isinstance(declared, str):
         return declared == PAID
     return declared is None and labels.dtype.kind == "U"
 
 
 def list_of_classes(declared: Sequence[Any] | str | None, labels: NDArray[Any]) -> tuple[Any, ...]:
-    """As declared, or as found among the labels where they are secret or public."""
+    """The declared classes, or all labels that occur."""
     if declared is None or (isinstance(declared, str) and declared in (PUBLIC, PAID)):
         classes = tuple(np.unique(labels).tolist())
         if len(classes) < 2:
@@ -56,8 +55,8 @@ def list_of_classes(declared: Sequence[Any] | str | None, labels: NDArray[Any]) 
         return classes
     if not isinstance(declared, Sequence | np.ndarray) or isinstance(declared, str):
         raise InvalidInput(
-            f'classes must be a list of labels, in order, "{PAID}" to buy their names, or '
-            f'"{PUBLIC}" where those that occur are nobody\'s secret; got {declared!r}.'
+            f'classes must be a list of labels, in order, "{PAID}" to estimate their names '
+            f'privately, or "{PUBLIC}" if those that occur are public; got {declared!r}.'
         )
     classes = tuple(as_class_labels(list(declared), "the classes").tolist())
     if len(set(classes)) != len(classes) or len(classes) < 2:
@@ -66,28 +65,27 @@ def list_of_classes(declared: Sequence[Any] | str | None, labels: NDArray[Any]) 
 
 
 def must_name_classes(labels: NDArray[Any], column: str) -> None:
-    """Refuse labels of a table that are no classes to be found in its rows; there, a declaration
-    says what they are."""
-    found = why_no_classes(labels)
-    if found is None:
+    """Refuse labels of a table whose classes must be declared."""
+    reason = explain_no_classes(labels)
+    if reason is None:
         return
     raise InvalidInput(
-        f"{column}: {found}. Declare this column, too, in [columns] (columns= in Python): "
+        f"{column}: {reason}. Declare this column, too, in [columns] (columns= in Python): "
         f'{column} = {{ kind = "number", range = [LOW, HIGH] }} to predict values, or '
         f'{column} = {{ kind = "category", values = ["a", "b"] }} with all its classes. If it is '
         "a key, name another column with --label (label= in Python)."
     )
 
 
-def why_no_classes(labels: NDArray[Any]) -> str | None:
-    """Why classes cannot be found among them; None where they can."""
+def explain_no_classes(labels: NDArray[Any]) -> str | None:
+    """Why these labels cannot be taken as classes; None if they can."""
     if labels.dtype.kind == "f" and not are_whole(labels):
         return "the labels are numbers that are not whole, so they name no classes"
-    known = as_class_labels(labels, "the labels")
-    classes = tuple(np.unique(known).tolist())
+    checked = as_class_labels(labels, "the labels")
+    classes = tuple(np.unique(checked).tolist())
     if len(classes) < 2:
         return _ALL_THE_SAME
-    return _ALL_DIFFERENT if _too_many(classes, known) else None
+    return _ALL_DIFFERENT if _too_many(classes, checked) else None
 
 
 def _too_many(classes: Sequence[Any], labels: NDArray[Any]) -> bool:
@@ -95,11 +93,11 @@ def _too_many(classes: Sequence[Any], labels: NDArray[Any]) -> bool:
 
 
 def classes_on_disk(declared: Sequence[Any] | str | None, rows: DiskRows) -> tuple[Any, ...]:
-    """In chunks, labels are class numbers."""
+    """The classes of chunks, whose labels are class numbers."""
     if declared is not None and declared != PUBLIC:
         if declared == PAID:
             raise InvalidInput(
-                "names of classes are bought of rows in memory, and the labels in "
+                "names of classes are estimated for rows in memory, and the labels in "
                 f"{rows.folder} are numbers; declare all classes, in order, {WITH_CLASSES}."
             )
         return list_of_classes(declared, np.empty(0))
@@ -128,18 +126,18 @@ def must_be_declared(classes: Sequence[Any] | str | None) -> Sequence[Any]:
 def class_numbers(
     labels: NDArray[Any], classes: Sequence[Any], what: str, *, shown: bool
 ) -> NDArray[Any]:
-    """Which of the classes each label is; those of private rows are not `shown` in messages."""
+    """The number of each label's class; messages name wrong labels only if they may be `shown`."""
     distinct, numbers = np.unique(labels, return_inverse=True)
-    known = {label: number for number, label in enumerate(classes)}
-    unknown = [label for label in distinct.tolist() if label not in known]
+    places = {label: number for number, label in enumerate(classes)}
+    unknown = [label for label in distinct.tolist() if label not in places]
     if unknown:
         raise InvalidInput(
             f"{what} hold {_some(unknown) if shown else 'others'}, not among the classes "
-            f"({_some(classes)}), {in_rows(np.isin(labels, unknown))}; mend these rows or leave "
+            f"({_some(classes)}), {in_rows(np.isin(labels, unknown))}; correct these rows or leave "
             f"them out, or declare all classes {WITH_CLASSES}."
         )
-    found: NDArray[Any] = np.array([known[label] for label in distinct.tolist()])[numbers]
-    return found
+    of_distinct: NDArray[Any] = np.array([places[label] for label in distinct.tolist()])
+    return of_distinct[numbers]
 
 
 def name_classes(numbers: Any, names: Sequence[str]) -> NDArray[Any]:

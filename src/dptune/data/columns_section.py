@@ -1,7 +1,7 @@
 """A [columns] section to start from: names and types of a file, and what is left to fill in.
 
-A type may list the names of a category, and nothing in a file tells those that a code book declares
-from those that pandas' astype("category") found in the rows: so they are written where asked alone.
+A type may list the names of a category, either from a code book or as pandas' astype("category")
+took them from the rows. A file does not tell which, so they are written only on request.
 """
 
 import json
@@ -27,19 +27,19 @@ from dptune.table_files import (
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD = """\
 # What the columns of {name} are: names and types as it has them, the rest to fill in.{guessed}
-# Ranges and values become public with the model. Take them from what is known of such columns (a
-# form, a standard, physics), NEVER from the rows: the lowest and the highest are two people's.
-#   number     add range = [LOW, HIGH]; without one it is bought where that is worth its price
-#   category   values = ["a", "b"] if they are known, "paid" to buy them, or buckets = 32
+# Ranges and values become public with the model. Take them from general knowledge (a form, a
+# standard, physics), NEVER from the rows: the lowest and the highest are values of two people.
+#   number     add range = [LOW, HIGH]; without one it is estimated if that is worth its price
+#   category   values = ["a", "b"] if you know them, "paid" to estimate them, or buckets = 32
 #   date       range must be given; parts = ["weekday", "month", "hour"] as you like
 #   gaps       fill = VALUE (of a number also "middle"), and indicator = true for a column that
 #              says where they were
-#   "drop"     leaves a column out: names, numbers of rows, whatever tells people apart
+#   "drop"     leaves a column out: names, numbers of rows, whatever identifies people
 """
 _GUESSED = (
     "\n# Types are guessed from the rows at the beginning of the file: correct what is wrong."
 )
-# Also patient_id, "Patient ID" and PatientId, but not paid; and what people are called.
+# Also patient_id, "Patient ID" and PatientId, but not paid; and names of people.
 _KEY = re.compile(
     r"(?i:(.*[_ .-])?(id|uuid|key)|pid|rownames|index|unnamed: 0"
     r"|((first|last|full)[_ ]?)?name|surname|e-?mail)|.*[a-z]I[dD]"
@@ -49,11 +49,11 @@ _KEY = re.compile(
 def columns_section(
     source: str | Path, label: str | None = None, *, values: bool = False
 ) -> tuple[Columns, str]:
-    """What the types of a file say of its columns, the label's apart, and the TOML to begin with.
+    """The columns of a file by their types, without the label, and the TOML to begin with.
 
     Types are those of a schema, or guessed from the first rows of a csv. No value of a row becomes
-    part of it, unless `values` asks for the names that types list: right only where they were
-    declared, and not found in the rows.
+    part of it, unless `values` asks for the names that types list: right only if they come from a
+    code book and not from the rows.
     """
     path = _file_of(Path(source))
     table = without_rows(path)
@@ -66,11 +66,11 @@ def columns_section(
             f"{listed(names)}.{perhaps_meant(label, names, path)} Say which it is with --label."
         )
     typed = guess(table).declared
-    found = typed if values else guess(table.schema).declared
+    written = typed if values else guess(table.schema).declared
     columns = Columns(
         {
             name: Drop() if _KEY.fullmatch(name) else column
-            for name, column in found.items()
+            for name, column in written.items()
             if name != label
         }
     )
@@ -80,7 +80,7 @@ def columns_section(
         for name, column in columns.declared.items()
     ]
     if label is not None:
-        lines.append(_about_label(label, found[label]))
+        lines.append(_about_label(label, written[label]))
     head = _HEAD.format(
         name=printable(Path(source).name), guessed=_GUESSED if table_kind(path) == "csv" else ""
     )
@@ -88,7 +88,7 @@ def columns_section(
 
 
 def _must_be_printable(names: Sequence[str], source: str) -> None:
-    """As names of declared columns must be."""
+    """Refuse names that a declaration cannot have."""
     odd = [name for name in names if not name.isprintable()]
     if odd:
         raise InvalidInput(
@@ -98,7 +98,7 @@ def _must_be_printable(names: Sequence[str], source: str) -> None:
 
 
 def _file_of(path: Path) -> Path:
-    """Itself, or the first Parquet file of a folder."""
+    """The file itself, or the first Parquet file of a folder."""
     if not path.exists():
         raise InvalidInput(f"there is no file or folder {str(path)!r}; look at the path.")
     must_not_be_nearly_csv(path)
@@ -114,15 +114,15 @@ def _file_of(path: Path) -> Path:
 
 
 def _note(typed: Column, written: Column) -> str:
-    """Why what is written is not all that the type says."""
+    """Why less is written than the type says."""
     if isinstance(typed, Drop):
         return ", which cannot be used"
     if isinstance(written, Drop):
-        return ", and by its name a key, which says who, not what"
+        return ", and by its name a key, which identifies people"
     if isinstance(typed, Category) and typed != written and isinstance(typed.values, tuple):
         return (
-            f"; its type lists {len(typed.values)} names: where they come from a code book and not "
-            "from the rows, --values writes them down"
+            f"; its type lists {len(typed.values)} names: if they come from a code book and not "
+            "from the rows, --values writes them"
         )
     return ""
 
@@ -138,9 +138,9 @@ def _entry(column: Column) -> str:
 
 
 def _about_label(name: str, column: Column) -> str:
-    """A line that is no entry until somebody fills it in."""
+    """A comment that the user can make an entry."""
     entry = '{ kind = "category", values = ["A", "B"] }'
-    why = "not declared, names that many rows have are bought, for about 1 % of the budget"
+    why = "not declared, names that many rows have are estimated, for about 1 % of the budget"
     if isinstance(column, Number):
         entry, why = '{ kind = "number", range = [LOW, HIGH] }', "to learn values, not classes"
     elif isinstance(column, Category) and isinstance(column.values, tuple):
@@ -151,7 +151,7 @@ def _about_label(name: str, column: Column) -> str:
 
 
 def _plain(value: Any) -> str:
-    """As TOML has it, which escapes single letters as JSON does, but none in two halves."""
+    """In TOML, which escapes letters as JSON does, except those that JSON writes in two halves."""
     written = json.dumps(value, ensure_ascii=False)
     return "".join(
         letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in written

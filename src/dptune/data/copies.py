@@ -1,5 +1,5 @@
-"""Whether one table holds rows copied from another, in whatever order and whatever type of number;
-and the hashes of rows by which that, and more, is found.
+"""Whether one table holds rows copied from another, in any order and any type of number; and the
+hashes of rows that this takes.
 
 Two tables drawn from one source share rows by chance too: with few columns of few values, most of
 them. What chance gives is read off a table itself. Take one of its rows away: is exactly one such
@@ -11,8 +11,8 @@ nothing when all of a small one are among them.
 Of very many private rows a share is compared, chosen by the hash: of a row and its copies all or
 none, so that what chance gives is the same in the share.
 
-Hashes are keyed afresh, live in memory and are forgotten; so is the answer, which is computed from
-private rows: a refusal tells it to whoever holds them, and nothing that is released does.
+Hashes use a new key each time and stay in memory. The answer is computed from private rows: only
+their holder sees a refusal, and no output contains it.
 """
 
 import secrets
@@ -60,7 +60,7 @@ def row_hashes(table: NDArray[Any], key: bytes) -> NDArray[np.uint64]:
     whatever they are: the upper halves of two sums of 32-bit words times 64-bit numbers drawn from
     the secret `key` (multilinear hashing)."""
     factors = np.frombuffer(shake_256(key).digest(16 * table.shape[1]), np.uint64).reshape(-1, 2)
-    found = np.empty(len(table), np.uint64)
+    hashes = np.empty(len(table), np.uint64)
     step = max(1, _AT_ONCE // table.shape[1])
     for start in range(0, len(table), step):
         with np.errstate(over="ignore"):  # too large for float32: all the same to us
@@ -68,19 +68,19 @@ def row_hashes(table: NDArray[Any], key: bytes) -> NDArray[np.uint64]:
             numbers = table[start : start + step].astype(np.float32) + np.float32(0)
         numbers[np.isnan(numbers)] = np.nan  # a gap, of which there are many kinds
         sums = numbers.view(np.uint32).astype(np.uint64) @ factors
-        found[start : start + step] = (sums[:, 0] >> 32 << 32) | (sums[:, 1] >> 32)
-    return found
+        hashes[start : start + step] = (sums[:, 0] >> 32 << 32) | (sums[:, 1] >> 32)
+    return hashes
 
 
 def _luck(asked: NDArray[np.bool_], counts: NDArray[np.int64]) -> float:
-    """How likely at least as many of the distinct rows `asked` are there exactly once in the table
-    of these `counts`, were they drawn like its own."""
-    found, missing = int((asked & (counts == 1)).sum()), int((asked & (counts == 0)).sum())
-    # What the table says of its own rows, starting from no opinion; twins come in pairs, so that
-    # both kinds are counted in pairs.
+    """How likely at least as many of the distinct rows `asked` occur exactly once in the table of
+    these `counts`, if they are drawn like its own."""
+    once, missing = int((asked & (counts == 1)).sum()), int((asked & (counts == 0)).sum())
+    # What the table says of its own rows, from a flat prior; twins come in pairs, so both kinds are
+    # counted in pairs.
     twins, alone = 1 + int((counts == 2).sum()), 1 + int((counts == 1).sum()) / 2
-    more = np.arange(found, found + missing + 1)
-    fewer = found + missing - more
-    ways = gammaln(found + missing + 1) - gammaln(more + 1) - gammaln(fewer + 1)
+    more = np.arange(once, once + missing + 1)
+    fewer = once + missing - more
+    ways = gammaln(once + missing + 1) - gammaln(more + 1) - gammaln(fewer + 1)
     chances = ways + betaln(twins + more, alone + fewer) - betaln(twins, alone)
     return float(np.exp(logsumexp(chances)))

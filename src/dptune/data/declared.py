@@ -31,7 +31,7 @@ _ZERO = 3 * SMALLEST  # the marks next to zero, as rough ranges widen them
 
 
 def named_table(values: Any, names: Sequence[str], what: str) -> pa.Table:
-    """A frame as Arrow has it; so is an array whose columns have these `names`."""
+    """A frame, or an array whose columns have these `names`, as an Arrow table."""
     table = as_table(values)
     if table is not None:
         return table
@@ -45,7 +45,7 @@ def named_table(values: Any, names: Sequence[str], what: str) -> pa.Table:
     return as_table({name: array[:, place] for place, name in enumerate(names)})
 
 
-def coded(
+def code_frame(
     values: Any,
     columns: Columns,
     what: str,
@@ -54,7 +54,7 @@ def coded(
     *,
     new: bool = False,
 ) -> Coded:
-    """As raw codes, which a file's rows are already."""
+    """Raw codes of a frame; rows of a file are coded already."""
     if isinstance(values, Coded):
         return values
     table = named_table(values, names, what)
@@ -62,49 +62,48 @@ def coded(
 
 
 def takes_numbers(encoding: Encoding) -> bool:
-    """Whether nothing is declared of its columns, so that their codes are the numbers that rows
-    hold."""
+    """Whether nothing is declared of its columns, so that codes are the numbers of the rows."""
     return encoding.columns == Columns.of_numbers(encoding.columns.kept)
 
 
-def codes_of_new_rows(values: Any, encoding: Encoding) -> NDArray[np.float32]:
-    """The same for a model, which knows names of categories only where they were bought."""
-    known, what = encoding.categories, "the table of new rows"
-    return coded(values, encoding.columns, what, encoding.columns.kept, known, new=True).rows
+def code_new_rows(values: Any, encoding: Encoding) -> NDArray[np.float32]:
+    """The same for a model, which knows only those names of categories that it paid for."""
+    columns, what = encoding.columns, "the table of new rows"
+    return code_frame(values, columns, what, columns.kept, encoding.categories, new=True).rows
 
 
 def fingerprint_declared(values: Any, names: Sequence[str], labels: NDArray[Any]) -> str:
-    """Of all that a frame holds, whatever is declared of it: the same rows stay the same data set
-    under another declaration."""
+    """The fingerprint of all that a frame holds: the same rows stay the same data set under another
+    declaration."""
     if isinstance(values, Coded):
         words = [name for vocabulary in values.vocabularies.values() for name in vocabulary]
         return fingerprint_arrays(values.rows, labels, np.array(words, dtype=str))
     return fingerprint_table(named_table(values, names, "the features"), labels)
 
 
-def known_of(encoding: Encoding, name: str) -> str:
-    """What is declared of a column, or was bought, in a few words."""
+def describe_column(encoding: Encoding, name: str) -> str:
+    """What is declared of a column, or was estimated privately, in a few words."""
     column = encoding.columns.declared[name]
-    said = []
+    words = []
     if isinstance(column, Number | Date):
         ends = column.range if isinstance(column.range, tuple) else encoding.ranges.get(name)
-        bought = " (by what was bought)" * (name in encoding.ranges)  # rough ones are widened
-        said.append("as it is" if ends is None else f"{_between(*ends)}{bought}")
+        paid = " (estimated privately)" * (name in encoding.ranges)  # rough ones are widened
+        words.append("as it is" if ends is None else f"{_between(*ends)}{paid}")
     if stretch := encoding.stretches.get(name):
-        said.append(f"farther than {stretch.scale:g} from {stretch.center:g} by its logarithm")
+        words.append(f"log-scaled beyond {stretch.scale:g} from {stretch.center:g}")
     if isinstance(column, Category):
         names = column.values if isinstance(column.values, tuple) else encoding.categories.get(name)
-        bought = " (bought)" * (name in encoding.categories)
-        said.append(f"{listed(names)}{bought}" if names else f"{column.slots} buckets")
+        paid = " (estimated privately)" * (name in encoding.categories)
+        words.append(f"{listed(names)}{paid}" if names else f"{column.slots} buckets")
         if column.paid and not names:
-            said = ["none of its names"]
+            words = ["none of its names"]
     if isinstance(column, Date) and column.parts:
-        said.append(f"with {', '.join(column.parts)}")
+        words.append(f"with {', '.join(column.parts)}")
     if name in encoding.degrees:
-        said.append(f"a curve of degree {encoding.degrees[name]}")
+        words.append(f"polynomial of degree {encoding.degrees[name]}")
     if not isinstance(column, Drop) and column.fill is not None:
-        said.append(f"gaps: {_end(column.fill)}")
-    return "; ".join(said)
+        words.append(f"gaps: {_end(column.fill)}")
+    return "; ".join(words)
 
 
 def _between(low: float | str, high: float | str) -> str:

@@ -1,6 +1,6 @@
 """Files and folders whose columns are declared, batch by batch as raw codes, and their labels.
 
-What a message shows of a file is its columns, never its values.
+Messages show the columns of a file, never its values.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ class Declared:
     columns: Columns
     label: str
     vocabularies: Vocabularies | None = None  # of the private rows, once these were read
-    told: Callable[[int], None] | None = None  # how many rows were read
+    told: Callable[[int], None] | None = None  # receives the number of rows read
 
     def tell(self, rows: int) -> None:
         if self.told is not None:
@@ -52,22 +52,22 @@ class Declared:
         return self.columns.without(self.label)
 
     def after(self, rows: Any) -> "Declared":
-        """For other rows, whose codes must mean the same."""
-        return replace(self, vocabularies=rows.vocabularies)  # which all declared rows have
+        """The same for other rows, whose codes must mean the same."""
+        return replace(self, vocabularies=rows.vocabularies)  # all declared rows have them
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
 class Batches:
-    """A table in pieces, each read when it is its turn."""
+    """A table in pieces, each read when it is needed."""
 
     names: Sequence[str]
     tables: Iterable[Any]
     where: str
-    texts: bool  # whether all is text, and labels are what they look like
+    texts: bool  # whether all values are text, and the type of labels is guessed
 
 
 def batches_of(paths: Sequence[Path], where: str) -> Batches:
-    """Of a csv, or of Parquet files that make one table."""
+    """The batches of a csv, or of Parquet files that make one table."""
     texts = table_kind(paths[0]) == "csv"
     names = names_in_csv(paths[0]) if texts else parquet_schema(paths[0]).names
     must_be_told_apart(names, where)
@@ -78,7 +78,7 @@ def batches_of(paths: Sequence[Path], where: str) -> Batches:
 def read_labelled(
     batches: Batches, declared: Declared
 ) -> tuple[Coded, NDArray[Any] | Numbered, bool]:
-    """Rows and their labels, and whether some of these are missing."""
+    """Rows and their labels, and whether some labels are missing."""
     facts, label = declared.facts, declared.label
     if facts is not None:
         coder = _Coding(declared.columns, batches.where, declared.vocabularies, label)
@@ -88,23 +88,23 @@ def read_labelled(
         targets = as_targets(codes, facts, label, batches.where)
         return rows, targets if facts.classes is None else Numbered(targets), False
     coder = _Coding(declared.features, batches.where, declared.vocabularies)
-    found: list[Any] = []
+    columns: list[Any] = []
     for table in batches.tables:
         if label not in table.column_names:
             raise InvalidInput(
                 f"a part of {batches.where} lacks the column of labels {label!r}; all its files "
                 "need the same columns."
             )
-        found.append(table.select([label]))
+        columns.append(table.select([label]))
         declared.tell(coder.add(table.drop_columns([label])))
     rows, _ = coder.finish()
-    column = _one_column(found, label, batches.where)
+    column = _one_column(columns, label, batches.where)
     column = as_csv_reads(column) if batches.texts else column
     return rows, column.to_numpy(), column.null_count > 0
 
 
 def _one_column(tables: Sequence[Any], label: str, where: str) -> Any:
-    """That of all tables, whose files may hold whole numbers here and others there."""
+    """One column of all tables; some files may hold whole numbers and others fractions."""
     try:
         return pa.concat_tables(tables, promote_options="permissive").column(label)
     except pa.ArrowException:
@@ -115,7 +115,7 @@ def _one_column(tables: Sequence[Any], label: str, where: str) -> Any:
 
 
 def read_new(batches: Batches, encoding: Encoding) -> Coded:
-    """Rows to predict; what the model does not know, such as labels, is left out."""
+    """Rows to predict, without columns that the model does not know, such as labels."""
     coder = _Coding(encoding.columns, batches.where, encoding.categories, new=True)
     for table in batches.tables:
         coder.add(table)
@@ -123,7 +123,7 @@ def read_new(batches: Batches, encoding: Encoding) -> Coded:
 
 
 class _Coding:
-    """Raw codes of one batch after another, those of a declared `label` apart."""
+    """Raw codes of one batch after another, separate from those of a declared `label`."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Coding:
         self._codes: list[NDArray[np.float32]] = []
 
     def add(self, table: Any) -> int:
-        """How many rows there are now."""
+        """Returns how many rows there are now."""
         names = table.column_names
         hidden = set(names) - {*without_index(names), *self._columns.declared}
         codes = self._coder.add(table.drop_columns(list(hidden)))
@@ -156,7 +156,7 @@ class _Coding:
         if not self._rows.count:
             raise InvalidInput(f"{self._where} holds no rows, only the names of columns.")
         codes = np.concatenate([np.empty(0, np.float32), *self._codes])
-        pa.default_memory_pool().release_unused()  # of the batches, which nobody needs any more
+        pa.default_memory_pool().release_unused()  # of the batches, which are not needed any more
         return Coded(self._rows.whole(), vocabularies), codes
 
 

@@ -37,7 +37,7 @@ _READERS = 4
 
 @dataclass(frozen=True)
 class StoredChunk:
-    """What the index of a folder must know of one chunk in it."""
+    """What the index of a folder records of one chunk."""
 
     number: int  # of its files
     count: int
@@ -91,7 +91,7 @@ def write_chunk(
     precision: str = "float32",
     augmented: bool | None = None,
 ) -> StoredChunk:
-    """One chunk, which `write_index` makes a part of the folder."""
+    """Write one chunk; `write_index` makes it a part of the folder."""
     rows = MemoryRows(features, targets, precision=precision, augmented=augmented)
     values = rows.features
     if precision == "bfloat16":  # which NumPy does not know
@@ -102,7 +102,7 @@ def write_chunk(
 
 
 def write_index(folder: Path, chunks: Sequence[StoredChunk], *, precision: str) -> None:
-    """Say which chunks `DiskRows` finds in a folder, in their order."""
+    """Record which chunks `DiskRows` reads from a folder, in their order."""
     if not chunks:
         raise InvalidInput("there is nothing to write: no chunk was given.")
     for chunk in chunks:
@@ -119,14 +119,14 @@ def write_index(folder: Path, chunks: Sequence[StoredChunk], *, precision: str) 
 
 
 def save_text(path: Path, text: str) -> None:
-    """The new one or the old, whenever it is cut off."""
+    """Replace a file as a whole: after an interruption it is the new one or the old."""
     with _private_draft(path.with_name(f"{path.name}.new")) as file:
         file.write(text.encode())
     Path(file.name).replace(path)
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """As a new file: one that somebody has mapped into memory must not change under them."""
+    """Write a new file: one that is mapped into memory elsewhere must not change."""
     with _private_draft(path.with_suffix(".new")) as file:
         np.save(file, array)
     Path(file.name).replace(path)
@@ -208,8 +208,8 @@ class DiskRows:
         device: str,
         precision: str,
     ) -> "DiskRows":
-        """The same rows, whose features are preprocessed, and whose targets are `scaled`, whenever
-        they are read."""
+        """The same rows; their features are preprocessed and their targets `scaled` whenever they
+        are read."""
         rows = copy.copy(self)
         rows.device, rows.dtype = find_device(device), find_precision(precision)
         rows._preprocessing, rows._scaled = preprocessing, scaled
@@ -236,11 +236,11 @@ class DiskRows:
                 yield chunk
 
     def pick(self, indices: Tensor) -> Chunk:
-        wanted = indices.cpu().numpy()
-        numbers = np.searchsorted(self._starts, wanted, side="right") - 1
+        places = indices.cpu().numpy()
+        numbers = np.searchsorted(self._starts, places, side="right") - 1
         parts = []
         for number in np.unique(numbers):
-            inside = torch.from_numpy(wanted[numbers == number] - self._starts[number])
+            inside = torch.from_numpy(places[numbers == number] - self._starts[number])
             parts.append([tensor[inside] for tensor in self._mapped(int(number))])
         features, targets, norms = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
         ready = self._ready(features, targets, norms)
@@ -257,8 +257,8 @@ class DiskRows:
             yield _as_array(features[:, copy].flatten(1))
 
     def must_be_unchanged(self) -> None:
-        """Refuse files that were written since the folder was opened: what was paid for and checked
-        are those that were there."""
+        """Refuse files that were written since the folder was opened: the old ones were checked and
+        paid for."""
         if self._files() != self._opened:
             raise InvalidInput(
                 f"the rows in {self.folder} were changed after they were opened; leave them as "
@@ -270,15 +270,15 @@ class DiskRows:
 
     def _files(self) -> dict[Path, tuple[int, ...]]:
         try:
-            found = {path: path.stat() for path in self._watched()}
+            states = {path: path.stat() for path in self._watched()}
         except OSError as error:
             raise InvalidInput(f"{self.folder} cannot be read: {error.strerror}.") from None
-        return {path: (s.st_size, s.st_mtime_ns, s.st_ino) for path, s in found.items()}
+        return {path: (s.st_size, s.st_mtime_ns, s.st_ino) for path, s in states.items()}
 
     def _must_fit(self, number: int, shape: tuple[int, ...]) -> None:
         try:
             features, targets, norms = self._mapped(number)
-        except Exception as error:  # bytes of any kind come here, and NumPy fails in any way
+        except Exception as error:  # on arbitrary bytes, NumPy raises anything
             raise InvalidInput(
                 f"chunk {number} of {self.folder} cannot be read: {error}."
             ) from None
@@ -303,18 +303,18 @@ class DiskRows:
     def _ready(
         self, features: Tensor, targets: Tensor, norms: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As the engine takes them; stored norms hold only for features as they are stored."""
+        """Prepared for the engine; stored norms hold only for features as they are stored."""
         if self._preprocessing is not None:
             features = torch.from_numpy(self._preprocessing.apply_to_all(_as_array(features)))
         if self._preprocessing is not None or self.dtype != self._stored:
-            if self.dtype.is_floating_point:  # so that none becomes infinite after it was paid for
+            if self.dtype.is_floating_point:  # none must become infinite after the payment
                 features = features.clamp(-LARGEST, LARGEST)
             features = features.to(self.dtype)
             norms = norms_rounded_up(features)
         return features, targets if self._scaled is None else self._scaled(targets), norms
 
     def _fetch(self, number: int) -> tuple[Chunk, torch.cuda.Event | None]:
-        """The chunk on its device, and on a GPU the event after which it is all there."""
+        """The chunk on its device, and on a GPU the event that says when it is complete."""
         features, targets, norms = self._ready(*self._mapped(number))
         if self._stream is None:
             if self._preprocessing is None:  # else they are read already

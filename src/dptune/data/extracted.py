@@ -1,5 +1,5 @@
 """Folders of features that a backbone made of pictures, or of texts: what is in them, and how they
-are read. What is said here of pictures holds for texts too.
+are read. Pictures stand here for texts, too.
 
     features.json      what made the features, and the parts; a part is listed when it is finished
     train/, test/ ...  chunks of rows as `DiskRows` reads them, and beside each chunk its groups and
@@ -44,10 +44,10 @@ _IN_MEMORY = 2**30  # bytes of features up to which a part is read whole
 
 @dataclass(frozen=True)
 class ExtractedPart:
-    """One part of a folder. `fingerprint` tells the pictures, not what a backbone made of them:
-    other features of the same pictures are the same people's. Of `pictures` that were listed,
-    `rows` could be read. What could not be read is an empty row: the public number of rows is that
-    of the pictures, so that it does not tell whether one of them can be read."""
+    """One part of a folder. `fingerprint` is that of the pictures, not of their features: other
+    features of the same pictures are the same people's. `pictures` were listed, and `rows` could be
+    read; the others are empty rows. The public number of rows is that of the pictures, so it does
+    not tell whether a picture can be read."""
 
     pictures: int
     rows: int
@@ -97,7 +97,7 @@ class Extracted:
         save_text(folder / CONTENTS, json.dumps(plain, indent=1))
 
     def same_but_parts(self, other: "Extracted") -> bool:
-        """Whether the parts of both can stand in one folder."""
+        """Whether the parts of both can be in one folder."""
         mine, others = replace(self, parts={}), replace(other, parts={})
         return mine == others
 
@@ -105,13 +105,13 @@ class Extracted:
 def origins_of_features(
     made_by: Mapping[str, Any], rows: object, classes: object
 ) -> dict[str, str]:
-    """Where facts about pictures or texts come from, as far as nobody declared them."""
+    """Where facts about pictures or texts come from, if the user did not declare them."""
     of_rows = of_classes = "taken from the data"
     if rows_in_words(made_by) == "pictures":
         of_rows = "those that cannot be read included"
         of_classes = "taken from the names of the pictures' folders, or from their file"
-    found = {"rows": of_rows} if rows is None else {}
-    return found | ({"classes": of_classes} if classes is None else {})
+    origins = {"rows": of_rows} if rows is None else {}
+    return origins | ({"classes": of_classes} if classes is None else {})
 
 
 def holds_features(folder: Path) -> bool:
@@ -125,7 +125,7 @@ def is_extracted(path: Path) -> bool:
 
 def from_extracted(path: Path) -> Source:
     """The parts of a folder of features, or one part of it alone."""
-    folder, inside, part = _found(path)
+    folder, inside, part = _locate(path)
     parts = {"train": part} | ({"test": "test"} if part == "train" else {})
     return Source(
         {
@@ -139,8 +139,8 @@ def from_extracted(path: Path) -> Source:
 
 
 def fingerprint_extracted(path: Path) -> str:
-    """That of the pictures, whatever made features of them."""
-    folder, inside, part = _found(path)
+    """The fingerprint of the pictures, whatever made features of them."""
+    folder, inside, part = _locate(path)
     if part not in inside.parts:
         raise InvalidInput(
             f"{str(folder)!r} has no finished {part} features; go on with dptune extract."
@@ -149,7 +149,7 @@ def fingerprint_extracted(path: Path) -> str:
     return inside.parts[part].fingerprint
 
 
-def _found(path: Path) -> tuple[Path, Extracted, str]:
+def _locate(path: Path) -> tuple[Path, Extracted, str]:
     if holds_features(path):
         return path, Extracted.read(path), "train"
     path = path.absolute()
@@ -162,7 +162,7 @@ def _part(folder: Path, name: str, inside: Extracted) -> Part:
     if not isinstance(features, DiskRows):  # more rows are not read just to be checked
         for record in records:
             if not record.has_its_files(folder / name):
-                raise _not_as_told(folder, name, "a chunk has changed")
+                raise _mismatch(folder, name, "a chunk has changed")
     about = inside.parts[name]
     groups = about.groups
     return Part(
@@ -177,21 +177,21 @@ def _part(folder: Path, name: str, inside: Extracted) -> Part:
 
 
 def _records(folder: Path, name: str, inside: Extracted) -> list[ChunkRecord]:
-    """Those of a part's chunks, which must agree with what `features.json` says: a ledger goes by
-    that."""
+    """The records of a part's chunks, which must agree with `features.json`: a ledger relies on
+    it."""
     about, records = inside.parts[name], read_records(folder / name)
     stored = [record.chunk for record in records if record.chunk is not None]
     maker, things = digest_of_maker(inside.made_by), rows_in_words(inside.made_by)
     if any(record.made_by != maker for record in records):
-        raise _not_as_told(folder, name, "another backbone made them")
+        raise _mismatch(folder, name, "another backbone made them")
     if fingerprint_of(records) != about.fingerprint:
-        raise _not_as_told(folder, name, f"they are of other {things}")
+        raise _mismatch(folder, name, f"they are of other {things}")
     if sum(chunk.count for chunk in stored) != about.rows or about.pictures != sum(
         record.count for record in records
     ):
-        raise _not_as_told(folder, name, f"they are of other numbers of {things}")
+        raise _mismatch(folder, name, f"they are of other numbers of {things}")
     if _indexed(folder / name) != [(chunk.number, chunk.count) for chunk in stored]:
-        raise _not_as_told(folder, name, f"{INDEX} lists other chunks")
+        raise _mismatch(folder, name, f"{INDEX} lists other chunks")
     return records
 
 
@@ -204,9 +204,9 @@ def _indexed(folder: Path) -> list[tuple[int, int]]:
         return []
 
 
-def _not_as_told(folder: Path, name: str, what: str) -> InvalidInput:
+def _mismatch(folder: Path, name: str, what: str) -> InvalidInput:
     return InvalidInput(
-        f"the {name} features in {str(folder)!r} are not those that {CONTENTS} tells of: {what}. "
+        f"the {name} features in {str(folder)!r} do not match {CONTENTS}: {what}. "
         "Remove the folder, and make the features again with dptune extract."
     )
 
@@ -237,8 +237,8 @@ def _beside_rows(folder: Path, what: str) -> NDArray[np.int64]:
         numbers = read_json(read_regular(folder / INDEX), INDEX)["numbers"]
         files = (BytesIO(read_regular(chunk_file(folder, number, what))) for number in numbers)
         return np.concatenate([np.load(file, allow_pickle=False) for file in files])
-    except Exception as error:  # bytes of any kind come here, and NumPy fails in any way
+    except Exception as error:  # on arbitrary bytes, NumPy raises anything
         raise InvalidInput(
-            f"{str(folder)!r} lacks what is stored beside its rows, or it is torn ({error}); make "
-            "the features again with dptune extract."
+            f"{str(folder)!r} lacks what is stored beside its rows, or it is incomplete ({error}); "
+            "make the features again with dptune extract."
         ) from None

@@ -1,8 +1,8 @@
-"""Tell data sets apart by content.
+"""Fingerprints of data sets.
 
-A plain hash of private rows is itself a release: whoever can guess the rows can check the guess.
-So these digests are handed to a ledger, which keeps them only under a secret key of its own, and
-they appear in nothing that may be published.
+A plain hash of private rows is itself an output: anyone who guesses the rows can check the guess.
+So a ledger keeps these digests only under a secret key of its own, and nothing that may be
+published contains them.
 """
 
 import hashlib

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-_MORE = 1.25  # what is asked for beyond what is there: memory that is not used yet is held too
+_MORE = 1.25  # how much more is allocated than is needed; unused memory is held, too
 
 
 class GrowingTable:
-    """Rows of so many columns, one batch after another. The system moves what is there without
-    copying it, so there are never two of them, as where batches are kept and joined."""
+    """Rows added batch by batch. The system grows the memory in place, so there are never two
+    copies, as there are if batches are kept and joined."""
 
     def __init__(self, columns: int, dtype: DTypeLike) -> None:
         self._rows: NDArray[Any] = np.empty((0, columns), dtype)
@@ -24,12 +24,12 @@ class GrowingTable:
         self.count = end
 
     def whole(self) -> NDArray[Any]:
-        """All rows; nothing can be added to them."""
+        """All rows; the table is empty afterwards."""
         self._resize(self.count)
         rows, self._rows = self._rows, np.empty((0, self._rows.shape[1]), self._rows.dtype)
         self.count = 0
         return rows
 
     def _resize(self, count: int) -> None:
-        # Nobody else holds these rows, whatever a debugger may count.
+        # These rows have no other owner, whatever a debugger may count.
         self._rows.resize((count, self._rows.shape[1]), refcheck=False)

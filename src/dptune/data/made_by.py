@@ -1,4 +1,4 @@
-"""What made features of pictures or texts, or the rows of texts, in words."""
+"""Records of what made features of pictures or texts, or the rows of texts, and their words."""
 
 from collections.abc import Mapping, Sequence
 from types import UnionType
@@ -22,7 +22,7 @@ _OF_BACKBONES: Mapping[str, type | UnionType] = {
 
 
 def must_be_whole(made_by: Mapping[str, Any]) -> None:
-    """Refuse a record that lacks part of what this version writes."""
+    """Refuse a record that lacks an entry that this version writes."""
     _must_have(made_by, {"name": str})
     if is_of_texts(made_by):
         _must_have(made_by, _OF_TEXTS)
@@ -46,24 +46,24 @@ def _must_have(record: object, kinds: Mapping[str, type | UnionType]) -> None:
 
 
 def recorded_backbones(made_by: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Those that made the features; refuses a record of features that dptune did not make."""
+    """The backbones on record; refuses features that dptune did not make."""
     if not made_by.get("backbones"):
         raise InvalidInput(
-            f"the features that the model takes were made by {made_by['name']!r}, of which it has "
-            "no more on record than the name; make them of the new rows, and give them with --data."
+            f"the features that the model takes were made by {made_by['name']!r}, of which only "
+            "the name is on record; make them of the new rows, and give them with --data."
         )
     backbones: Sequence[Mapping[str, Any]] = made_by["backbones"]
     return backbones
 
 
 def made_by_in_words(made_by: Mapping[str, Any]) -> str:
-    """Its name, and what is on record of each backbone behind it."""
+    """The name of the maker, and what is on record of each of its backbones."""
     about = "; ".join(map(_about, made_by.get("backbones", ())))
     return f"{made_by['name']} ({about})" if about else str(made_by["name"])
 
 
 def trained_on(backbone: Mapping[str, Any]) -> str:
-    """Which data its weights saw, as far as that is known."""
+    """Which data its weights saw, if that is on record."""
     return backbone["trained_on"] or "data that are not on record"
 
 
@@ -73,7 +73,7 @@ def _about(backbone: Mapping[str, Any]) -> str:
 
 
 def size_in_words(backbone: Mapping[str, Any]) -> str:
-    """Of what the backbone takes."""
+    """The size of what the backbone takes."""
     transform = backbone["transform"]
     if "length" in transform:
         return f"texts of {transform['length']:,} tokens"
@@ -96,7 +96,7 @@ def has_units(made_by: Mapping[str, Any] | None) -> bool:
 
 
 def rows_in_words(made_by: Mapping[str, Any] | None) -> str:
-    """What is counted."""
+    """What the rows are, in the plural."""
     if not is_of_texts(made_by):
         return "rows" if made_by is None else "pictures"
     unit = made_by["unit"]
@@ -109,8 +109,20 @@ def are_joined(made_by: Mapping[str, Any]) -> bool:
     return alone and made_by["unit"] is not None
 
 
-def texts_in_words(made_by: Mapping[str, Any]) -> list[str]:
+def facts_of_maker(made_by: Mapping[str, Any] | None) -> list[str]:
+    """What is public about public networks that made features."""
+    if made_by is None or is_of_words(made_by):
+        return []
+    return [
+        f"the features were made by {made_by_in_words(made_by)}, whose weights are taken as "
+        f"public: nothing is promised about {rows_in_words(made_by)} that they were trained on"
+    ]
+
+
+def facts_of_texts(made_by: Mapping[str, Any] | None) -> list[str]:
     """What becomes public of texts; how many were cut does not."""
+    if not is_of_texts(made_by):
+        return []
     length, name = made_by["length"], made_by["name"]
     task, rows = made_by["task"], made_by["texts_per_unit"]
     has_prompts = task == "words" and len(made_by["columns"]) == 2

@@ -1,4 +1,4 @@
-"""Rows of Parquet files that are too many for memory: coded anew whenever they are read."""
+"""Rows of Parquet files that are too large for memory: coded anew whenever they are read."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,15 @@ from dptune.data.rows import Chunk, TargetFacts
 from dptune.errors import InvalidInput
 from dptune.table_files import reading, without_index
 
-# Of codes, 4 bytes each: by numbers that files tell without reading a row, which are public.
+# Bytes of codes, 4 each, by public numbers that files report without reading a row.
 LARGE = 1 << 30
 _IN_HAND = 1 << 25  # bytes of codes that are read ahead; every reader holds far more
 _ROWS_AT_ONCE = 1 << 16
 
 
 class ParquetRows(DiskRows):
-    """The row groups of files that make one table, as `DiskRows` has the chunks of a folder. They
-    are read once when they are opened, so that all that is wrong with them is said before anything
-    is paid, and then every step.
+    """The row groups of files that make one table, like the chunks of `DiskRows`. They are read
+    when they are opened, so that every error is found before anything is paid, and in every step.
     """
 
     def __init__(self, files: Sequence[Path], declared: Declared, folder: Path) -> None:
@@ -41,7 +40,7 @@ class ParquetRows(DiskRows):
                 f"every step: declare its label {declared.label!r} among the columns, as a "
                 "category with all its values or a number with its range."
             )
-        self._label = facts
+        self._label, self.features = facts, declared.features
         self._groups = [group for file in files for group in _groups_of(file)]
         self._places = [n for n, name in enumerate(declared.columns.kept) if name != declared.label]
         self._set_up(
@@ -59,10 +58,10 @@ class ParquetRows(DiskRows):
         self._readers = max(1, min(self._readers, _IN_HAND // max(1, largest)))
         self._opened = self._files()
         self.vocabularies = self._checked()
-        self._declared = replace(declared, told=None)  # who is told lives in this process
+        self._declared = replace(declared, told=None)  # the callback lives in this process
 
     def chunks(self) -> Iterator[Chunk]:
-        """In pieces: what an engine makes of a whole row group would take more than the group."""
+        """Row groups in pieces: what an engine makes of a whole group would take more memory."""
         size = 1 << (14 if self.device.type == "cpu" else 16)
         for chunk in super().chunks():
             for start in range(0, len(chunk.targets), size):
@@ -73,7 +72,7 @@ class ParquetRows(DiskRows):
         return [file for file, _, _ in self._groups]
 
     def _checked(self) -> dict[str, tuple[str, ...]]:
-        """The names of categories that are to be bought, which are private; or all problems."""
+        """The private names of categories without declared values; or all problems."""
         declared, seen = self._declared, 0
         coder = self._coder(declared.vocabularies)
         for number in range(len(self._groups)):
@@ -92,12 +91,12 @@ class ParquetRows(DiskRows):
             features[start : start + len(codes), 0] = codes[:, self._places]
             labels.append(self._labels(codes))
             start += len(codes)
-        # Codes have no norm; what is made of them has.
+        # Codes have no norms; the features made of them do.
         norms = torch.full(features.shape[:2], math.inf)
         return torch.from_numpy(features), torch.from_numpy(np.concatenate(labels)), norms
 
     def _coded(self, number: int, coder: Coder) -> Iterator[NDArray[np.float32]]:
-        """Some rows at a time, of which Arrow holds several copies."""
+        """Codes of a few rows at a time, since Arrow holds several copies of them."""
         file, group, _ = self._groups[number]
         with reading(file), parquet.ParquetFile(file) as opened:
             names = without_index(opened.schema_arrow.names)
@@ -122,8 +121,8 @@ def is_large(files: Sequence[Path], declared: Declared) -> bool:
 
 
 def _groups_of(file: Path) -> list[tuple[Path, int, int]]:
-    """The numbers of its row groups, and how many rows each has; none that is empty."""
+    """Its row groups with their number and count of rows, without empty ones."""
     with reading(file), parquet.ParquetFile(file) as opened:
-        known = opened.metadata
-        counts = [known.row_group(n).num_rows for n in range(known.num_row_groups)]
+        about = opened.metadata
+        counts = [about.row_group(n).num_rows for n in range(about.num_row_groups)]
     return [(file, number, count) for number, count in enumerate(counts) if count]

@@ -1,15 +1,17 @@
 """Rows of a data set in which some are empty, such as pictures that cannot be read.
 
-An empty row contributes nothing. But sums in floating point are rounded block by block: if an empty
-row were physically missing, all rows after it would move to other blocks, every block would be
-rounded differently, and a million small differences add up. So engines that add blocks see an empty
-row at its place, as zeros of infinite norm, which clipping scales to nothing.
+An empty row contributes nothing. But sums in floating point are rounded block by block: if the row
+were missing, all rows after it would move to other blocks, every block would be rounded
+differently, and a million small differences add up. So engines that add blocks see an empty row at
+its place, as zeros of infinite norm, which clipping scales to zero.
 """
 
 import copy
 from collections.abc import Iterator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dptune.data.rows import Chunk, MemoryRows, Rows
@@ -18,7 +20,7 @@ _AT_ONCE = 2**13  # places
 
 
 class RowsWithGaps:
-    """`rows` as they are, and the `places` that they have among `count` rows, ascending."""
+    """`rows`, and the ascending `places` that they have among `count` rows."""
 
     def __init__(self, rows: Rows, places: Tensor, count: int) -> None:
         self._rows, self._places, self._all = rows, places.to(rows.device), count
@@ -45,6 +47,15 @@ class RowsWithGaps:
             else:
                 self._at_their_places = _Placed(rows, self._places, self._all)
         return self._at_their_places
+
+
+def numbers_of_kept(
+    kept: NDArray[np.bool_], numbers: NDArray[np.int64] | None
+) -> NDArray[np.int64] | None:
+    """The numbers of the rows that are kept; None if no row is empty."""
+    if numbers is None:
+        return None if kept.all() else np.flatnonzero(kept)
+    return numbers[kept]
 
 
 def at_their_places(rows: Rows) -> Rows:

@@ -1,6 +1,6 @@
 """Files, folders and hub data sets as parts: features and labels, read when they are asked for.
 
-What a message shows of a file is its columns, never its values.
+Messages show the columns of a file, never its values.
 """
 
 import shlex
@@ -50,10 +50,9 @@ SAVED_TO_DISK = ("dataset_dict.json", "state.json")
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
 class Part:
     """Some rows. `columns` are the names of the features, one each, `classes` those of numbered
-    labels; a table's labels may be missing in some rows as long as nobody needs them. Chunks on
-    disk hold their labels themselves. `groups` are those of a `Shift`. `asked` is how many rows
-    there would be if none were empty, where that is known, and `numbers` which of them each is.
-    `plain` are columns of a table that nobody declared, one number each."""
+    labels. `gaps` says whether labels are missing in some rows. Chunks on disk hold their labels.
+    `groups` are those of a `Shift`. `asked` is how many rows there would be if none were empty, and
+    `numbers` which of them each is. `plain` are undeclared columns of a table, one number each."""
 
     features: NDArray[Any] | DiskRows | Coded
     labels: NDArray[Any] | Numbered | None
@@ -69,7 +68,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Source:
-    """What a file, a folder or the hub offers: parts, read when called, and its contents in words.
+    """A file, a folder or a data set of the hub: parts, read when called, and contents in words.
 
     Parts are "train", "test", "new" (rows to predict) and "whole" (a table that may or may not
     have labels).
@@ -77,8 +76,8 @@ class Source:
 
     parts: Mapping[str, Callable[[], Part]]
     contents: str
-    columns: Sequence[str] | None = None  # of a table that names them, the labels' included
-    made_by: Mapping[str, Any] | None = None  # which backbone made the features, where one did
+    columns: Sequence[str] | None = None  # of a table that names them, with the label's
+    made_by: Mapping[str, Any] | None = None  # the backbone that made the features, if one did
 
 
 def _from_npz(path: Path, label: str | None) -> Source:
@@ -115,9 +114,9 @@ def _no_objects(what: str) -> Iterator[None]:
 
 
 def _npz_part(path: Path, features_name: str, labels_name: str, groups_name: str) -> Part:
-    wanted = (features_name, labels_name, groups_name, "scale", "classes", "group_names")
+    names = (features_name, labels_name, groups_name, "scale", "classes", "group_names")
     with reading(path), np.load(path, allow_pickle=False) as arrays:
-        read = {name: _plain(arrays, name, path) for name in wanted if name in arrays}
+        read = {name: _plain(arrays, name, path) for name in names if name in arrays}
         if not all(isinstance(array, np.ndarray) for array in read.values()):
             raise ValueError("some of its members are no arrays")
         features, labels = read[features_name], read.get(labels_name)
@@ -134,7 +133,7 @@ def _npz_part(path: Path, features_name: str, labels_name: str, groups_name: str
                     f"{features.shape[1:]}; got {scale.shape}."
                 )
             features = features * scale
-    if groups is None:  # the names may be those of other rows in the file
+    if groups is None:  # the names may belong to other rows of the file
         group_names = ()
     return Part(features, labels, classes=classes, groups=groups, group_names=group_names)
 
@@ -151,7 +150,7 @@ def _from_npy(path: Path, label: str | None) -> Source:
         column = _column_number(label, table.shape[1])
         return Part(np.delete(table, column, axis=1), table[:, column])
 
-    if table.ndim > 2:  # pictures, say, which have no place for a label
+    if table.ndim > 2:  # such as pictures, which have no place for a label
         contents = f"rows of shape {table.shape[1:]}, without labels"
         return Source({"new": lambda: Part(table, None)}, contents)
     contents = f"a table of shape {table.shape}"
@@ -180,7 +179,7 @@ def _from_parquet(path: Path, label: str | None) -> Source:
 
 
 def from_parquet_folder(folder: Path, label: str | None) -> Source:
-    """Files that make one table."""
+    """Parquet files that make one table."""
     with reading(folder):
         table = pa.concat_tables(map(read_parquet, parquet_files(folder)))
     return _from_table(table, folder, label or DEFAULT_LABEL)
@@ -192,7 +191,7 @@ def from_declared_files(paths: Sequence[Path], where: Path, declared: Declared) 
 
 
 def from_large_files(paths: Sequence[Path], where: Path, declared: Declared) -> Source:
-    """The same, of more rows than memory holds."""
+    """The same for more rows than fit in memory."""
     names = parquet_schema(paths[0]).names
     parts = {"train": lambda: Part(ParquetRows(paths, declared, where), None)}
     return Source(parts, f"the columns {listed(names)}", names)
@@ -317,21 +316,21 @@ def _table_part(
     if label in names and not new:
         column = table.column(label)
         labels, gaps = column.to_numpy(), column.null_count > 0
-    # Whose ranges nobody declared; a list is one thing, and its numbers are of one size.
+    # The numbers of a list are of one scale, so lists are not plain columns.
     lists = any(_is_list(table.column(name).type) for name in features)
     plain = None if lists else Columns.of_numbers(columns)
     return Part(np.concatenate(blocks, axis=1), labels, tuple(columns), classes, gaps, plain=plain)
 
 
 def _each_name(name: str, kind: Any, width: int) -> list[str]:
-    """A column of lists is as many features."""
+    """The names of a column's features: a list has several."""
     return [f"{name}[{number}]" for number in range(width)] if _is_list(kind) else [name]
 
 
 def _all_numbers(
     table: Any, names: Sequence[str], where: str, *, labelled: bool, new: bool
 ) -> list[NDArray[Any]]:
-    """Every column as numbers; all that are not are named at once."""
+    """Every column as numbers; the error names all that are not."""
     problems, blocks = Problems(), []
     for name in names:
         column = table.column(name)
@@ -378,22 +377,21 @@ def _numbers(column: Any) -> NDArray[Any]:
 
 
 def _any_infinite(column: Any) -> bool:
-    """In float32, in which numbers are trained on."""
+    """Whether any number is infinite in float32, the type used in training."""
     if not pa.types.is_floating(column.type):
         return False
     return bool(pc.any(pc.is_inf(column.cast(pa.float32(), safe=False))).as_py())
 
 
 def _as_array(column: Any) -> NDArray[Any]:
-    """Numbers or truths, none of them missing. Arrow's own `to_numpy` loads pandas where that is
-    installed."""
+    """Numbers or booleans, none missing. Arrow's own `to_numpy` loads pandas if it is installed."""
     if pa.types.is_boolean(column.type):
         return _as_array(column.cast(pa.uint8())).view(np.bool_)
     return np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks])
 
 
 def _first_text(column: Any) -> str:
-    """Which row holds the first text that is no number, where some are."""
+    """The first row whose text is no number, if some rows hold numbers."""
     if not pa.types.is_string(column.type):
         return ""
     numbers = [is_number(each) for each in column.to_pylist()]

@@ -1,4 +1,4 @@
-"""Training, test and public rows as `Data` keeps them until somebody may read them."""
+"""Training, test and public rows as `Data` keeps them until they are opened."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from dptune.data.disk import DiskRows
 from dptune.data.preprocess import Preprocessing
 from dptune.data.rows import MemoryRows, Rows
 
-_AT_ONCE = 1 << 16  # rows of a table that fits in memory, so that what is made of it does, too
+_AT_ONCE = 1 << 16  # rows of a table at a time, so that prepared copies fit in memory, too
 
 
 @dataclass(frozen=True)
 class ClassNumbers:
-    """Labels that were stored as any kind of number."""
+    """Converts labels that are stored as any type of number."""
 
     def __call__(self, labels: Tensor) -> Tensor:
         return labels.long()
@@ -26,7 +26,7 @@ class ClassNumbers:
 
 @dataclass(frozen=True)
 class Scale:
-    """Values of a declared range as engines take them: clipped to it, from -1 to 1."""
+    """Clips values to a declared range, and scales them to [-1, 1]."""
 
     low: float
     high: float
@@ -107,8 +107,8 @@ class ArraySource:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiskSource:
-    """Chunks in a folder, of which those rows count where `mask` is true. Their targets are
-    `scaled` when they are read. They must not change meanwhile."""
+    """The rows of chunks in a folder for which `mask` is true. Targets are `scaled` when they are
+    read. The files must not change."""
 
     chunks: DiskRows
     scaled: Scale | ClassNumbers

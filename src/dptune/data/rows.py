@@ -1,7 +1,7 @@
 """The rows an engine trains on, and what it must know of them.
 
-Every chunk carries its rows' norms, computed in float64 from the values as stored and rounded up:
-the bound on a row's contribution is only as good as the norm it is computed from.
+Every chunk carries its rows' norms, computed in float64 from the stored values and rounded up: the
+bound on a row's contribution is only as good as this norm.
 """
 
 import copy
@@ -29,14 +29,14 @@ _AT_ONCE = 1 << 16  # rows that are looked at together, so that looking takes li
 _LEAST_ROWS_OF_A_CHUNK, _MOST_ROWS_OF_A_CHUNK = 1 << 12, 1 << 16
 # Rows of few columns take less time to multiply than a chunk takes beside; measured from 9 to 256.
 _ROWS_TIMES_COLUMNS_SQUARED = 1 << 27
-# More columns are taken for features that somebody made, such as those of texts and pictures; up to
-# how many it may be asked whether they are of one size.
+# More columns are taken for features of texts or pictures; up to how many a study may check whether
+# they are of one scale.
 MOST_COLUMNS_OF_A_TABLE, MOST_COLUMNS_IN_DOUBT = 100, 1_000
-CLASSES_UNTIL_BOUGHT = 2  # as which a study plans
-IDS = "int64"  # for rows that are no measurements but numbers of words
-# Losses of rows (2, length) of words that hold what is asked of them, and how many numbers a model
-# gives for a row beside one for every class: its loss; how many words are foretold; the first and
-# the last word of an answer.
+CLASSES_UNTIL_BOUGHT = 2  # assumed in plans
+IDS = "int64"  # for rows of token numbers
+# Losses of rows (2, length) of tokens that hold what is asked of them, and how many numbers a model
+# returns for a row beside one for every class: its loss; how many tokens are predicted; the first
+# and the last token of an answer.
 ASKED_IN_ROWS = {"words": 2, "spans": 3, "inside": 1}
 
 
@@ -67,7 +67,7 @@ class Chunk:
 
 
 def numbers_given(loss: str, outputs: int) -> int:
-    """How many a model gives for a row."""
+    """How many numbers a model returns for a row."""
     beside = ASKED_IN_ROWS.get(loss)
     if beside is None:
         return outputs
@@ -78,13 +78,12 @@ def numbers_given(loss: str, outputs: int) -> int:
 class DataFacts:
     """What is public about a data set and decides which models fit it.
 
-    `shape` is that of one row's features, `outputs` how many classes there are, or 1, and `loss`
-    how what a model gives is meant: softmax for classes, squared for a value; words, spans and
-    inside where the rows hold what is asked. `named` are the columns of a table whose rows are
-    encoded, the label's not among them; with `as_given` nobody called them columns, so that they
-    may be features that some model made, and are left as they are unless that is worth its price.
-    With `secret_classes`, how many classes there are is known once their names are bought, and
-    `outputs` is what a study plans with.
+    `shape` is that of one row's features, `outputs` how many classes there are, or 1. `loss` is
+    softmax for classes, squared for a value; words, spans and inside if the rows hold what is
+    asked. `named` are the columns of a table whose rows are encoded, without the label's. With
+    `as_given` the columns have no names, so they may be features that a model made, which are
+    prepared only if that is worth its price. With `secret_classes`, the number of classes is
+    unknown until their names are estimated, and plans assume `outputs`.
     """
 
     count: int
@@ -103,12 +102,12 @@ class DataFacts:
 
     @property
     def straight_columns(self) -> int:
-        """The same before any column is bent to a curve."""
+        """The same before polynomial features."""
         return self.columns if self.named is None else Encoding(self.named).width
 
     @property
     def rather_features(self) -> bool:
-        """Whether there are more columns than a table has, as a rule."""
+        """Whether there are more columns than tables usually have."""
         return self.straight_columns > MOST_COLUMNS_OF_A_TABLE
 
     @property
@@ -117,7 +116,7 @@ class DataFacts:
 
     @property
     def has_classes(self) -> bool:
-        """Whether every row is of one."""
+        """Whether every row has a class."""
         return self.loss == "softmax"
 
     @property
@@ -127,11 +126,12 @@ class DataFacts:
 
     @property
     def width(self) -> int:
-        """How many numbers a model gives for a row."""
+        """How many numbers a model returns for a row."""
         return numbers_given(self.loss, self.outputs)
 
     def not_held_out(self, every: int) -> int:
-        """How many rows are left, publicly, where each `every`-th, the first included, is not."""
+        """The public number of rows that are left if every `every`-th, from the first on, is held
+        out."""
         return self.count - -(-self.count // every)
 
 
@@ -206,8 +206,8 @@ def find_precision(name: str) -> torch.dtype:
 
 
 def _as_tensor(values: Any, name: str, *, shared: bool = True) -> Tensor:
-    """A copy, free of gradients: norms of an array somebody changes later would bound nothing, and
-    a graph would carry the rows into the model. Only what is not `shared` is taken as it is."""
+    """A copy without gradients: the norms of an array that is changed later would bound nothing,
+    and a graph would carry the rows into the model. Only what is not `shared` is not copied."""
     try:
         if not shared:
             copied = torch.from_numpy(values)
@@ -263,7 +263,7 @@ class MemoryRows:
 
     Features are (rows, *shape of a row), or (rows, copies, *shape) where they are `augmented`: of
     three axes the second holds copies unless that says otherwise. They are copied, unless they are
-    an array that is not `shared` with anybody.
+    an array that is not `shared`.
     """
 
     def __init__(
@@ -329,7 +329,7 @@ class MemoryRows:
 
 
 class SomeRows:
-    """Those rows of others, too many to be copied, where `mask` is true."""
+    """The rows for which `mask` is true, of others that are too many to be copied."""
 
     def __init__(self, rows: Rows, mask: Tensor) -> None:
         self._rows, self._mask = rows, mask.to(rows.device)

@@ -1,4 +1,4 @@
-"""Labels whose names are secret until they are bought: numbered by a list that is private."""
+"""Labels whose names are secret until they are estimated: numbered by a private list."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,7 @@ from dptune.errors import InvalidInput
 
 
 class SecretLabels:
-    """All labels that occur, in private rows and in those beside them; a label's number is its
-    place."""
+    """All labels of private rows and of those beside them; a label's number is its place."""
 
     def __init__(self, labels: Sequence[Any]) -> None:
         """`labels` are those of the private rows."""
@@ -24,7 +23,7 @@ class SecretLabels:
         return self.all[: self._private]
 
     def numbers(self, labels: NDArray[Any], what: str) -> NDArray[Any]:
-        """The number of each label; one that is not there yet gets the next."""
+        """The number of each label; a new label gets the next number."""
         text = labels.dtype.kind == "U"
         if text != isinstance(self.all[0], str):
             raise InvalidInput(
@@ -37,12 +36,12 @@ class SecretLabels:
             if label not in places:
                 places[label] = len(places)
                 self.all.append(label)
-        found: NDArray[Any] = np.array([places[label] for label in distinct.tolist()])[which]
-        return found
+        of_distinct: NDArray[Any] = np.array([places[label] for label in distinct.tolist()])
+        return of_distinct[which]
 
     def as_classes(self, numbers: NDArray[Any], classes: Sequence[Any]) -> NDArray[np.int64]:
-        """Which of the classes the labels of these numbers are; -1 where none."""
-        known = {label: number for number, label in enumerate(classes)}
-        places: NDArray[np.int64] = np.array([known.get(label, -1) for label in self.all])
+        """The class of each of these numbers; -1 if its label is none of the classes."""
+        numbered = {label: number for number, label in enumerate(classes)}
+        places: NDArray[np.int64] = np.array([numbered.get(label, -1) for label in self.all])
         of_rows: NDArray[np.int64] = places[numbers]
         return of_rows

@@ -1,6 +1,6 @@
-"""Rows of another origin than the private ones, on which the final model is tried."""
+"""Rows of another origin than the private ones, on which the final model is tested."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,23 +9,34 @@ from numpy.typing import NDArray
 
 from dptune import validate
 from dptune.data.arrays import as_class_labels
+from dptune.data.disk import DiskRows
 from dptune.errors import InvalidInput
 from dptune.table_files import listed
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
 class Shift:
-    """Rows that report a figure only, as test rows do: features and labels, or `DiskRows`, which
-    hold their labels. `groups` are the numbers of `group_names`, one a row: what worst-group
-    accuracy is the worst of. Groups without names are called by their numbers."""
+    """Rows that only report results, as test rows do: features and labels, or `DiskRows`, which
+    hold their labels. `groups` are the numbers of `group_names`, one a row; worst-group accuracy
+    is the worst of theirs. Groups without names are called by their numbers."""
 
     features: Any
     labels: Any = None
     groups: Any = None
     group_names: Sequence[str] = ()
 
+    def pair(self) -> Any:
+        """Its rows as `test` takes them."""
+        if not isinstance(self.features, DiskRows):
+            return self.features, self.labels
+        if self.labels is not None:
+            raise InvalidInput(
+                f"the chunks in {self.features.folder} hold their labels; leave labels out."
+            )
+        return self.features
+
     def masks(self, count: int) -> dict[str, NDArray[np.bool_]]:
-        """Which of the `count` rows are in each group that has any; empty without groups."""
+        """Which of the `count` rows are in each group that is not empty; nothing without groups."""
         names = tuple(self.group_names)
         if self.groups is None:
             if names:
@@ -56,6 +67,28 @@ class Shift:
         return {name: mask for name, mask in each.items() if mask.any()}
 
 
+def checked_shifts(given: Mapping[str, Shift] | None, task: str) -> Mapping[str, Shift]:
+    """Shifts by name, for a task that has accuracies to report."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            "shifts must be a mapping of names to Shift(features, labels); got "
+            f"{type(given).__name__}."
+        )
+    if given and task != "classes":
+        raise InvalidInput(
+            f"shifts report accuracies, and task={task!r} has none; leave the shifts out."
+        )
+    for name, shift in given.items():
+        validate.text(shifts=name)
+        if not isinstance(shift, Shift):
+            raise InvalidInput(
+                f"the shift {name} must be a Shift(features, labels); got {type(shift).__name__}."
+            )
+    return given
+
+
 def shifted(name: str) -> str:
-    """What the rows of a shift are called, which test and public rows never are."""
+    """The name of the rows of a shift, which differs from those of test and public rows."""
     return f"shifted {name}"

@@ -1,11 +1,10 @@
 """Data sets by name: the bundled one, files, folders of Hugging Face datasets, and the hub.
 
-`load_data` reads one into a `Data`; `read_features` reads new rows for a trained model. What a
-message shows of a file is its columns, never its values.
+`load_data` reads one into a `Data`; `read_features` reads new rows for a trained model. Messages
+show the columns of a file, never its values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,49 +17,39 @@ from dptune.data.arrays import places
 from dptune.data.classes import Numbered, must_name_classes, name_classes
 from dptune.data.data import Data
 from dptune.data.declared_files import Declared, batches_of, read_new
-from dptune.data.disk import INDEX, DiskRows
-from dptune.data.extracted import (
-    CONTENTS,
-    SHIFT,
-    fingerprint_extracted,
-    from_extracted,
-    is_extracted,
-    origins_of_features,
-)
-from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
+from dptune.data.disk import DiskRows
+from dptune.data.extracted import is_extracted, origins_of_features
+from dptune.data.kinds import PlainRows
 from dptune.data.made_by import is_of_texts
-from dptune.data.parquet_rows import is_large
+from dptune.data.opening import (
+    DEMO,
+    HUB,
+    default_name,
+    holds_chunks,
+    identify,
+    is_hub,
+    is_npz,
+    must_be_known_folder,
+    must_exist,
+    named_files,
+    open_source,
+    path_of,
+)
+from dptune.data.origin import Origin
 from dptune.data.readers import (
     DEFAULT_LABEL,
     NPZ_ARRAYS,
-    READERS,
     SAVED_TO_DISK,
     Part,
     Source,
-    from_chunks,
-    from_declared_files,
-    from_folder,
-    from_hub,
-    from_large_files,
-    from_parquet_folder,
     new_in_folder,
     new_in_hub,
 )
 from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE
 from dptune.data.shift import Shift, shifted
-from dptune.data.text_sources import load_texts
+from dptune.data.text_sources import encoder_of, load_texts
 from dptune.errors import InvalidInput
-from dptune.table_files import (
-    listed,
-    must_hold_something,
-    must_not_be_nearly_csv,
-    parquet_files,
-    perhaps_meant,
-    table_kind,
-)
-
-_DEMO, _HUB = "demo", "hub:"
-_KNOWN_FOLDERS = (*SAVED_TO_DISK, INDEX, CONTENTS)
+from dptune.table_files import listed, perhaps_meant
 
 
 def load_data(
@@ -85,123 +74,143 @@ def load_data(
 ) -> Data:
     """Read "demo", an .npz, .npy, .csv, .csv.gz or .parquet file, a folder of .parquet files or
     one written by `save_to_disk`, `write_chunks` or `dptune extract`, or "hub:NAME". `test` and
-    `public` are such sources too; `label` names the column of labels.
+    `public` are such sources too.
 
-    `classes` are all labels there can be; "paid" buys names that many rows have, "public" takes
-    those that occur. Not given, texts are bought, and numbers public.
+    Args:
+        source: the private rows. Their own test rows (X_test, the split test) are used if `test`
+            names the same source; those of "demo", which are public, always.
+        label: the column of labels.
+        test: rows that report results.
+        public: rows that score trials.
+        classes: all classes; "paid" estimates their names privately, "public" takes those that
+            occur. Default: "paid" for texts, "public" for numbers.
+        rows: the public number of rows. Default: taken from the data.
+        task: as for `Data`; for texts "classes", "words" or "spans".
+        target_range: as for `Data`.
+        name: what reports call the data set. Default: the name of the file.
+        columns: declares the columns of a table by name: numbers, categories, dates, booleans, what
+            is dropped and what stands for gaps. If the label is among them, it declares the classes
+            or the range. Such rows of Parquet files that would take more than 1 GiB are read anew
+            in every step.
+        shifts: sources of other origins that report results: their test rows, if they have any. An
+            .npz file may hold `groups_test`, the number of a group for every row, and
+            `group_names`. A shift is named after its file, without the suffix.
+        text: the columns of texts, if the source holds texts (`text_sources`).
+        tokenizer: turns texts into rows of tokens.
+        length: how many tokens a row has.
+        unit: the column that names the author of a text: all texts of one person are one row.
+        texts_per_unit: how many times `length` tokens such a row has at most.
+        told: callback that receives the number of rows read so far.
 
-    `columns` declare those of a table by name: numbers, categories, dates, booleans, what is
-    dropped and what stands for gaps. The label may be among them, and says then which classes there
-    are, or the range of values to learn. Such rows of Parquet files that would take more than 1 GiB
-    are read anew every step. `told` hears how many were read, while they are.
+    Examples:
+        >>> load_data("demo")
+        Data('demo', 50,000 rows, 64 columns, 10 classes)
 
-    Test rows that `source` itself holds (X_test, the split test) are used where `test` names it
-    too, and those of "demo", which are public, always.
-
-    `shifts` are such sources as well, of rows of other origins that report a figure: their test
-    rows where they have any. An .npz file may hold `groups_test`, the number of a group for every
-    row, and `group_names`. A shift is called as its file is, without the suffix.
-
-    With `text`, the names of one or several columns, the source holds texts (`text_sources`), which
-    `tokenizer` turns into rows of `length` words; with `unit`, the column that says whose a text
-    is, everything of one person is one row, of at most `texts_per_unit` times that many.
-
-    >>> load_data("demo")
-    Data('demo', 50,000 rows, 64 columns, 10 classes)
     """
     if text is not None:
-        _must_not_go_with_texts(target_range=target_range, columns=columns)
+        wrong = "does not go with texts; leave it out."
+        _must_be_left_out(wrong, target_range=target_range, columns=columns)
         return load_texts(
             source,
-            text=text,
+            encoder_of(text, task, tokenizer, length, unit, texts_per_unit),
             label=label,
             test=test,
             public=public,
             shifts=_named(shifts),
             classes=classes,
             rows=rows,
-            task=task,
             name=name,
-            tokenizer=tokenizer,
-            length=length,
-            unit=unit,
-            texts_per_unit=texts_per_unit,
         )
-    _must_be_for_texts(tokenizer=tokenizer, length=length, unit=unit, texts_per_unit=texts_per_unit)
+    wrong = "is for texts; name their columns with --column (text= in Python), or leave it out."
+    _must_be_left_out(wrong, tokenizer=tokenizer, length=length)
+    _must_be_left_out(wrong, unit=unit, texts_per_unit=texts_per_unit)
     declared = None
     if columns is not None:
         declared = Declared(Columns.of(columns), label or DEFAULT_LABEL, told=told)
     task, classes, target_range = _label_facts(declared, task, classes, target_range)
-    opened = _open(source, label, declared)
+    opened = open_source(source, label, declared)
     _must_need_a_label(source, label)
     train = _labelled(source, opened, label, "train")
     if declared is not None:
         declared = declared.after(train.features)
-    identity = _identity(source)  # once: it may mean reading all of a file
-    if test is None and source == _DEMO:
-        test = _DEMO
+    identity = identify(source)  # once: it may mean reading all of a file
+    if test is None and source == DEMO:
+        test = DEMO
+    named = _named(shifts)
+    sources = {"test": test, "public": public} | {shifted(each): named[each] for each in named}
     others = {}
-    if test is not None:
-        others["test"] = _beside(source, identity, opened, test, label, declared, "test", "train")
-    if public is not None:
-        others["public"] = _beside(source, identity, opened, public, label, declared, "train")
-    tried_on = {
-        each: _beside(source, identity, opened, other, label, declared, "test", "train")
-        for each, other in _named(shifts).items()
-    }
-    others |= {shifted(each): part for each, part in tried_on.items()}
-    for which, part in others.items():
+    for which, other in sources.items():
+        if other is None:
+            continue
+        splits = ("train",) if which == "public" else ("test", "train")
+        part = _read_beside(source, identity, opened, other, label, declared, *splits)
         if part.columns and train.columns and part.columns != train.columns:
             raise InvalidInput(
                 f"the {which} rows have the columns {listed(part.columns)}, the private ones "
                 f"{listed(train.columns)}; they need the same, in the same order."
             )
+        others[which] = part
     by_name = task == "classes"
-    origins = None
-    if opened.made_by is not None:
-        origins = origins_of_features(opened.made_by, rows, classes)
+    origin = Origin(
+        fingerprint=None if is_hub(source) else identity,
+        made_by=opened.made_by,
+        numbers=train.numbers,
+        in_words=origins_of_features(opened.made_by, rows, classes) if opened.made_by else None,
+    )
     labels_are_texts = is_of_texts(opened.made_by) and not isinstance(train.features, DiskRows)
     if by_name and classes is None and not labels_are_texts:
         classes = train.classes or None
     _must_be_learnable(train, classes, declared, by_name)
-    data = Data(
-        train.features,
+    data = _data_of(
+        train,
         _labels(train, by_name),
-        name=_default_name(source) if name is None else name,
+        declared,
+        origin,
+        name=default_name(source) if name is None else name,
         task=task,
         classes=classes,
         rows=train.asked if rows is None else rows,
-        numbers=train.numbers,
         target_range=target_range,
-        column_names=train.columns,
-        columns=None if declared is None else declared.features,
-        fingerprint=None if _is_hub(source) else identity,
         test=_rows_beside(others.get("test"), by_name),
         public=_rows_beside(others.get("public"), by_name),
         shifts={
             each: Shift(part.features, _labels(part, by_name), part.groups, part.group_names)
-            for each, part in tried_on.items()
+            for each in named
+            for part in (others[shifted(each)],)
         },
-        made_by=opened.made_by,
-        origins=origins,
     )
     data.unused_test_rows = test is None and "test" in opened.parts
-    if declared is not None:
-        data.declared = declared.columns  # the label among them
-    elif train.plain is not None and data.columns <= MOST_COLUMNS_OF_A_TABLE:  # else features
-        data.encoding, data.as_given = Encoding(train.plain), False
     return data
 
 
-def _must_not_go_with_texts(**named: object) -> None:
+def _data_of(
+    train: Part, labels: Any, declared: Declared | None, origin: Origin, **facts: Any
+) -> Data:
+    """By the constructor for rows of this kind."""
+    if isinstance(train.features, DiskRows):
+        data = Data.from_disk(train.features, origin=origin, **facts)
+    elif declared is not None:
+        data = Data.from_columns(train.features, labels, declared.features, origin=origin, **facts)
+    else:
+        # More columns are rather features that some model made.
+        few = len(train.columns) <= MOST_COLUMNS_OF_A_TABLE
+        columns = train.plain if few else None
+        kind = PlainRows(train.features, train.columns, origin=origin, columns=columns)
+        data = Data(kind, labels, **facts)
+    if declared is not None:
+        data.declared = declared.columns  # run.toml has the label's column, too
+    return data
+
+
+def _must_be_left_out(why: str, **named: object) -> None:
     for name, value in named.items():
         if value is not None:
-            raise InvalidInput(f"{name} does not go with texts; leave it out.")
+            raise InvalidInput(f"{name} {why}")
 
 
 def _must_need_a_label(source: str | Path, label: str | None) -> None:
-    path = _path(source)
-    if label is not None and (_is_npz(source) or _holds_chunks(path) or is_extracted(path)):
+    path = path_of(source)
+    if label is not None and (is_npz(source) or holds_chunks(path) or is_extracted(path)):
         raise InvalidInput(
             "the labels of an .npz file are its y_train, and chunks of rows and features of "
             "pictures or texts hold their own; leave out --label (label= in Python)."
@@ -214,7 +223,7 @@ def _label_facts(
     classes: Sequence[Any] | str | None,
     target_range: tuple[float, float] | None,
 ) -> tuple[str, Sequence[Any] | str | None, tuple[float, float] | None]:
-    """What is to be learned, where the label is declared as a column."""
+    """The task and its classes or range, which a declared label decides."""
     facts = None if declared is None else declared.facts
     if declared is None or facts is None:
         return task, classes, target_range
@@ -227,7 +236,7 @@ def _label_facts(
     if facts.classes is None and facts.target_range is None:
         raise InvalidInput(
             f"{declared.label}: a label that is a number needs its range, the lowest and the "
-            "highest value to learn, from what is known of such values and not from the rows; if "
+            "highest value to learn, from general knowledge and not from the rows; if "
             'it numbers classes, declare it as a "category" with all its values.'
         )
     return learned, facts.classes, facts.target_range
@@ -236,37 +245,21 @@ def _label_facts(
 def _must_be_learnable(
     train: Part, classes: Sequence[Any] | str | None, declared: Declared | None, by_name: bool
 ) -> None:
-    """As classes that are found in the rows, where other columns are declared."""
+    """Refuse labels that are no classes, if only the other columns are declared."""
     if declared is not None and by_name and classes is None and train.labels is not None:
         must_name_classes(np.asarray(train.labels), declared.label)
 
 
-def _must_be_for_texts(**named: object) -> None:
-    for name, value in named.items():
-        if value is not None:
-            raise InvalidInput(
-                f"{name} is for texts; name their columns with --column (text= in Python), or "
-                "leave it out."
-            )
-
-
 def read_new_rows(source: str | Path, encoding: Encoding) -> Coded:
-    """New rows for a model whose columns are encoded, from a table that names them, in any order.
-    What the model does not know, such as labels, is left out."""
-    path = _path(source)
-    if _is_hub(source):
-        return read_new(new_in_hub(str(source).removeprefix(_HUB)), encoding)
-    _must_exist(source)
+    """New rows for a model whose columns are encoded, from a table that names them in any order.
+    Columns that the model does not know, such as labels, are left out."""
+    path = path_of(source)
+    if is_hub(source):
+        return read_new(new_in_hub(str(source).removeprefix(HUB)), encoding)
+    must_exist(source)
     if any((path / name).exists() for name in SAVED_TO_DISK):
         return read_new(new_in_folder(path), encoding)
-    return read_new(batches_of(_named_files(source), repr(str(source))), encoding)
-
-
-def _table_files(path: Path) -> list[Path]:
-    """A csv or a Parquet file, or those of a folder; none of anything else."""
-    if path.is_dir() and not any((path / name).exists() for name in _KNOWN_FOLDERS):
-        return parquet_files(path)
-    return [path] if table_kind(path) else []
+    return read_new(batches_of(named_files(source), repr(str(source))), encoding)
 
 
 def read_features(
@@ -274,9 +267,8 @@ def read_features(
     columns: int | Sequence[str] | Sequence[int],
     label: str | None = None,
 ) -> NDArray[Any]:
-    """New rows for a model of `columns`: how many, or their names, which a source that names its
-    columns must have, in any order; or the shape of a row. A column of labels, if there, is left
-    out."""
+    """New rows for a model of `columns`: how many, or the shape of a row, or their names, which a
+    source that names its columns must have, in any order. A column of labels is left out."""
     names: tuple[str, ...] = ()
     shape: tuple[int, ...] = ()
     if isinstance(columns, Sequence):
@@ -284,19 +276,19 @@ def read_features(
         shape = tuple(each for each in columns if not isinstance(each, str))
     else:
         shape = (validate.whole(1, columns=columns),)
-    opened = _open(source, label)
-    wanted = next((part for part in ("whole", "new", "test", "train") if part in opened.parts), "")
-    if not wanted:
+    opened = open_source(source, label)
+    which = next((part for part in ("whole", "new", "test", "train") if part in opened.parts), "")
+    if not which:
         raise InvalidInput(
             f"{str(source)!r} holds no rows to predict (X in an .npz file, the split test of a "
             f"data set); found {opened.contents}."
         )
-    part = opened.parts[wanted]()
+    part = opened.parts[which]()
     features = _table(part)
     if names and part.columns:
         return features[:, places(names, part.columns, repr(str(source)))]
     shape = shape or (len(names),)
-    if wanted == "whole" and features.shape[1:] != shape and "train" in opened.parts:
+    if which == "whole" and features.shape[1:] != shape and "train" in opened.parts:
         features = _table(opened.parts["train"]())
     if features.shape[1:] != shape:
         takes = f"{shape[0]} columns" if len(shape) == 1 else f"rows of shape {shape}"
@@ -308,134 +300,21 @@ def read_features(
 
 
 def fingerprint_source(source: str | Path) -> str:
-    """Digest of what `load_data` reads, as its `Data` carries it, without reading rows."""
-    if _is_hub(source):
+    """The fingerprint of the `Data` that `load_data` makes, without reading rows."""
+    if is_hub(source):
         raise InvalidInput(
-            f"{str(source)!r} is known by its rows, once downloaded; save_to_disk it and give the "
-            "folder."
+            f"{str(source)!r} is identified by its rows, once downloaded; save_to_disk it and "
+            "give the folder."
         )
-    path = _path(source)
+    path = path_of(source)
     if path.is_dir():
-        _must_be_known_folder(path)
-    return _identity(source)
+        must_be_known_folder(path)
+    return identify(source)
 
 
-def _must_be_known_folder(path: Path) -> None:
-    known = any((path / name).exists() for name in _KNOWN_FOLDERS)
-    if not known and not parquet_files(path):
-        raise InvalidInput(
-            f"{str(path)!r} is a folder, but not one that save_to_disk, write_chunks or dptune "
-            "extract wrote, and it holds no .parquet files; give such a folder, a file, or 'demo'. "
-            "If it holds pictures, make features of them first (dptune extract), and give the "
-            "folder of those."
-        )
-
-
-def _is_hub(source: str | Path) -> bool:
-    return isinstance(source, str) and source.startswith(_HUB)
-
-
-def _is_npz(source: str | Path) -> bool:
-    return _path(source).suffix.lower() == ".npz"
-
-
-def _holds_chunks(path: Path) -> bool:
-    return (path / INDEX).is_file()
-
-
-def _path(source: str | Path) -> Path:
-    if source == _DEMO:
-        return Path(str(resources.files("dptune.data") / "demo" / "cifar10_resnet20.npz"))
-    return Path(source)
-
-
-def _default_name(source: str | Path) -> str:
-    if _is_hub(source):
-        return str(source).removeprefix(_HUB)
-    path = Path(source)
-    if path.is_dir():  # where a point in the name starts no suffix
-        return path.absolute().name.removeprefix(SHIFT if is_extracted(path) else "")
-    return path.name[: -len(".csv.gz")] if path.name.lower().endswith(".csv.gz") else path.stem
-
-
-def _identity(source: str | Path) -> str:
-    if _is_hub(source):
-        return str(source)
-    path = _path(source)
-    if is_extracted(path):
-        return fingerprint_extracted(path)
-    return fingerprint_folder(path) if path.is_dir() else fingerprint_file(path)
-
-
-def _open(source: str | Path, label: str | None, declared: Declared | None = None) -> Source:
-    if not isinstance(source, str | Path):
-        raise InvalidInput(f"a source is a path, 'demo' or 'hub:NAME'; got {source!r}.")
-    if _is_hub(source):
-        return from_hub(str(source).removeprefix(_HUB), label or DEFAULT_LABEL, declared)
-    path = _path(source)
-    _must_exist(source)
-    if declared is not None:
-        return _open_declared(source, path, declared)
-    if path.is_dir():
-        return _open_folder(path, label)
-    must_not_be_nearly_csv(path)
-    ending = next((each for each in READERS if path.name.lower().endswith(each)), None)
-    if ending is None:
-        raise InvalidInput(
-            f"{str(source)!r} does not end in one of {', '.join(READERS)}; convert it to one of "
-            "these, or rename it if it is one."
-        )
-    must_hold_something(path)
-    return READERS[ending](path, label)
-
-
-def _must_exist(source: str | Path) -> None:
-    if not _path(source).exists():
-        raise InvalidInput(
-            f"there is no file or folder {str(source)!r}; give a path, 'demo' for the bundled data "
-            "set, or 'hub:NAME'."
-        )
-
-
-def _open_folder(path: Path, label: str | None) -> Source:
-    if is_extracted(path):
-        return from_extracted(path)
-    if _holds_chunks(path):
-        return from_chunks(path)
-    if _table_files(path):
-        return from_parquet_folder(path, label)
-    _must_be_known_folder(path)
-    return from_folder(path, label or DEFAULT_LABEL)
-
-
-def _open_declared(source: str | Path, path: Path, declared: Declared) -> Source:
-    if any((path / name).exists() for name in SAVED_TO_DISK):
-        return from_folder(path, declared.label, declared)
-    files = _named_files(source)
-    # Rows beside the private ones are read after them, and kept.
-    private = declared.vocabularies is None
-    if private and table_kind(files[0]) == "parquet" and is_large(files, declared):
-        return from_large_files(files, path, declared)
-    return from_declared_files(files, path, declared)
-
-
-def _named_files(source: str | Path) -> list[Path]:
-    """Those whose columns have names, as declared ones must."""
-    must_not_be_nearly_csv(_path(source))
-    files = _table_files(_path(source))
-    if not files:
-        raise InvalidInput(
-            f"columns are declared by name, and those of {str(source)!r} have none: give a .csv, "
-            ".csv.gz or .parquet file, a folder of .parquet files or one that save_to_disk wrote."
-        )
-    for file in files:
-        must_hold_something(file)
-    return files
-
-
-def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: str) -> Part:
-    """The first of the wanted parts that is there, which must have labels."""
-    which = next((part for part in wanted if part in opened.parts), None)
+def _labelled(source: str | Path, opened: Source, label: str | None, *splits: str) -> Part:
+    """The first of these parts that the source has, which must have labels."""
+    which = next((part for part in splits if part in opened.parts), None)
     if which is None:
         raise InvalidInput(
             f"{str(source)!r} holds no rows with labels (X_train and y_train in an .npz file, the "
@@ -445,8 +324,8 @@ def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: st
     if opened.columns is not None and column not in opened.columns:
         raise InvalidInput(
             f"{str(source)!r} has no column of labels {column!r}; found {opened.contents}."
-            f"{perhaps_meant(column, opened.columns, _path(source))} Say which it is with --label "
-            "(label= in Python)."
+            f"{perhaps_meant(column, opened.columns, path_of(source))} Say which it is with "
+            "--label (label= in Python)."
         )
     part = opened.parts[which]()
     if isinstance(part.features, DiskRows):
@@ -463,19 +342,19 @@ def _labelled(source: str | Path, opened: Source, label: str | None, *wanted: st
     return part
 
 
-def _beside(
+def _read_beside(
     source: str | Path,
     identity: str,
     mine: Source,
     other: str | Path,
     label: str | None,
     declared: Declared | None,
-    *wanted: str,
+    *splits: str,
 ) -> Part:
-    opened = _open(other, label, declared)
+    opened = open_source(other, label, declared)
     _must_be_made_alike(source, mine, other, opened)
-    if _identity(other) == identity:
-        if "test" not in wanted:
+    if identify(other) == identity:
+        if "test" not in splits:
             raise InvalidInput(
                 f"{str(other)!r} is the private data itself: scores on it would leak it. Give "
                 "other rows, or leave it out."
@@ -486,17 +365,17 @@ def _beside(
                 "(X_test and y_test in an .npz file, the split test of a data set); found "
                 f"{opened.contents}. Give other rows."
             )
-        wanted = ("test",)
-    return _labelled(other, opened, label, *wanted)
+        splits = ("test",)
+    return _labelled(other, opened, label, *splits)
 
 
 def _must_be_made_alike(
     source: str | Path, mine: Source, other: str | Path, others: Source
 ) -> None:
-    """Columns of two backbones may be as many, and mean other things."""
+    """Two backbones may make as many columns, which mean other things."""
     if mine.made_by != others.made_by:
         made = [
-            "no backbone of ours" if each is None else each["name"]
+            "no backbone of dptune" if each is None else each["name"]
             for each in (mine.made_by, others.made_by)
         ]
         raise InvalidInput(
@@ -506,7 +385,7 @@ def _must_be_made_alike(
 
 
 def _named(shifts: Sequence[str | Path]) -> dict[str, str | Path]:
-    """Each under its name, which must be its own."""
+    """Shifts by their names, which must differ."""
     if isinstance(shifts, str | Path) or not isinstance(shifts, Sequence):
         raise InvalidInput(
             f"shifts must be a list of sources, such as --data takes; got {shifts!r}."
@@ -515,7 +394,7 @@ def _named(shifts: Sequence[str | Path]) -> dict[str, str | Path]:
     for source in shifts:
         if not isinstance(source, str | Path):
             raise InvalidInput(f"a shift is a path, 'demo' or 'hub:NAME'; got {source!r}.")
-        name = _default_name(source)
+        name = default_name(source)
         if name in named:
             raise InvalidInput(
                 f"two shifts are called {name}: {str(named[name])!r} and {str(source)!r}; rename "
@@ -534,7 +413,7 @@ def _labels(part: Part, by_name: bool) -> NDArray[Any] | Numbered | None:
 def _table(part: Part) -> NDArray[Any]:
     if isinstance(part.features, DiskRows):
         return np.concatenate(list(part.features.tables()))
-    assert isinstance(part.features, np.ndarray)  # what is coded is read by `read_new_rows`
+    assert isinstance(part.features, np.ndarray)  # raw codes are read by `read_new_rows`
     return part.features
 
 

@@ -12,7 +12,7 @@ _CHUNK = 4096  # rows widened to float64 at a time
 
 
 def table_of(features: NDArray[Any]) -> NDArray[Any]:
-    """The features, if they are a table of numbers with something in it."""
+    """The features, if they are a table of numbers that is not empty."""
     features = np.asarray(features)
     if features.ndim != 2 or 0 in features.shape or features.dtype.kind not in "biuf":
         raise InvalidInput(
@@ -23,7 +23,7 @@ def table_of(features: NDArray[Any]) -> NDArray[Any]:
 
 
 def slices_of(table: NDArray[Any]) -> Iterator[slice]:
-    """Of so many rows as are widened at a time."""
+    """Slices of as many rows as are widened at a time."""
     for start in range(0, len(table), _CHUNK):
         yield slice(start, start + _CHUNK)
 
@@ -42,7 +42,7 @@ def wide_chunks(table: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
 def directions(
     rows: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Rows of length 1, and the lengths they had; a row of zeros has no direction and stays zero.
+    """Rows scaled to length 1, and the lengths they had; a row of zeros stays zero.
     Dividing by the largest entry first keeps squares from overflowing or vanishing."""
     largest = np.abs(rows).max(1, keepdims=True)
     largest[largest == 0] = 1

@@ -25,8 +25,10 @@ from dptune.data.classes import (
 from dptune.data.copies import has_copies
 from dptune.data.data import Data
 from dptune.data.fingerprint import fingerprint_file, fingerprint_folder
+from dptune.data.origin import Origin
 from dptune.data.readers import DEFAULT_LABEL
 from dptune.data.shift import Shift, shifted
+from dptune.data.targets import TAKEN
 from dptune.errors import InvalidInput
 from dptune.texts.encoder import DEFAULT_LENGTH, DEFAULT_TEXTS_PER_UNIT, Encoder
 from dptune.texts.reading import names_of_columns
@@ -38,27 +40,24 @@ _TASKS = ("classes", "words", "spans")
 
 def load_texts(
     source: Any,
+    encoder: Encoder,
     *,
-    text: str | Sequence[str],
     label: str | None,
     test: Any,
     public: Any,
     shifts: Mapping[str, Any],
     classes: Sequence[Any] | str | None,
     rows: int | None,
-    task: str,
     name: str | None,
-    tokenizer: str | None,
-    length: int | None,
-    unit: str | None,
-    texts_per_unit: int | None,
 ) -> Data:
-    """What the arguments mean: `load_data`."""
-    encoder = _encoder(text, task, tokenizer, length, unit, texts_per_unit)
-    if task == "classes":
+    """`load_data` explains the arguments."""
+    unit = encoder.unit
+    if encoder.task in ("classes", "inside"):
         label = label or DEFAULT_LABEL
     elif label is not None:
-        raise InvalidInput(f"task={task!r} has no labels; leave out --label (label= in Python).")
+        raise InvalidInput(
+            f"task={encoder.task!r} has no labels; leave out --label (label= in Python)."
+        )
     encoder.words  # noqa: B018  # a tokenizer that does not fit is refused before texts are read
     private = encoder.read(source, label, unit=unit)
     beside = {"test": test, "public": public} | {shifted(each): shifts[each] for each in shifts}
@@ -68,39 +67,42 @@ def load_texts(
         if other is not None
     }
     of_private = f"the labels in the column {label!r}"
-    found = classes or private.classes or None
+    declared = classes or private.classes or None
     if encoder.task == "inside":  # rows hold the numbers of classes
         labels = np.asarray(_labels(private, of_private))
-        if are_secret(found, labels):
+        if are_secret(declared, labels):
             raise InvalidInput(
-                f"{of_private} are names, which are not bought where texts are put together by "
-                f'{unit!r}; declare all classes {WITH_CLASSES}, or say "{PUBLIC}" in their place '
-                "if those that occur are nobody's secret."
+                f"{of_private} are names, which are not estimated if texts are joined by {unit!r}; "
+                f'declare all classes {WITH_CLASSES}, or say "{PUBLIC}" if those that occur are '
+                "public."
             )
-        found = list_of_classes(found, labels)
+        declared = list_of_classes(declared, labels)
     made = {
-        which: _rows(encoder, texts, found, f"the {which} labels")
+        which: _rows(encoder, texts, declared, f"the {which} labels")
         for which, texts in others.items()
     }
-    features, targets = _rows(encoder, private, found, of_private, shown=False)
-    return Data(
+    features, targets = _rows(encoder, private, declared, of_private, shown=False)
+    origin = Origin(
+        fingerprint=_fingerprint(source, private, unit),
+        made_by=encoder.made_by,
+        in_words={} if classes else {"classes": TAKEN},
+    )
+    return Data.from_texts(
         features,
         targets,
         name=_default_name(source) if name is None else name,
         task=encoder.task,
-        classes=found,
+        classes=declared,
         rows=rows,
         augmented=unit is not None,
-        fingerprint=_fingerprint(source, private, unit),
         test=made.get("test"),
         public=made.get("public"),
         shifts={each: Shift(*made[shifted(each)]) for each in shifts},
-        made_by=encoder.made_by,
-        origins={} if classes else {"classes": "taken from the data"},
+        origin=origin,
     )
 
 
-def _encoder(
+def encoder_of(
     text: str | Sequence[str],
     task: str,
     tokenizer: str | None,
@@ -108,6 +110,7 @@ def _encoder(
     unit: str | None,
     texts_per_unit: int | None,
 ) -> Encoder:
+    """The encoder of rows that `load_data` is asked for."""
     if task not in _TASKS:
         raise InvalidInput(f"task must be one of {', '.join(_TASKS)} for texts; got {task!r}.")
     if tokenizer is None:
@@ -117,8 +120,8 @@ def _encoder(
         )
     if unit is None and texts_per_unit is not None:
         raise InvalidInput(
-            "texts_per_unit says how many texts of a person enter; name the column that tells "
-            "people apart with --unit (unit= in Python), or leave it out."
+            "texts_per_unit says how many texts of a person enter; name the column that "
+            "identifies people with --unit (unit= in Python), or leave it out."
         )
     return Encoder(
         tokenizer=tokenizer,
@@ -134,7 +137,7 @@ def _beside(
     encoder: Encoder, source: Any, private: Texts, other: Any, label: str | None, which: str
 ) -> Texts:
     """Texts beside the private ones, each of them a row of its own."""
-    wanted = ("train",) if which == "public" else ("test", "train")
+    splits = ("train",) if which == "public" else ("test", "train")
     if not isinstance(source, Mapping) and not isinstance(other, Mapping):
         (mine, my_split), (theirs, their_split) = map(place_and_split, (source, other))
         if _are_one(mine, theirs):
@@ -144,13 +147,13 @@ def _beside(
                     f"{theirs!r} is the private data itself: scores on it would leak it. Give "
                     "other texts, or leave it out."
                 )
-            wanted = ("test",)
-    texts = encoder.read(other, label, splits=wanted, unit=encoder.unit, unit_is_needed=False)
+            splits = ("test",)
+    texts = encoder.read(other, label, splits=splits, unit=encoder.unit, unit_is_needed=False)
     if texts.units is not None and not set(texts.units).isdisjoint(private.units or ()):
         raise InvalidInput(
             f"by the column {encoder.unit!r}, some {which} texts are by people who wrote private "
-            "ones, too: whatever is measured on them would tell of these people. Split by people, "
-            "so that nobody is on both sides."
+            "ones, too: whatever is measured on them would leak their texts. Split by people, so "
+            "that each is on one side."
         )
     texts = replace(texts, units=None)
     if has_copies([private.prints(encoder.given)], [texts.prints(encoder.given)]):
@@ -176,8 +179,8 @@ def _identity(place: Path) -> str:
 
 
 def _fingerprint(source: Any, texts: Texts, unit: str | None) -> str:
-    """Of a file's bytes, or of texts that are in none. A ledger that promises something for texts
-    promises less for people, so that the same texts by `unit` are other data."""
+    """Of a file's bytes, or of texts in memory. A ledger that protects texts protects people less,
+    so the same texts by `unit` are other data."""
     place = "" if isinstance(source, Mapping) else place_and_split(source)[0]
     in_files = place and not place.startswith(HUB)
     whole = _identity(Path(place)) if in_files else texts.fingerprint()

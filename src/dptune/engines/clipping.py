@@ -12,7 +12,7 @@ weighted. And for the sum as it is really added up:
     replacing one row by an empty one moves the computed sum by at most clip_norm.
 
 Norms and sums are computed with rounding, so the bound is aimed at from a little below (`margin`;
-for sums see sums.py, and docs/engine.md for the proof). What is too small to round safely
+for sums see sums.py, and docs/design/engine.md for the proof). What is too small to round safely
 contributes nothing.
 
 Layout: (trials, outputs, rows). The rows are contiguous, so every operation over outputs is a

@@ -133,8 +133,9 @@ class LinearEngine(Engine[LinearModel]):
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
         """Clipped far below their gradients, all rows push alike. Where there is signal enough to
         come near the optimum, the mean of the last iterates has less noise; and the fewer columns,
-        the less alike rows should push there, because that moves the optimum: docs/law.md. Values
-        come near it with any signal, and would be led to their median."""
+        the less alike rows should push there, because that moves the optimum:
+        docs/design/law.md. Values come near it with any signal, and would be led to their
+        median."""
         if not unit_rows:
             return {}
         if facts.loss == "squared":

@@ -64,7 +64,7 @@ def fill_in_pairs_(out: Tensor, generator: torch.Generator) -> Tensor:
 
     Torch's own kernel on a GPU takes 106: so few pairs lie far from 0 that they could tell what is
     beneath a rounded sum. Here the uniform number that a length comes from is as fine near 0 as
-    float64 is (docs/privacy.md has the bound).
+    float64 is (docs/design/noise.md has the bound).
     """
     for part in torch.split(out.view(-1), 2 * _AT_ONCE):
         pairs = torch.empty((len(part) + 1) // 2, dtype=torch.float64, device=out.device)

@@ -3,7 +3,8 @@
 A rounded sum of n rows is off by up to n times the rounding of n clip norms, and without one row
 all others are rounded differently. So no rounded sum may grow long: a block of rows is multiplied
 at once, a few blocks are added in float32, and everything else in float64, pairwise. What is left
-is a small public constant, `margin`, by which clipping aims lower. The proof is in docs/engine.md.
+is a small public constant, `margin`, by which clipping aims lower. The proof is in
+docs/design/engine.md.
 """
 
 import platform

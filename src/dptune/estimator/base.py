@@ -1,5 +1,5 @@
 """What private linear estimators have in common by scikit-learn's conventions: one `fit` is one
-study, search and training, and says what it promises."""
+study with search and training, and has one guarantee."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from dptune.search.space import Space
 
 if TYPE_CHECKING:  # what reads and trains takes seconds to load, so only fit and predict do
     from dptune.columns import Columns
-    from dptune.data import Data
+    from dptune.data import Data, Preprocessing
     from dptune.estimator.rows import Rows
     from dptune.search.trial import Trial
     from dptune.study.config import Preparation
@@ -33,8 +33,8 @@ FRESH = "it compares the predictions of two fits, and noise is fresh in every fi
 
 
 class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
-    """A study by `fit`, for subclasses that make `Data` of rows and labels (`_data`), and name in
-    `__init__` what every study is asked, as listed here."""
+    """`fit` runs a study. Subclasses make `Data` of rows and labels (`_data`), and list the
+    parameters of a study in `__init__`, as scikit-learn wants them."""
 
     epsilon: float
     delta: float | None
@@ -55,6 +55,10 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
     guarantee_: Guarantee
     trials_: "tuple[Trial, ...]"
     result_: "StudyResult"
+
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Keep every parameter under its name, unchecked until `fit`."""
+        self.__dict__.update({name: value for name, value in given.items() if name != "self"})
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -96,37 +100,37 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """What the model says of every row."""
+        """A prediction for every row."""
         rows = self._rows(X)
         return self.result_.model.predict(rows)
 
     @property
     def _checks(self) -> dict[str, Any]:
-        """What scikit-learn is to check of labels, beside the rest."""
+        """What scikit-learn checks of labels in addition."""
         return {}
 
     def _data(self, rows: "Rows", labels: NDArray[Any]) -> "Data":
         raise NotImplementedError
 
     def _asked(self, data: "Data") -> dict[str, Any]:
-        """Of `tune`, what is asked in the subclass's own way, too."""
+        """Arguments of `tune` that a subclass may change."""
         if not isinstance(self.recipe, Mapping | None):
             raise InvalidInput(f"recipe must be fields of plans by name; got {self.recipe!r}.")
         return {"recipe": dict(self.recipe or {})}
 
     def _take(self, result: "StudyResult") -> None:
-        """Keep what the subclass shows of a result."""
+        """Set the attributes of the subclass from a result."""
         raise NotImplementedError
 
     def _read(self, X: Any, y: Any) -> "tuple[Rows, NDArray[Any]]":
-        """Rows to learn from, and their labels; notes the names of columns."""
+        """Rows to learn from, and their labels; sets the names of columns."""
         from dptune.estimator.rows import labels_of_one_kind, must_be_numbers, must_have_rows
 
         must_have_rows(X)
         y = labels_of_one_kind(y)
         if self.columns is None:
             must_be_numbers(X)
-            found, labels = validate_data(
+            checked, labels = validate_data(
                 self,
                 X,
                 y,
@@ -135,10 +139,10 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
                 ensure_min_samples=2,
                 **self._checks,
             )
-            rows = self._numbers(found)
+            rows = self._numbers(checked)
         else:
             rows = self._table(X)
-            validate_data(self, X, skip_check_array=True)  # which notes names
+            validate_data(self, X, skip_check_array=True)  # which sets names
             labels = column_or_1d(y, warn=True)
             check_consistent_length(rows.features, labels)
         return rows, labels
@@ -151,8 +155,8 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
         if self.columns is not None:
             return self._table(X).features
         must_be_numbers(X)
-        found = validate_data(self, X, accept_sparse="csr", ensure_all_finite=False, reset=False)
-        return self._numbers(found).features
+        checked = validate_data(self, X, accept_sparse="csr", ensure_all_finite=False, reset=False)
+        return self._numbers(checked).features
 
     def _table(self, X: Any) -> "Rows":
         from dptune.estimator.rows import rows_of_columns
@@ -162,11 +166,11 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
         assert self.columns is not None
         return rows_of_columns(X, self.columns)
 
-    def _numbers(self, found: Any) -> "Rows":
+    def _numbers(self, table: Any) -> "Rows":
         from dptune.estimator.rows import rows_of_numbers
 
         names = tuple(getattr(self, "feature_names_in_", ()))
-        return rows_of_numbers(found, names, self.ranges)
+        return rows_of_numbers(table, names, self.ranges)
 
     def _space(self) -> Space | None:
         if not isinstance(self.space, Space | None):
@@ -195,32 +199,47 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _must_not_be_scaled_by_itself(self, features: NDArray[Any]) -> None:
         if validate.flag(public_scaling=self.public_scaling) or not features.size:
             return
-        if found := own_scale(features):
+        if sign := own_scale(features):
             raise InvalidInput(
-                f"{found} fitted on these very rows: nobody pays for such exact figures of private "
-                "rows, and no guarantee would cover them. Scale by public rows or known ranges "
-                "(docs/estimator.md); where that was done, say so with public_scaling=True."
+                f"{sign} fitted on these very rows: such exact statistics of private rows are not "
+                "paid for, and no guarantee would cover them. Scale by public rows or known ranges "
+                "(docs/guide/estimator.md); if you did that, say so with public_scaling=True."
             )
 
     def _promise(self, promise: Guarantee, compared: NDArray[Any]) -> Guarantee:
-        """What the study promises, and what must be said beside it."""
+        """The guarantee of the study, with all caveats of this estimator."""
         if self.public_scaling:
             public = (*promise.public_facts, "the numbers that scale the columns, as declared")
             promise = replace(promise, public_facts=public)
         price = Price(promise.mu**2, promise.slack)
-        return earlier_fits.beside(promise, earlier_fits.OF_THIS_PROCESS.add(compared, price))
+        return earlier_fits.add_earlier_fits(
+            promise, earlier_fits.OF_THIS_PROCESS.add(compared, price)
+        )
+
+
+def _constant_of(preprocessing: "Preprocessing") -> float:
+    """What stands beside prepared rows: as it comes out, the same in every row, or, where rows are
+    scaled to unit length last, before that; 0 where there is none."""
+    from dptune.data.row_maps import Append, Divide, UnitLength
+
+    match preprocessing.maps[-2:]:
+        case (_, Append(value)) | (Append(value), UnitLength()):
+            return value
+        case (Append(value), Divide(by)):
+            return value / by
+    return 0.0
 
 
 def weights_and_intercept(
     result: "StudyResult",
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Of prepared rows, one row an output, before a constant is put beside them; and what that, or
-    the bias, adds."""
+    """The weights of prepared rows without their constant column, one row an output; and what that
+    column or the bias adds."""
     from dptune.engines.linear import LinearModel
 
     model, preprocessing = result.model.model, result.model.preprocessing
     assert isinstance(model, LinearModel)
-    weights, constant = model.weights.numpy(), preprocessing.constant_beside
+    weights, constant = model.weights.numpy(), _constant_of(preprocessing)
     added: NDArray[np.float32] = np.zeros(len(weights), np.float32)
     if model.bias is not None:
         added = model.bias.numpy()

@@ -1,4 +1,4 @@
-"""scikit-learn's `class_weight` in what a study knows: its own balance, or weights as declared."""
+"""scikit-learn's `class_weight` as a study takes it: its own balance, or declared weights."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from dptune.errors import InvalidInput
 BALANCED = "balanced"
 
 
-def settled_balance(class_weight: Any, balance: str) -> str:
-    """What to tell a study: "balanced" is another word for its own."""
+def decide_balance(class_weight: Any, balance: str) -> str:
+    """The balance of a study; "balanced" is scikit-learn's word for "classes"."""
     if class_weight is None:
         return balance
     if balance != "none":
@@ -26,8 +26,9 @@ def settled_balance(class_weight: Any, balance: str) -> str:
 
 
 def declared_weights(class_weight: Any, classes: Sequence[Any]) -> tuple[float, ...] | None:
-    """By class, in order, the largest 1: no row may count more than it is paid for. None where no
-    weights are declared; classes without one have 1, as scikit-learn does it."""
+    """Weights in the order of the classes, scaled so that the largest is 1: no row may count more
+    than it is paid for. None if no weights are declared; classes without one have 1, as in
+    scikit-learn."""
     if class_weight is None or isinstance(class_weight, str):
         return None
     if not isinstance(class_weight, Mapping):

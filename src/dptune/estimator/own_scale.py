@@ -1,9 +1,9 @@
-"""Features that were scaled by figures of their own rows, as far as the rows show it.
+"""Features that were scaled by statistics of their own rows, as far as the rows show it.
 
-A scaler that was fitted on private rows carries exact figures of them into the model, and nobody
-paid for those. Inside a pipeline nobody sees the step before, only what it leaves: columns whose
-means are 0 to the last digits, or that all end at the same two numbers. Numbers from elsewhere do
-not do that, but for rare chance and designed experiments.
+A scaler that was fitted on private rows carries exact statistics of them into the model, which are
+not paid for. An estimator in a pipeline sees only what the step before leaves: columns whose means
+are 0 up to rounding, or that all end at the same two numbers. Other numbers do not show that,
+except for rare chance and designed experiments.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _FEWEST_ROWS = 30  # fewer are balanced by chance, or by design, too easily
 
 
 def own_scale(features: NDArray[Any]) -> str:
-    """What all columns have in common after such a scaler; empty where they have not."""
+    """Describe what all columns have in common after such a scaler; empty if there is no sign."""
     lowest, highest = features.min(0), features.max(0)
     varying = lowest < highest  # a constant column says nothing
     if len(features) < _FEWEST_ROWS or not varying.any():
@@ -33,7 +33,7 @@ def _is_centred(features: NDArray[Any], varying: NDArray[np.bool_]) -> bool:
         squares = np.einsum("ij,ij->j", features, features, dtype=np.float64)
         mean = features.mean(0, dtype=np.float64)[varying]
     size = np.sqrt(squares[varying] / len(features))
-    # A single column has mean 0 by chance more easily, but hardly deviation 1 as well.
+    # A single column has mean 0 by chance more easily, but rarely deviation 1 as well.
     by_chance = len(size) == 1 and abs(size[0] - 1) > _ROUNDING
     centred = np.isfinite(size).all() and (np.abs(mean) <= _ROUNDING * size).all()
     return bool(centred) and not by_chance
@@ -46,11 +46,11 @@ def _has_common_ends(
     varying: NDArray[np.bool_],
 ) -> bool:
     low, high = lowest[varying].astype(float), highest[varying].astype(float)
-    # One column has none to agree with but the usual range.
+    # A single column has no others to agree with, so it is compared with the usual range.
     ends = (low[0], high[0]) if len(low) > 1 else (0.0, 1.0)
     off = max(np.abs(low - ends[0]).max(), np.abs(high - ends[1]).max())
     if off > _ROUNDING * (ends[1] - ends[0]):
         return False
-    # Where a public range ends, as for pixels and for yes or no, many rows do.
+    # At the ends of a public range, as of pixels or of yes and no, there are many rows.
     alone = [(features == end).sum(0)[varying] == 1 for end in (lowest, highest)]
     return bool(np.mean(alone) > 0.5)

@@ -1,6 +1,6 @@
-"""Whatever scikit-learn's users have for rows, as `Data` takes it: arrays, frames, sparse rows.
+"""Rows as scikit-learn's users have them (arrays, frames, sparse matrices), made ready for `Data`.
 
-What is wrong with it is said in our words, which name the column and show no value.
+Messages name the column that needs a change, and show no value.
 """
 
 import os
@@ -29,18 +29,19 @@ _BUCKETS = 10_000
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as `Data` takes them: a table of numbers, or one of Arrow's whose columns are
-    declared."""
+    """A table of numbers, or an Arrow table whose columns are declared."""
 
     features: Any = field(repr=False)
     columns: Columns | None = None
     names: tuple[str, ...] = ()
 
     def data(self, labels: NDArray[Any], **facts: Any) -> Data:
-        return Data(self.features, labels, columns=self.columns, column_names=self.names, **facts)
+        if self.columns is not None:
+            return Data.from_columns(self.features, labels, self.columns, **facts)
+        return Data.from_table(self.features, labels, column_names=self.names, **facts)
 
     def compared(self) -> NDArray[Any]:
-        """As numbers that are the same in every fit, whatever is declared and whatever other rows
+        """Numbers that are the same in every fit, whatever is declared and whatever other rows
         there are: all columns by their own types, texts in public buckets."""
         if self.columns is None:
             rows: NDArray[Any] = self.features
@@ -48,7 +49,7 @@ class Rows:
         return code(self.features, self._by_type(), where="the table of features").rows
 
     def scales(self, compared: NDArray[Any]) -> NDArray[Any]:
-        """Of such numbers the columns whose scale somebody chose: numbers, without gaps."""
+        """The columns of these numbers whose scale the user chose: numbers without gaps."""
         if self.columns is None:
             return compared
         by_type, declared = self._by_type(), self.columns.declared
@@ -59,21 +60,21 @@ class Rows:
         return compared[:, np.array(are_numbers, bool) & ~np.isnan(compared).any(0)]
 
     def _by_type(self) -> Columns:
-        """A declaration that takes every table."""
+        """A declaration by type alone, which fits every table."""
         return Columns({field.name: _of_type(field.type) for field in self.features.schema})
 
 
 def rows_of_columns(X: Any, declared: Mapping[str, Any] | Columns) -> Rows:
-    """Of a table whose columns are declared."""
+    """Rows of a table whose columns are declared."""
     columns = Columns.of(declared)
     return Rows(named_table(X, columns.names), columns)
 
 
 def rows_of_numbers(
-    found: Any, names: tuple[str, ...], ranges: Sequence[tuple[float, float]] | str | None
+    table: Any, names: tuple[str, ...], ranges: Sequence[tuple[float, float]] | str | None
 ) -> Rows:
-    """Of a table of numbers, which may be sparse."""
-    rows = dense(found)
+    """Rows of a table of numbers, which may be sparse."""
+    rows = dense(table)
     must_be_finite(rows, names)
     if not isinstance(ranges, str):
         return Rows(rows, None, names)
@@ -93,10 +94,10 @@ def _of_type(kind: Any) -> Column:
 
 
 def named_table(X: Any, names: Sequence[str]) -> Any:
-    """A frame as Arrow has it; the columns of anything else have these names."""
+    """A frame as an Arrow table; the columns of anything else get these names."""
     if sparse.issparse(X):
         raise InvalidInput(
-            "sparse rows hold numbers alone, and columns are declared by name; leave columns out, "
+            "sparse rows hold only numbers, and columns are declared by name; leave columns out, "
             "or give the table that the sparse rows were made from."
         )
     table = _table_of(X)
@@ -112,16 +113,16 @@ def named_table(X: Any, names: Sequence[str]) -> Any:
 
 
 def must_have_rows(X: Any) -> None:
-    """Refuse to learn from nothing."""
+    """Refuse a table without rows."""
     table = _table_of(X)
     shape = getattr(X, "shape", ()) if table is None else table.shape
     if (isinstance(X, list | tuple) and not X) or (shape and not shape[0]):
-        raise InvalidInput("X has no rows, and there is nothing to learn from; give some.")
+        raise InvalidInput("X has no rows, so there is nothing to learn from; give some.")
 
 
 def labels_of_one_kind(y: Any) -> Any:
-    """Labels as they are, or in the one type that those given as objects have: NumPy makes a class
-    of a gap among texts, or cannot sort it."""
+    """Labels as they are, or, if they are objects, in the one type that they have: NumPy would make
+    a class of a gap among texts, or fail to sort it."""
     array = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
     if array.ndim != 1 or not len(array):
         return y
@@ -131,13 +132,13 @@ def labels_of_one_kind(y: Any) -> Any:
 
 
 def _table_of(X: Any) -> Any:
-    """The table of a frame, each of whose columns has its own name; None of anything else."""
+    """A frame as an Arrow table, whose columns have different names; None for anything else."""
     table = None if sparse.issparse(X) else as_table(X)
     if table is None:
         return None
     twice = [name for name, times in Counter(table.column_names).items() if times > 1]
     if twice:
-        raise InvalidInput(f"{_named(twice)} there more than once; leave all but one out.")
+        raise InvalidInput(f"{_named(twice)} there more than once; leave out all but one.")
     if not table.num_columns:
         raise InvalidInput("X has no columns; give a frame with some.")
     return table
@@ -152,12 +153,12 @@ def must_be_numbers(X: Any) -> None:
     if others:
         raise InvalidInput(
             f"{_named(others)} no numbers; declare what columns hold with columns={{...}} "
-            "(docs/tables.md), or leave these out."
+            "(docs/guide/tables.md), or leave these out."
         )
 
 
 def dense(X: Any) -> NDArray[Any]:
-    """Sparse rows in float32, a few at a time; all others as they are."""
+    """Sparse rows made dense in float32, a few at a time; all others as they are."""
     if not sparse.issparse(X):
         rows: NDArray[Any] = X
         return rows
@@ -165,7 +166,7 @@ def dense(X: Any) -> NDArray[Any]:
     if needed > _SHARE_OF_MEMORY * there:
         raise InvalidInput(
             f"{X.shape[0]:,} sparse rows of {X.shape[1]:,} columns take {needed / 2**30:,.1f} GiB "
-            f"once they are dense, and this machine has {there / 2**30:,.1f} GiB; hash them into "
+            f"when they are dense, and this machine has {there / 2**30:,.1f} GiB; hash them into "
             "fewer columns, or take fewer rows."
         )
     made = np.empty(X.shape, np.float32)
@@ -180,16 +181,17 @@ def must_be_finite(rows: NDArray[Any], names: Sequence[str]) -> None:
         (np.isnan, "NaN", "what stands for a gap"),
         (np.isinf, "infinite numbers", "a range to clip them to"),
     ):
-        found = np.zeros(rows.shape[1], bool)
+        bad = np.zeros(rows.shape[1], bool)
         for start in range(0, len(rows), _ROWS_AT_ONCE):
-            found |= wrong(rows[start : start + _ROWS_AT_ONCE]).any(0)
-        if found.any():
-            wrong_ones = np.flatnonzero(found).tolist()
-            said = [names[place] if names else str(place + 1) for place in wrong_ones]
+            bad |= wrong(rows[start : start + _ROWS_AT_ONCE]).any(0)
+        if bad.any():
+            columns = [
+                names[place] if names else str(place + 1) for place in np.flatnonzero(bad).tolist()
+            ]
             counted = "" if names else "(counted from 1) "
-            holds = _named(said, f"{counted}holds", f"{counted}hold")
+            holds = _named(columns, f"{counted}holds", f"{counted}hold")
             raise InvalidInput(
-                f"{holds} {what}; declare {instead} with columns={{...}} (docs/tables.md)."
+                f"{holds} {what}; declare {instead} with columns={{...}} (docs/guide/tables.md)."
             )
 
 
@@ -206,7 +208,7 @@ def _named(columns: Sequence[str], one: str = "is", several: str = "are") -> str
 
 
 def _memory() -> float:
-    """Of the machine, in bytes; without a bound where nobody tells."""
+    """Bytes of this machine; infinite if the system does not report it."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, OSError, ValueError):

@@ -11,20 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dptune.data.row_maps import (
+    Append,
+    Asinh,
+    ClipLength,
+    Divide,
+    Multiply,
+    RowMap,
+    Scale,
+    Subtract,
+    UnitLength,
+)
 from dptune.errors import InvalidInput
 from dptune.export.onnx_columns import columns_of, encoded_columns, inputs, inputs_in_words
 from dptune.export.onnx_nodes import FLOAT, LEARNERS, Nodes, kind_of, value
-from dptune.export.steps import (
-    Beside,
-    Cut,
-    Logarithms,
-    Scaled,
-    Step,
-    Turned,
-    UnitRows,
-    class_labels,
-    written,
-)
+from dptune.export.steps import class_labels, written
 from dptune.study.trained_model import TrainedModel
 from dptune.version import __version__
 
@@ -85,8 +86,8 @@ def _graph(model: TrainedModel) -> Any:
         rows = encoded_columns(nodes, encoding, columns_of(nodes, _MATRIX, encoding))
     else:
         taken, rows = inputs(encoding), encoded_columns(nodes, encoding)
-    for step in parts.steps:
-        rows = _step(nodes, step, rows)
+    for row_map in parts.maps:
+        rows = _mapped(nodes, row_map, rows)
     outputs = nodes.add("MatMul", rows, nodes.constant(parts.weights.T))
     outputs = nodes.add("Add", outputs, nodes.constant(parts.added))
     known = {each.name for each in taken}
@@ -99,25 +100,30 @@ def _graph(model: TrainedModel) -> Any:
     return helper.make_graph(nodes.nodes, "dptune", taken, results, nodes.constants)
 
 
-def _step(nodes: Nodes, step: Step, rows: str) -> str:
-    match step:
-        case Scaled(shift, scale):
+def _mapped(nodes: Nodes, row_map: RowMap, rows: str) -> str:  # noqa: PLR0911
+    match row_map:
+        case Scale(shift, scale):
             moved = nodes.add("Sub", rows, nodes.constant(shift))
             return nodes.add("Div", moved, nodes.constant(scale))
-        case Logarithms():
+        case Subtract(mean):
+            return nodes.add("Sub", rows, nodes.constant(mean))
+        case Divide(by):
+            return nodes.add("Div", rows, nodes.constant(by))
+        case Asinh():
             return nodes.asinh(rows)
-        case Beside(constant):
+        case Append(value):
             pads, last = nodes.constant(np.array([0, 1])), nodes.constant(np.array([-1]))
-            return nodes.add("Pad", rows, pads, nodes.constant(constant), last)
-        case UnitRows():
+            return nodes.add("Pad", rows, pads, nodes.constant(value), last)
+        case UnitLength():
             inside, length, _ = _lengths(nodes, rows)
             return nodes.add("Div", inside, length)
-        case Cut(reach):
+        case ClipLength(reach):
             _, length, largest = _lengths(nodes, rows)
             whole = nodes.add("Mul", length, largest)
             return nodes.add("Div", rows, nodes.add("Max", whole, nodes.constant(reach)))
-        case Turned(matrix):
+        case Multiply(matrix):
             return nodes.add("MatMul", rows, nodes.constant(matrix))
+    raise AssertionError(row_map)  # columns are encoded before
 
 
 def _lengths(nodes: Nodes, rows: str) -> tuple[str, str, str]:

@@ -17,20 +17,19 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from dptune.export.sklearn_columns import encoded_columns, inputs_in_words
-from dptune.export.steps import (
-    Beside,
-    Cut,
-    Logarithms,
-    Numbers,
-    Scaled,
-    Step,
-    Turned,
-    UnitRows,
-    Written,
-    class_labels,
-    written,
+from dptune.data.row_maps import (
+    Append,
+    Asinh,
+    ClipLength,
+    Divide,
+    Multiply,
+    RowMap,
+    Scale,
+    Subtract,
+    UnitLength,
 )
+from dptune.export.sklearn_columns import encoded_columns, inputs_in_words
+from dptune.export.steps import Numbers, Written, class_labels, written
 from dptune.study.trained_model import TrainedModel
 
 
@@ -49,10 +48,9 @@ def to_sklearn(model: TrainedModel) -> Pipeline:
     if encoding is not None:
         steps.append(("columns", encoded_columns(encoding, named=model.inputs is not None)))
     columns = model.preprocessing.encoded(model.columns)
-    for number, step in enumerate(parts.steps):
-        made = _step(step, columns)
-        columns += isinstance(step, Beside)
-        steps.append((f"{number + 1}-{type(step).__name__.lower()}", made))
+    for number, row_map in enumerate(parts.maps, start=1):
+        steps.append((f"{number}-{row_map.kind}", _step(row_map, columns)))
+        columns += isinstance(row_map, Append)
     steps.append(("model", _last(parts, model)))
     pipeline = Pipeline(steps)
     pipeline.guarantee_ = model.guarantee.in_words()
@@ -70,19 +68,23 @@ def _numbers(model: TrainedModel) -> FunctionTransformer:
     return numbers
 
 
-def _step(step: Step, columns: int) -> Any:
-    match step:
-        case Scaled(shift, scale):
+def _step(row_map: RowMap, columns: int) -> Any:  # noqa: PLR0911
+    match row_map:
+        case Scale(shift, scale):
             return _scaler(shift, scale)
-        case Logarithms():
+        case Subtract(mean):
+            return _scaler(mean, np.ones(columns))
+        case Divide(by):
+            return _scaler(np.zeros(columns), np.full(columns, by))
+        case Asinh():
             return FunctionTransformer(np.arcsinh)
-        case Beside(constant):
-            return _beside(constant, columns)
-        case UnitRows():
+        case Append(value):
+            return _appended(value, columns)
+        case UnitLength():
             return make_pipeline(*_unit_rows())
-        case Cut(reach):
-            return _cut(reach, columns)
-        case Turned(matrix):
+        case ClipLength(reach):
+            return _clipped(reach, columns)
+        case Multiply(matrix):
             product = TruncatedSVD(matrix.shape[1])
             product.components_ = matrix.T.copy()
             return product
@@ -101,13 +103,13 @@ def _scaler(shift: Numbers, scale: Numbers) -> StandardScaler:
     return scaler
 
 
-def _beside(constant: float, columns: int) -> FeatureUnion:
+def _appended(constant: float, columns: int) -> FeatureUnion:
     ones = PolynomialFeatures(degree=0).fit(np.zeros((1, columns)))
     times = _scaler(np.zeros(1), np.array([1 / constant]))
     return FeatureUnion([("rows", "passthrough"), ("constant", make_pipeline(ones, times))])
 
 
-def _cut(reach: float, columns: int) -> Pipeline:
+def _clipped(reach: float, columns: int) -> Pipeline:
     """One more column extends every shorter row to length `reach`; then all rows are divided by
     their length, and the column is removed."""
     total = TruncatedSVD(1)

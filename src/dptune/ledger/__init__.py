@@ -1,4 +1,4 @@
-"""The ledger of a private data set: what was paid for, and what is left."""
+"""The ledger of a private data set: its payments, and the budget that is left."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The address of a ledger: a file name or a URL, and what of it may be shown."""
+"""The address of a ledger, a file name or a URL, and the part of it that is not secret."""
 
 import re
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _FORM = "postgresql://user:password@host:port/database"
-# Of PostgreSQL's connection options, those that may be shown and written down; and the rest.
+# PostgreSQL's connection options: those that may be shown and stored, and the secret ones.
 _OPEN_OPTIONS = frozenset(
     re.findall(
         r"\w+",
@@ -26,21 +26,21 @@ _OPEN_OPTIONS = frozenset(
 _SECRET_OPTIONS = frozenset(
     ("oauth_client_secret", "password", "scram_client_key", "scram_server_key", "sslpassword")
 )
-# What somebody meant for a server, though it is no URL: a file name would be shown in errors.
+# Addresses that look like a server's, even if malformed. Errors would show them as file names.
 _MEANT_FOR_A_SERVER = re.compile(r"^\s*postgres\w*[:/+]|\bpassword\s*=|://", re.I)
-# As SQLAlchemy takes user and password; what follows is shown, so no part of them may be in it.
+# User and password as SQLAlchemy parses them. The rest is shown, so it must hold no part of them.
 _AFTER_PASSWORD = re.compile(r"[\w+]+://(?:[^:/]*(?::[^@]*)?@)?(?P<rest>.*)", re.DOTALL)
 _SECRET_SETTING = re.compile(r"pass|pwd|secret|token|key|credential", re.I)
 
 
 def is_file(address: str) -> bool:
-    """Whether it is meant as a file name, which may be shown."""
+    """Whether the address is a file name, which may be shown."""
     return not _MEANT_FOR_A_SERVER.search(address)
 
 
 def without_secrets(address: str) -> str:
-    """The address as it may be written down. Whoever connects again finds the password where
-    PostgreSQL's own tools do."""
+    """The address as it may be stored. For a new connection, the password comes from the places
+    that PostgreSQL's own tools use."""
     if is_file(address):
         return address
     harmless = open_part(url_of(address)).render_as_string()
@@ -48,14 +48,14 @@ def without_secrets(address: str) -> str:
 
 
 def are_one(address: str, other: str) -> bool:
-    """Whether two addresses, each with or without its password, name one place."""
+    """Whether two addresses, each with or without its password, name the same ledger."""
     if is_file(address) or is_file(other):
         return address == other
     return open_part(url_of(address)) == open_part(url_of(other))
 
 
 def url_of(address: str) -> "sa.URL":
-    """Taken apart as SQLAlchemy does it."""
+    """The URL as SQLAlchemy parses it; refuses one whose secret parts are ambiguous."""
     import sqlalchemy as sa
     from sqlalchemy import exc
 
@@ -69,21 +69,21 @@ def url_of(address: str) -> "sa.URL":
     match = _AFTER_PASSWORD.fullmatch(address)
     if match is None or "@" in match["rest"]:
         raise InvalidInput(
-            "the ledger's address has an @ after the one before the host, so it is not sure where "
-            f"its password ends; the form is {_FORM}, with %40 for an @ in any part."
+            "the ledger's address has an @ after the one before the host, so the end of its "
+            f"password is ambiguous; the form is {_FORM}, with %40 for an @ in any part."
         )
     options = parse_qsl(match["rest"].partition("?")[2], keep_blank_values=True)
-    known = _OPEN_OPTIONS | _SECRET_OPTIONS
-    if url.get_backend_name() == "postgresql" and not {name for name, _ in options} <= known:
+    allowed = _OPEN_OPTIONS | _SECRET_OPTIONS
+    if url.get_backend_name() == "postgresql" and not {name for name, _ in options} <= allowed:
         raise InvalidInput(
-            "the ledger's address has an option that PostgreSQL does not know; the form is "
+            "the ledger's address has an option that PostgreSQL does not have; the form is "
             f"{_FORM}?option=value, with %26 for an & and %3F for a ? in any part."
         )
     return url
 
 
 def open_part(url: "sa.URL") -> "sa.URL":
-    """Without anything that is or may be a secret."""
+    """The URL without anything that is or may be secret."""
     import sqlalchemy as sa
 
     query = {
@@ -102,6 +102,6 @@ def open_part(url: "sa.URL") -> "sa.URL":
 
 
 def _open_settings(options: str) -> str:
-    """The server's settings, -c NAME=VALUE one after the other, but those that sound secret."""
+    """The server settings (-c NAME=VALUE ...) without those whose names suggest a secret."""
     words = re.findall(r"(?:\\.|[^\s\\])+", re.sub(r"(^|\s)-c\s+", r"\1-c", options))
     return " ".join(word for word in words if not _SECRET_SETTING.search(word.partition("=")[0]))

@@ -1,6 +1,6 @@
-"""What counts against a budget, in sums that grow by one payment at a time.
+"""The balance of a budget, as sums that each payment updates.
 
-All that admitting a payment needs to know is here, and none of it grows with the ledger.
+It has all that is needed to admit a payment, and its size does not grow with the ledger.
 """
 
 import math
@@ -17,9 +17,8 @@ _BITS = 1074  # every double is a whole number of 2^-1074
 
 @dataclass(frozen=True)
 class Sum:
-    """Prices added up without rounding, so that what is added and taken away again leaves nothing
-    behind, and the order does not matter: `price` is what `privacy.total` says of the same prices,
-    to the last bit."""
+    """An exact sum of prices, so that neither order nor additions that were reversed leave a trace.
+    `price` equals `privacy.total` of the same prices to the last bit."""
 
     mu_squared: int = 0  # in units of 2^-1074
     slack: int = 0
@@ -47,15 +46,15 @@ def _units(value: float) -> int:
 
 
 def _double(units: int) -> float:
-    """Rounded once, to the nearest."""
+    """The nearest double."""
     try:
         return units / (1 << _BITS)
     except OverflowError:
         return math.inf
 
 
-@lru_cache(maxsize=64)  # asked again for every payment
-def _room(budget: Budget, slack: float) -> float:
+@lru_cache(maxsize=64)  # every payment needs it again
+def _mu_squared_limit(budget: Budget, slack: float) -> float:
     return budget.mu_squared(slack)
 
 
@@ -65,12 +64,12 @@ class Balance:
 
     dataset: str
     budget: Budget
-    opened_slack: float | None  # None in ledgers that were opened before it was fixed
-    fixed: bool  # all that was ever paid for was fixed before the first output was seen
-    payments: int  # that count
+    opened_slack: float | None  # None in ledgers of formats that did not fix it
+    fixed: bool  # all payments were fixed before the first output was seen
+    payments: int  # the number of those that count
     sum: Sum
-    # Of the payments that count, two at most: a sealed search that is alone has a bound of its
-    # own, and beside a second event nobody is alone.
+    # At most two of the events that count: enough to see whether a sealed search is the only
+    # event, which has a bound of its own.
     some_events: tuple[Event, ...]
 
     @property
@@ -79,14 +78,14 @@ class Balance:
 
     @property
     def slack(self) -> float:
-        """How much failure probability all payments together may have. Where it was not fixed at
-        first, what is spent is all there will be."""
+        """The failure probability that all payments together may have. In ledgers that did not fix
+        it, that is what they have spent."""
         return self.spent.slack if self.opened_slack is None else self.opened_slack
 
     @property
     def charged(self) -> Price:
-        """What was spent, with all of the failure probability that is set aside: which part of it
-        is used may depend on outputs, so the promise counts the whole, unless all was fixed."""
+        """What was spent, with the whole failure probability that was set aside. Which part of it
+        is used may depend on outputs, so the guarantee counts all of it unless all was fixed."""
         spent = self.spent
         return spent if self.fixed else Price(spent.mu_squared, max(self.slack, spent.slack))
 
@@ -95,24 +94,24 @@ class Balance:
         """What a payment may still cost, in mu squared and in slack."""
         spent, slack = self.spent, self.slack
         return Price(
-            max(0.0, _room(self.budget, slack) - spent.mu_squared),
+            max(0.0, _mu_squared_limit(self.budget, slack) - spent.mu_squared),
             max(0.0, slack - spent.slack),
         )
 
     @property
     def remaining_epsilon(self) -> float:
-        """The epsilon, by itself, of a single full-batch run that would use up what is left."""
+        """The epsilon of a single full-batch run that would use up what is left, on its own."""
         return gdp.epsilon_from_mu(self.remaining.mu, self.budget.delta)
 
     @property
     def is_within_sums(self) -> bool:
-        """Whether everything that counts fits in by the sum of its prices, so that whatever costs
-        no more does so in its place."""
-        spent, slack = self.spent, self.slack
-        return spent.slack <= slack and spent.mu_squared <= _room(self.budget, slack)
+        """Whether everything that counts fits by the sum of its prices. If so, exchanges for events
+        that cost no more fit, too."""
+        spent, limit = self.spent, _mu_squared_limit(self.budget, self.slack)
+        return spent.slack <= self.slack and spent.mu_squared <= limit
 
     def admits(self, events: Sequence[Event], prices: Iterable[Price]) -> bool:
-        """Whether `events`, which cost `prices`, fit in beside everything that counts."""
+        """Whether `events`, which cost `prices`, fit together with everything that counts."""
         together = self.sum
         for price in prices:
             if not (math.isfinite(price.mu_squared) and math.isfinite(price.slack)):
@@ -122,11 +121,11 @@ class Balance:
         return accounting.fits(all_events, together.price, self.budget, self.slack)
 
     def fits(self, budget: Budget) -> bool:
-        """Whether everything that counts would be within another budget, by the sum of prices."""
+        """Whether everything that counts fits in another budget, by the sum of prices."""
         return accounting.fits(self.some_events, self.spent, budget, self.slack)
 
     def plus(self, prices: Iterable[Price]) -> "Balance":
-        """The same after payments of these prices."""
+        """The balance after payments of these prices."""
         spent = self.sum
         for price in prices:
             spent = spent.plus(price)

@@ -1,10 +1,10 @@
-"""The entries of a ledger, how they are chained, and what they say when replayed.
+"""The entries of a ledger, their hash chain, and their replay.
 
-Entries are only ever added. Each carries the hash of the one before, and `head` repeats the last
-one's, so a torn or carelessly edited ledger is noticed. Somebody who may write to the store can
-still put a whole older ledger back: whoever has it open notices, to others only a head noted down
-elsewhere (`dptune budget` prints it, every receipt carries one) tells. A payment's state is not
-stored, it follows from the entries that name it.
+Entries are only ever added. Each stores the hash of the one before, and `head` repeats the last
+hash, so an incomplete or carelessly edited ledger is detected. A person who may write to the store
+can still restore a whole older ledger. Processes that have the ledger open detect that; others
+detect it only with a head that was recorded elsewhere (`dptune budget` prints it, and every receipt
+has one). A payment's state is not stored; it follows from the entries that name it.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ from dptune.ledger.state import BudgetChange, Payment, State, Version
 from dptune.plain_data import UNFIT, read_json
 from dptune.privacy import Event, Price, event_from_dict
 
-# 1 had no limit on slack of its own: who reads only that would admit too much. 2 had no columns for
-# study and label. Older ledgers go on in the format they were opened in.
+# Format 1 had no limit on slack: a reader of format 1 would admit too much. Format 2 had no columns
+# for study and label. Older ledgers continue in the format they were opened in.
 FORMAT, READABLE = 3, (1, 2, 3)
 
 
@@ -45,7 +45,7 @@ def _entries(metadata: sa.MetaData, *of_studies: sa.Column[Any]) -> sa.Table:
         sa.Column("event", sa.Text),
         sa.Column("mu_squared", sa.Double),
         sa.Column("slack", sa.Double),
-        sa.Column("fingerprint", sa.Text),  # keyed: see Replay.keyed
+        sa.Column("fingerprint", sa.Text),  # hashed with a secret key: see Replay.hide
         sa.Column("epsilon", sa.Double),
         sa.Column("delta", sa.Double),
         sa.Column("text", sa.Text, nullable=False),  # name, purpose or reason
@@ -56,7 +56,7 @@ def _entries(metadata: sa.MetaData, *of_studies: sa.Column[Any]) -> sa.Table:
 
 
 metadata = sa.MetaData()
-# In reserve, where a study pays: its name, and what of it this is.
+# Of reserve entries of studies: the study's name, and the payment's label in it.
 entries = _entries(metadata, sa.Column("study", sa.Text), sa.Column("label", sa.Text))
 sa.Index("entries_by_payment", entries.c.payment, entries.c.number)  # for the view below
 entries_before_3 = _entries(sa.MetaData())
@@ -70,15 +70,15 @@ head = sa.Table(
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
 )
-# Which states of a payment an entry of each kind may end, and the state that follows. A payment
-# that was started may have read rows, so no way leads from there but to committed.
+# For each kind of entry: the states of a payment that it may follow, and the state after it. A
+# started payment may have read rows, so it can only become committed.
 MOVES: dict[str, tuple[tuple[str, ...], str]] = {
     "start": (("reserved",), "started"),
     "commit": (("reserved", "started"), "committed"),
     "void": (("reserved",), "voided"),
-    "exchange": (("reserved",), "exchanged"),  # for the payment that the next entry reserves
+    "exchange": (("reserved",), "exchanged"),  # the next entry reserves the payment in its place
 }
-# For people who look with SQL: one row per payment, with its state, which the last entry decides.
+# For people who use SQL: one row per payment, with its state, which the last entry decides.
 _STATES = " ".join(f"WHEN '{kind}' THEN '{state}'" for kind, (_, state) in MOVES.items())
 
 
@@ -99,10 +99,10 @@ PAYMENTS_VIEW, PAYMENTS_VIEW_BEFORE_3 = _view("r.study, r.label, "), _view("")
 
 @dataclass
 class Replay:
-    """The chain read so far, secrets included; never leaves the ledger.
+    """The chain read so far, including secrets; it never leaves the ledger.
 
-    It only ever grows by `take`, and whatever a new entry needs to know is kept as a sum or an
-    index, so an entry costs the same however many there are.
+    It only grows, by `take` and `add`. All that a new entry needs is kept as a sum or an index, so
+    the cost of an entry does not depend on their number.
     """
 
     format: int = FORMAT
@@ -116,11 +116,11 @@ class Replay:
     versions: list[Version] = field(default_factory=list)
     fingerprints: set[str] = field(default_factory=set)
     payments: dict[int, Payment] = field(default_factory=dict)
-    paid_for: dict[int, str] = field(default_factory=dict)  # which rows, by payment
-    studies: dict[str, list[int]] = field(default_factory=dict)  # their payments
+    paid_for: dict[int, str] = field(default_factory=dict)  # fingerprint of the rows, by payment
+    studies: dict[str, list[int]] = field(default_factory=dict)  # numbers of their payments
     counted: OrderedDict[int, Event] = field(default_factory=OrderedDict)  # by payment
     sum: Sum = field(default_factory=Sum)  # of the prices of those that count
-    exchanging: Payment | None = None  # whose successor the next entry must reserve
+    exchanging: Payment | None = None  # the next entry must reserve its successor
     hashes: list[str] = field(default_factory=list)
     last: Mapping[str, Any] | None = None
 
@@ -136,13 +136,14 @@ class Replay:
     def view(self) -> str:
         return PAYMENTS_VIEW if self.format >= 3 else PAYMENTS_VIEW_BEFORE_3
 
-    def keyed(self, fingerprint: str) -> str:
-        """A plain hash of private rows is a release; under a secret key it is not."""
+    def hide(self, fingerprint: str) -> str:
+        """The fingerprint hashed with the ledger's secret key. A hash of private rows without a
+        key would be a release."""
         return hmac.new(self.key, fingerprint.encode(), "sha256").hexdigest()
 
     def must_stay(self, payment: Payment) -> bool:
-        """Whether `payment` is of a schedule that has begun. It was admitted as a whole: what
-        became free by leaving out a part could not be spent on anything else."""
+        """Whether `payment` belongs to a schedule that has begun. The schedule was admitted as a
+        whole: leaving out a part would free nothing for other payments."""
         return payment.number <= self.scheduled and self.schedule_begun
 
     def balance(self) -> Balance:
@@ -157,7 +158,7 @@ class Replay:
         )
 
     def balance_without(self, payment: Payment) -> Balance:
-        """As if `payment`, which counts, had never been made, with as much slack as there is."""
+        """The balance without `payment`, which counts, but with the same slack."""
         others = (event for number, event in self.counted.items() if number != payment.number)
         balance = self.balance()
         return replace(
@@ -179,31 +180,35 @@ class Replay:
         )
 
     def take(self, entry: Mapping[str, Any]) -> None:
-        """Verify one entry against the one before, then let it count."""
+        """Verify one entry against the one before, then apply it."""
         _require(
             entry["number"] == (self.last["number"] + 1 if self.last else 1), "is out of order"
         )
         _require(entry["previous"] == (self.last["hash"] if self.last else ""), "breaks the chain")
         _require(entry["hash"] == _hash(entry), "was changed after it was written")
-        self._let_count(entry)
+        self._apply(entry)
 
     def add(self, **values: Any) -> dict[str, Any]:
-        """Take a new entry that follows the last: what could not be read back is never written."""
-        entry = chained(self.last, **values)
-        self._let_count(entry)
+        """Make a new entry after the last and apply it, so that no unreadable entry is written."""
+        entry = next_entry(self.last, **values)
+        self._apply(entry)
         return entry
 
-    def _let_count(self, entry: Mapping[str, Any]) -> None:
+    def _apply(self, entry: Mapping[str, Any]) -> None:
         kind, number, time = entry["kind"], entry["number"], entry["time"]
         study, label = entry["study"], entry["label"]
-        _require((study is None) == (label is None), "names half a study")
+        _require(
+            (study is None) == (label is None),
+            "has only one of study and label",
+        )
         _require(study is None or kind == "reserve", "names a study, but reserves nothing")
         _require((kind == "open") == (number == 1), "opens the ledger twice")
         if self.expected:
-            _require(kind == "reserve", "stands where a schedule goes on")
+            _require(kind == "reserve", "interrupts a schedule")
             self.expected -= 1
         if self.exchanging is not None:
-            _require(kind == "reserve", f"stands where payment {self.exchanging.number} goes on")
+            problem = f"does not reserve the successor of payment {self.exchanging.number}"
+            _require(kind == "reserve", problem)
         match kind:
             case "open":
                 self._open(entry)
@@ -226,28 +231,28 @@ class Replay:
     def _open(self, entry: Mapping[str, Any]) -> None:
         """The first entry: the rules of this ledger."""
         opened = read_json(entry["event"], "it")
-        found = opened["format"]
-        _require(found in READABLE, f"is of format {found}; this dptune reads {FORMAT}")
-        self.format = found
+        number = opened["format"]
+        _require(number in READABLE, f"is of format {number}; this dptune reads {FORMAT}")
+        self.format = number
         self.key = bytes.fromhex(opened["key"])
-        if found > 1:
+        if number > 1:
             self.opened_slack = float(opened["slack"])
-            sane = 0 <= self.opened_slack <= 0.5 * entry["delta"]
-            _require(sane, "sets aside more than half of delta")
+            valid = 0 <= self.opened_slack <= 0.5 * entry["delta"]
+            _require(valid, "sets aside more than half of delta")
         self.dataset = entry["text"]
         self.changes.append(BudgetChange(entry["time"], _budget(entry), "opened"))
 
     def _reserve(self, entry: Mapping[str, Any]) -> None:
-        """A payment, which counts from now on."""
+        """Add a payment, which counts from now on."""
         number = self.next_payment
-        _require(entry["payment"] == number, "numbers its payment wrongly")
+        _require(entry["payment"] == number, "has the wrong payment number")
         price = Price(entry["mu_squared"], entry["slack"])
-        sane = 0 <= price.mu_squared < math.inf and 0 <= price.slack < 1
-        _require(sane, "has a price that is none")
+        valid = 0 <= price.mu_squared < math.inf and 0 <= price.slack < 1
+        _require(valid, "has an invalid price")
         if (old := self.exchanging) is not None:
             same_rows = entry["fingerprint"] == self.paid_for[old.number]
             _require(same_rows, f"is not for the rows of payment {old.number}")
-            _require(no_dearer(price, old.price), f"costs more than payment {old.number}")
+            _require(costs_no_more(price, old.price), f"costs more than payment {old.number}")
             self.exchanging = None
         study, label = entry["study"], entry["label"]
         if self.format < 3:
@@ -271,23 +276,23 @@ class Replay:
         self.sum = self.sum.plus(price)
 
     def _move(self, entry: Mapping[str, Any]) -> None:
-        """Let a payment go from one state to the next."""
+        """Change the state of a payment."""
         kind, time = entry["kind"], entry["time"]
         payment = self.payments.get(entry["payment"])
         if payment is None:
             raise _Broken(f"is a {kind} of a payment never reserved")
         allowed, state = MOVES[kind]
         if payment.state not in allowed:
-            already = f"which is {payment.state} already"
+            already = f"which is already {payment.state}"
             raise _Broken(f"is a {kind} of payment {payment.number}, {already}")
         if kind in ("void", "exchange") and self.must_stay(payment):
             raise _Broken(f"is a {kind} of payment {payment.number}, whose schedule has begun")
         settled = "" if kind == "start" else time
         if kind in ("start", "commit"):
-            payment = payment.moved(state, settled)
+            payment = payment.with_state(state, settled)
             self.schedule_begun |= payment.number <= self.scheduled
         else:
-            payment = payment.moved(state, settled, entry["text"])
+            payment = payment.with_state(state, settled, entry["text"])
             del self.counted[payment.number]
             self.sum = self.sum.minus(payment.price)
         if kind == "exchange":
@@ -295,8 +300,8 @@ class Replay:
         self.payments[payment.number] = payment
 
 
-def no_dearer(price: Price, old: Price) -> bool:
-    """Whether `price` takes no more of anything than `old`; not by a rounding."""
+def costs_no_more(price: Price, old: Price) -> bool:
+    """Whether `price` exceeds `old` in neither part, not even by rounding."""
     return price.mu_squared <= old.mu_squared and price.slack <= old.slack
 
 
@@ -304,8 +309,8 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def chained(last: Mapping[str, Any] | None, **values: Any) -> dict[str, Any]:
-    """A new entry that follows `last`."""
+def next_entry(last: Mapping[str, Any] | None, **values: Any) -> dict[str, Any]:
+    """A new entry after `last`."""
     entry: dict[str, Any] = dict.fromkeys(_NAMES)
     entry |= {
         "number": last["number"] + 1 if last else 1,
@@ -318,19 +323,19 @@ def chained(last: Mapping[str, Any] | None, **values: Any) -> dict[str, Any]:
 
 
 def end(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What `head` holds while `entry` is the last."""
+    """The content of `head` while `entry` is the last one."""
     return {"number": entry["number"], "hash": entry["hash"]}
 
 
 def write(connection: sa.Connection, past: Replay, added: Sequence[Mapping[str, Any]]) -> None:
-    """Put entries that were added to `past` at the end of the chain in the store."""
+    """Write entries that were added to `past` to the end of the chain in the store."""
     names = past.table.columns.keys()
     values = operator.itemgetter(*names)
     rows: list[Any] = list(map(values, added))
     insert = sa.insert(past.table).compile(dialect=connection.dialect)
     if not insert.positional:
         rows = [dict(zip(names, row, strict=True)) for row in rows]
-    # By the driver: SQLAlchemy's care for every parameter costs more than all the rest.
+    # Directly by the driver: SQLAlchemy's handling of every parameter takes longer than the rest.
     connection.exec_driver_sql(str(insert), rows)
     connection.execute(sa.update(head), end(added[-1]))
 
@@ -338,25 +343,25 @@ def write(connection: sa.Connection, past: Replay, added: Sequence[Mapping[str, 
 def follow(
     connection: sa.Connection, past: Replay, address: str, seen: Mapping[str, Any] | None
 ) -> None:
-    """Let `past` take and verify what was added since. A ledger that does not add up, or that does
-    not hold the entry that was the last when somebody looked before (`seen`), is refused; `past` is
-    then of no more use.
+    """Verify the entries that were added since, and apply them to `past`.
 
-    The entry that `past` took last must be in its place as it was. Its hash stands for all entries
-    before, so none of those is read again (docs/ledger.md). An empty past verifies everything.
+    A ledger is refused if it is inconsistent or lacks `seen`, the last entry of an earlier read;
+    `past` must not be used after that. The last entry of `past` must be unchanged in its place. Its
+    hash covers all entries before it, so those are not read again (docs/design/ledger.md). An empty
+    past verifies everything.
     """
     number = len(past.hashes)
     try:
         if past.last is None:
             past.format = _format(connection)
-        found = _stored(connection, past.table, since=number if past.last else None)
+        stored = _read(connection, past.table, since=number if past.last else None)
         if past.last is not None:
-            _require(_is(next(found, None), past.last), _REPLACED)
-        for entry in found:
+            _require(_is_same(next(stored, None), past.last), _REPLACED)
+        for entry in stored:
             number += 1
             past.take(entry)
         ends = connection.execute(sa.select(head.c.number, head.c.hash)).all()
-        _require(past.exchanging is None, "exchanges a payment for none")
+        _require(past.exchanging is None, "exchanges a payment without a successor")
         _require(not past.expected, "ends a schedule too early")
         last = past.last or {"number": 0, "hash": ""}
         _require([row._asdict() for row in ends] == [end(last)], "is not the last")
@@ -370,30 +375,30 @@ def follow(
 
 _PORTION = 1_000
 _REPLACED = (
-    "is not the one that was verified here before; an older copy of the ledger, or another ledger, "
-    "was put in its place"
+    "is not the one that was verified here before; the ledger was replaced by an older copy or by "
+    "another ledger"
 )
 
 
 def _format(connection: sa.Connection) -> int:
-    """Which columns there are; whether it is true is seen when the first entry is taken."""
+    """The format, which gives the columns; it is verified with the first entry."""
     first = sa.select(entries.c.event).where(entries.c.number == 1)
-    found = connection.execute(first).scalar()
-    said = read_json(found, "it")["format"] if found is not None else FORMAT
-    return said if said in READABLE else FORMAT
+    event = connection.execute(first).scalar()
+    number = read_json(event, "it")["format"] if event is not None else FORMAT
+    return number if number in READABLE else FORMAT
 
 
-def _stored(
+def _read(
     connection: sa.Connection, table: sa.Table, *, since: int | None
 ) -> Iterator[dict[str, Any]]:
-    """All entries, or those from one on, in order; in portions, or a server that has not counted
-    the table yet would read all of it to find the last few."""
+    """All entries, or those from number `since` on, in order. They are read in portions: a server
+    without statistics of the table would otherwise scan all of it for the last few."""
     missing = dict.fromkeys(name for name in _NAMES if name not in table.columns)
     names = table.columns.keys()
     portion = sa.select(table).order_by(table.c.number).limit(_PORTION)
     while True:
-        wanted = portion if since is None else portion.where(table.c.number >= since)
-        rows = connection.execute(wanted).all()
+        query = portion if since is None else portion.where(table.c.number >= since)
+        rows = connection.execute(query).all()
         for row in rows:
             yield dict(zip(names, row, strict=True)) | missing
         if len(rows) < _PORTION:
@@ -401,56 +406,57 @@ def _stored(
         since = rows[-1].number + 1
 
 
-def _is(found: Mapping[str, Any] | None, last: Mapping[str, Any]) -> bool:
-    return found is not None and end(found) == end(last) and _hash(found) == last["hash"]
+def _is_same(entry: Mapping[str, Any] | None, last: Mapping[str, Any]) -> bool:
+    return entry is not None and end(entry) == end(last) and _hash(entry) == last["hash"]
 
 
 def verify_view(connection: sa.Connection, past: Replay, address: str) -> None:
-    """Refuse a ledger whose view `payments` tells people something else than its entries."""
+    """Refuse a ledger whose view `payments` differs from its entries."""
     if connection.dialect.name == "sqlite":
-        found = connection.execute(
+        definitions = connection.execute(
             sa.text("SELECT type, sql FROM sqlite_master WHERE name = 'payments'")
         )
-        ours = [tuple(row) for row in found] == [("view", past.view.strip())]
+        is_ours = [tuple(row) for row in definitions] == [("view", past.view.strip())]
     else:
-        ours = _view_tells(connection, past)
-    if not ours:
-        raise LedgerCorrupt(_edited(address, "its view payments is not the one it was made with"))
+        is_ours = _view_matches(connection, past)
+    if not is_ours:
+        raise LedgerCorrupt(_edited(address, "its view payments was changed"))
 
 
-def _view_tells(connection: sa.Connection, past: Replay) -> bool:
-    """A server keeps a view in words of its own, so it is judged by what it says now."""
-    found = sa.text(
+def _view_matches(connection: sa.Connection, past: Replay) -> bool:
+    """Whether the view shows the payments. A server rewrites the definition of a view, so its
+    current rows are compared."""
+    relation = sa.text(
         "SELECT relkind, has_table_privilege(oid, 'SELECT') FROM pg_class "
         "WHERE oid = to_regclass('payments')"
     )
-    match [tuple(row) for row in connection.execute(found)]:
+    match [tuple(row) for row in connection.execute(relation)]:
         case [("v", True)]:
             pass
-        case [("v", False)]:  # whoever may not look is told nothing
+        case [("v", False)]:  # a user without the right to read it cannot be misled by it
             return True
         case _:
             return False
     of_studies = "study, label, " if past.format >= 3 else ""
     columns = f"{of_studies}event, mu_squared, slack, fingerprint, previous, hash"
-    told = sa.text(
+    of_view = sa.text(
         f"SELECT payment, time, purpose, {columns}, state FROM payments ORDER BY payment"
     )
-    true = sa.text(
+    of_entries = sa.text(
         f"SELECT payment, time, text, {columns} FROM entries WHERE kind = 'reserve' "
         "ORDER BY payment"
     )
-    portions = {"yield_per": _PORTION}  # for there may be many
+    portions = {"yield_per": _PORTION}  # there may be many rows
     try:
         with (
-            connection.execute(told, execution_options=portions) as shown,
-            connection.execute(true, execution_options=portions) as entered,
+            connection.execute(of_view, execution_options=portions) as shown,
+            connection.execute(of_entries, execution_options=portions) as entered,
         ):
             rows = zip(shown, entered, past.payments.values(), strict=True)
             return all(tuple(row) == (*entry, payment.state) for row, entry, payment in rows)
-    except sa.exc.ProgrammingError:  # a column is gone
+    except sa.exc.ProgrammingError:  # a column is missing
         return False
-    except ValueError:  # the view has more payments than there are, or fewer
+    except ValueError:  # the view has too many or too few payments
         return False
 
 
@@ -481,11 +487,11 @@ def _budget(entry: Mapping[str, Any]) -> Budget:
 
 def _study_in(purpose: str) -> tuple[str | None, str | None]:
     """Study and label as formats 1 and 2 wrote them: into the purpose."""
-    label, found, study = purpose.rpartition(" (study ")
-    return (study[:-1], label) if found and study.endswith(")") else (None, None)
+    label, separator, study = purpose.rpartition(" (study ")
+    return (study[:-1], label) if separator and study.endswith(")") else (None, None)
 
 
-@lru_cache(maxsize=1024)  # a study reserves many of a kind
+@lru_cache(maxsize=1024)  # a study reserves many equal events
 def _event(text: str) -> Event:
     return event_from_dict(read_json(text, "its event"))
 
@@ -494,8 +500,8 @@ _to_json = json.JSONEncoder(allow_nan=False).encode
 
 
 def _hash(entry: Mapping[str, Any]) -> str:
-    """Of everything but itself. Study and label are left out where there are none, so that entries
-    hash as they did in older formats, whose readers then see that this is a newer one."""
+    """The hash of an entry's other columns. Without a study it leaves study and label out, so that
+    such entries hash as in older formats, and older readers detect the newer format."""
     values = _hashed(entry)
     if entry["study"] is not None or entry["label"] is not None:
         values += (entry["study"], entry["label"])

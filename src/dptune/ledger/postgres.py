@@ -19,8 +19,8 @@ from dptune.errors import (
 from dptune.ledger import store
 from dptune.ledger.address import open_part
 
-_CREATING = int.from_bytes(b"dptune")  # any number that other programs do not lock, too
-# A client that hangs loses the lock after this; less than others wait for it, so they get it then.
+_CREATING = int.from_bytes(b"dptune")  # an advisory lock that other programs do not use
+# A client that hangs loses the lock after this time, which is shorter than others wait for it.
 _IDLE_LIMIT, _IDLE_SECONDS = "idle_in_transaction_session_timeout", 30
 # A client gives up on a server that does not answer. The URL may say otherwise.
 _CONNECTION_LIMITS = {
@@ -34,7 +34,7 @@ _CONNECTION_LIMITS = {
 
 
 class PostgresStore:
-    """One schema of a PostgreSQL database, shared by everybody who pays from the same budget."""
+    """One schema of a PostgreSQL database, shared by all who pay from the same budget."""
 
     def __init__(self, url: sa.URL) -> None:
         try:
@@ -63,14 +63,14 @@ class PostgresStore:
     @contextmanager
     def creation(self) -> Iterator[sa.Connection]:
         with self._transaction() as connection:
-            # Two that create at once would find half of each other's tables: one after the other.
+            # Only one process creates at a time, or two would see half of each other's tables.
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CREATING})")
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         with self._errors(), self._engine.connect() as connection:
-            # Entries and head are two queries: let both see the same moment.
+            # Entries and head are two queries, which must see the same snapshot.
             connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
                 self._prepare(connection)
@@ -79,14 +79,14 @@ class PostgresStore:
     @contextmanager
     def writing(self, table: sa.Table) -> Iterator[sa.Connection]:
         with self._transaction() as connection:
-            # A payment that was granted must survive a crash of the server, too.
+            # An accepted payment must survive a crash of the server.
             connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
             connection.exec_driver_sql(f"LOCK TABLE {table.name} IN EXCLUSIVE MODE")
             yield connection
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
-        # Without a connection nothing can have been written.
+        # A failed connection has certainly written nothing.
         with (
             self._errors(),
             self._engine.connect() as connection,
@@ -100,7 +100,7 @@ class PostgresStore:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{store.LOCK_TIMEOUT_SECONDS}s'")
         if self._limits_idling:
             connection.exec_driver_sql(f"SET LOCAL {_IDLE_LIMIT} = '{_IDLE_SECONDS}s'")
-        # Prices must come back to the last bit, whatever the server's defaults.
+        # Prices must come back to the last bit, also against the server's defaults.
         connection.exec_driver_sql("SET LOCAL extra_float_digits = 1")
 
     @contextmanager
@@ -113,30 +113,30 @@ class PostgresStore:
     def _explain(self, error: BaseException | None, *, writing: bool) -> DptuneError:
         match getattr(error, "sqlstate", None):
             case "55P03" | "40P01":  # lock not available, deadlock detected
-                return LedgerLocked(store.locked(self.shown))
+                return LedgerLocked(store.lock_message(self.shown))
             case "25P03":  # the transaction idled for too long; a commit would have ended it
                 return LedgerUnavailable(
-                    f"this process held the ledger {self.shown} longer than the server allows "
-                    f"without doing anything ({_IDLE_LIMIT}), so the server ended its "
-                    "transaction; nothing was written. Try again."
+                    f"this process held the ledger {self.shown} idle for longer than the server "
+                    f"allows ({_IDLE_LIMIT}), so the server ended its transaction; nothing was "
+                    "written. Try again."
                 )
             case "42P01":  # undefined table
                 return LedgerNotFound(
-                    f"there is no ledger in {self.shown}, or none that you may see. Check the URL "
-                    "and your rights, or open a new one with `dptune ledger open`."
+                    f"there is no ledger in {self.shown}, or you may not see it. Check the URL and "
+                    "your rights, or open a new one with `dptune ledger open`."
                 )
             case "3F000" | "42501":  # invalid schema name, insufficient privilege
                 return self._about_schema(error)
             case "42P07":  # duplicate table
-                return LedgerExists(store.exists(self.shown))
-        return LedgerUnavailable(store.unavailable(self.shown, error, writing=writing))
+                return LedgerExists(store.exists_message(self.shown))
+        return LedgerUnavailable(store.unavailable_message(self.shown, error, writing=writing))
 
     def _about_schema(self, error: Any) -> DptuneError:
-        """What to say where the schema is missing, or a right on it."""
+        """The error for a schema that is missing or may not be used."""
         if error.sqlstate == "3F000":
             return LedgerNotFound(
-                f"the schema that the ledger {self.shown} is to lie in does not exist; nothing was "
-                f'written. Create the schema first: CREATE SCHEMA "{self._schema or "NAME"}"'
+                f"the schema of the ledger {self.shown} does not exist; nothing was written. "
+                f'Create the schema first: CREATE SCHEMA "{self._schema or "NAME"}"'
             )
         return LedgerUnavailable(
             f"the ledger {self.shown} cannot be used, because its user lacks a right "

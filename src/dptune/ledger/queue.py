@@ -1,14 +1,14 @@
-"""Whoever comes first is served first, among those who write to one file.
+"""A fair queue for the writers of one file.
 
-SQLite lets writers in one by one, but in no order: with many of them, some wait for ever while
-others are served again and again. So they queue here before they ask. The queue is a courtesy: it
-keeps nobody out, and where it cannot be kept, or somebody in it sleeps, writers go on to SQLite,
-whose lock is the one that counts.
+SQLite admits one writer at a time, but in no order: with many of them, some wait forever while
+others write again and again. So writers queue here first. The queue only improves fairness. Where
+it does not work, or a process in it hangs, writers go on to SQLite, whose lock is the one that
+protects the file.
 
-A ticket is an empty locked file in a folder of our own among the system's temporary files, so that
-nothing lies beside a ledger. The ticket of a process that died is removed by the one behind it, or
-by the first process that joins any other queue; the ticket of a process that hangs, by the first
-that has waited for it long enough.
+A ticket is an empty locked file in a folder of our own in the system's temporary directory, so that
+no files appear next to a ledger. The next process in the queue, or the first process that joins any
+other queue, removes the ticket of a process that died. The ticket of a process that hangs is
+removed by the first process that has waited long enough.
 """
 
 import hashlib
@@ -24,14 +24,15 @@ from pathlib import Path
 from dptune.lock import FileLock, is_abandoned, is_ours
 
 _PREFIX = "dptune-queue-"
-_LOOK_EVERY, _LOOK_AT_LEAST_EVERY = 0.002, 0.05  # seconds; times those ahead, so that few are busy
+# Seconds between two looks: the first times the number of processes ahead, at most the second.
+_LOOK_EVERY, _LOOK_AT_LEAST_EVERY = 0.002, 0.05
 
 
 @contextmanager
 def turn(path: Path, patience: float) -> Iterator[None]:
-    """Wait until all who came before are done with the file; those behind wait for the block.
+    """Wait for all earlier writers of the file; later writers wait for the block.
 
-    A process that hangs is waited for only once, for `patience` seconds, by all writers together.
+    All writers together wait for a process that hangs only once, for `patience` seconds.
     """
     ticket = _draw(path)
     try:
@@ -43,18 +44,18 @@ def turn(path: Path, patience: float) -> Iterator[None]:
         if ticket is not None:
             ticket.release()
             with suppress(OSError):
-                ticket.path.parent.rmdir()  # the last one out
+                ticket.path.parent.rmdir()  # only succeeds if the queue is empty
 
 
 def queue_of(path: Path) -> Path:
-    """Where those who write to this file queue, whatever name they know it by."""
-    found = os.stat(path)
-    mark = hashlib.sha256(f"{found.st_dev} {found.st_ino}".encode()).hexdigest()[:16]
+    """The folder of the queue for this file, the same for all of its names."""
+    status = os.stat(path)
+    mark = hashlib.sha256(f"{status.st_dev} {status.st_ino}".encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir(), f"{_PREFIX}{_user()}-{mark}")
 
 
 def _draw(path: Path) -> FileLock | None:
-    """A ticket behind all others; None where there is no queue."""
+    """A ticket behind all others; None where no queue is possible."""
     _remove_abandoned(tempfile.gettempdir())
     number = f"{time.monotonic_ns():020d}-{secrets.token_hex(4)}"
     for _ in range(10):
@@ -65,7 +66,7 @@ def _draw(path: Path) -> FileLock | None:
                 return None
             return FileLock.take(folder / number)
         except FileNotFoundError:
-            continue  # the last one out closed the door
+            continue  # the last process in the queue removed the folder
         except OSError:
             return None
     return None
@@ -73,7 +74,7 @@ def _draw(path: Path) -> FileLock | None:
 
 @cache  # once a process
 def _remove_abandoned(place: str) -> None:
-    """Remove tickets of processes that died, and queues in which nobody stands any more."""
+    """Remove tickets of processes that died, and empty queues."""
     for folder in Path(place).glob(f"{_PREFIX}{_user()}-*"):
         with suppress(OSError):
             if is_ours(folder):
@@ -88,7 +89,7 @@ def _wait(ticket: Path, patience: float) -> None:
         if ahead[0] != first:
             first, since = ahead[0], time.monotonic()
         if time.monotonic() - since > patience:
-            # Its holder hangs. Gone from the folder, it holds up no later writer either.
+            # Its holder hangs. Removing the ticket frees all later writers, too.
             ticket.with_name(first).unlink(missing_ok=True)
             continue
         if not is_abandoned(ticket.with_name(ahead[-1])):

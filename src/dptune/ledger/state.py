@@ -1,4 +1,4 @@
-"""What a ledger says, for people and programs that look at all of it."""
+"""The whole content of a ledger, for people and programs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from dptune.rounding import cost, probability
 
 @dataclass(frozen=True)
 class Payment:
-    """One payment and where it stands: reserved, started, committed, voided or exchanged."""
+    """One payment and its state: reserved, started, committed, voided or exchanged."""
 
     number: int
     time: str
@@ -25,16 +25,17 @@ class Payment:
     entry: str
     settled: str = ""  # when it was committed, voided or exchanged
     reason: str = ""  # why it was voided or exchanged
-    study: str | None = None  # whose it is, where a study paid
-    label: str | None = None  # what of the study
+    study: str | None = None  # the study that paid, if any
+    label: str | None = None  # the payment's name in that study
 
     @property
     def counts(self) -> bool:
-        """Whether it is spent. An exchanged payment's place is taken by its successor."""
+        """Whether it is spent. A successor takes the place of an exchanged payment."""
         return self.state not in ("voided", "exchanged")
 
-    def moved(self, state: str, settled: str, reason: str = "") -> "Payment":
-        """The same in its next state; by hand, for ledgers do this more often than anything."""
+    def with_state(self, state: str, settled: str, reason: str = "") -> "Payment":
+        """The payment in its next state. Written out, since `replace` is slow and this is called
+        most of all."""
         paid = (self.number, self.time, self.purpose, self.event, self.price)
         return Payment(*paid, state, self.entry, settled, reason, self.study, self.label)
 
@@ -66,7 +67,7 @@ class BudgetChange:
 
 @dataclass(frozen=True)
 class Version:
-    """Rows that were declared to be this data set, and why."""
+    """A declared version of this data set, and why it was declared."""
 
     time: str
     reason: str
@@ -74,10 +75,10 @@ class Version:
 
 @dataclass(frozen=True)
 class State:
-    """What a verified chain says. Holds no fingerprint: they never leave the ledger."""
+    """The content of a verified chain, without fingerprints, which never leave the ledger."""
 
     balance: Balance
-    scheduled: int  # how many of the first payments were fixed together, before any of them ran
+    scheduled: int  # the number of first payments that were fixed together before any of them ran
     hashes: tuple[str, ...]  # of all entries, in order
     changes: tuple[BudgetChange, ...]
     versions: tuple[Version, ...]
@@ -129,13 +130,12 @@ class State:
 
     @cached_property
     def counted(self) -> tuple[Payment, ...]:
-        """Payments that count as spent: all but the voided and the exchanged."""
+        """Payments that count as spent: all that are neither voided nor exchanged."""
         return tuple(payment for payment in self.payments if payment.counts)
 
     @property
     def cut_off(self) -> frozenset[int]:
-        """Payments that a study started and went on without: it is through, and later ones are
-        settled."""
+        """Payments that were interrupted: a study started them and then finished without them."""
         waiting = {each.study for each in self.payments if each.state == "reserved"}
         last = {each.study: each.number for each in self.payments if each.state == "committed"}
         return frozenset(
@@ -150,24 +150,24 @@ class State:
         return [payment.event for payment in self.counted]
 
     def admits(self, events: Sequence[Event], price: Price) -> bool:
-        """Whether `events`, which cost `price`, fit in beside everything that counts."""
+        """Whether `events`, which cost `price`, fit together with everything that counts."""
         return self.balance.admits(events, [price])
 
     def fits(self, budget: Budget) -> bool:
-        """Whether everything that counts would be within another budget."""
+        """Whether everything that counts fits in another budget."""
         if self.fixed and self.epsilon_at(budget.delta) <= budget.epsilon:
             return True
         return self.balance.fits(budget)
 
     @property
     def spent_epsilon(self) -> float:
-        """At the budget's delta. What was granted fits in the budget, so this does not exceed it
-        by a rounding either."""
+        """The epsilon spent, at the budget's delta. All payments fit in the budget, so rounding
+        must not exceed it."""
         return min(self.epsilon_at(self.budget.delta), self.budget.epsilon)
 
     def epsilon_at(self, delta: float) -> float:
-        """The epsilon of everything that counts, at another delta. Where everything was fixed
-        before the first output was seen, privacy losses are composed directly."""
+        """The epsilon of everything that counts, at another delta. If everything was fixed before
+        the first output was seen, privacy losses are composed directly."""
         if self.fixed:
             return accounting.direct_epsilon(self.events, delta)
         return accounting.epsilon_of(self.events, self.charged, delta)
@@ -188,9 +188,9 @@ class State:
 
     @property
     def _limit(self) -> str:
-        """The budget as a promise: the largest there ever was, because one that is lowered to what
-        was spent is no limit that was fixed beforehand. Where mu squared and slack were traded for
-        each other, both may have been used up: delta + (1 - delta) * delta (docs/accounting.md)."""
+        """The largest budget that this ledger ever had. A budget that was lowered to what was spent
+        is no limit fixed beforehand. If mu squared and slack could be traded for each other, both
+        may be used up: delta + (1 - delta) * delta (docs/design/accounting.md)."""
         epsilon = max(change.budget.epsilon for change in self.changes)
         delta = max(change.budget.delta for change in self.changes)
         delta *= 1 if self.opened_slack is not None else 2
@@ -199,26 +199,26 @@ class State:
     def _caveats(self) -> tuple[str, ...]:
         budget, first = self.budget, self.changes[0].budget
         caveats = [
-            "whatever touched the rows without a payment here is not covered",
-            "a row is what the studies protect that were paid from here: a row of a table, a "
-            "picture, a text or, where they are of people (--unit), all that one person wrote",
+            "uses of the rows without a payment in this ledger are not covered",
+            "a row is the unit of the studies that paid from this ledger: a row of a table, a "
+            "picture, a text or, with --unit, all that one person wrote",
         ]
         if self.counted:
-            # A sum that stops early because of what was seen is an odometer, not a filter.
+            # A sum that stops early because of outputs is an odometer, not a filter.
             caveats.append(
-                "this is what was spent; if how many runs there were, or how large, depended on "
+                "this is what was spent; if the number or the size of the runs depended on "
                 f"outputs, promise the budget instead: {self._limit}"
             )
         if self.opened_slack is None:
             caveats.append(
-                "this ledger was opened before the sum of failure probabilities was fixed; if "
-                "outputs decided which runs had one, delta may have doubled, and the budget above "
-                "says so"
+                "this ledger is of a version that did not limit the sum of failure probabilities; "
+                "if outputs decided which runs had one, delta may be twice as large, and the "
+                "budget above includes that"
             )
         elif self.opened_slack:
             caveats.append(
-                f"of delta, {cost(self.opened_slack)} is set aside for failures of sampled runs "
-                "and sealed searches, used or not, since the ledger was opened"
+                f"{cost(self.opened_slack)} of delta is set aside for failures of sampled runs and "
+                "sealed searches since the ledger was opened, used or not"
             )
         if budget != first:
             caveats.append(
@@ -227,12 +227,12 @@ class State:
             )
         states = [payment.state for payment in self.payments]
         if voided := states.count("voided"):
-            caveats.append(f"payments voided as never started, on somebody's word: {voided}")
+            caveats.append(f"payments voided by users or programs as never started: {voided}")
         if exchanged := states.count("exchanged"):
-            # Nothing came back, but whoever ran the first and then the second paid once.
+            # No budget was freed, but a program that ran both events would have paid only once.
             caveats.append(
-                "payments exchanged before they were started, on the word of the program that ran "
-                f"them, for others that cost no more and count in their place: {exchanged}"
+                "payments exchanged for others that cost no more; their programs stated that the "
+                f"originals were never started: {exchanged}"
             )
         return tuple(caveats)
 
@@ -242,7 +242,7 @@ class State:
         return plain | {"payments": list(plain["payments"])}
 
     def to_stream(self) -> dict[str, Any]:
-        """The same with an iterator over the payments, of which there may be many."""
+        """The same with an iterator over the payments, since there may be many."""
         budget, spent, left = self.budget, self.spent, self.remaining
         return {
             "dataset": self.dataset,

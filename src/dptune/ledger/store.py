@@ -1,7 +1,7 @@
-"""Where a ledger lives: a SQLite file or a PostgreSQL database, and what can go wrong with either.
+"""The storage of a ledger, a SQLite file or a PostgreSQL database, and its errors.
 
-Both give the same three transactions: `creation` fails where a ledger exists, `reading` sees one
-consistent moment, `writing` excludes every other writer from before its first read to its commit.
+Both have the same three transactions: `creation` fails if a ledger exists, `reading` sees one
+consistent snapshot, and `writing` excludes all other writers from its first read to its commit.
 """
 
 import errno
@@ -31,13 +31,13 @@ from dptune.ledger.queue import turn
 from dptune.whole_files import sync_folder
 
 LOCK_TIMEOUT_SECONDS = 60
-# Of a ledger's first pages, which say what tables it has.
-_MARKS, _LOOKED_AT = (b"CREATE TABLE entries", b"CREATE TABLE head"), 1 << 16
-_NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)  # as file systems say it
+# Parts of a ledger's first pages, which define its tables, and the bytes to search for them.
+_MARKS, _SEARCHED_BYTES = (b"CREATE TABLE entries", b"CREATE TABLE head"), 1 << 16
+_NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)  # errors of file systems without O_TMPFILE
 
 
 class Store(Protocol):
-    """A place for one ledger."""
+    """The storage of one ledger."""
 
     shown: str
 
@@ -48,8 +48,8 @@ class Store(Protocol):
 
 
 def open_store(address: str) -> Store:
-    """The store behind a file name or URL; touches nothing yet. Errors never repeat a URL: one that
-    is malformed may hold its password anywhere."""
+    """The store of a file name or URL; this does not connect yet. Errors never repeat a URL, since
+    a malformed one may have its password anywhere."""
     if not isinstance(address, str | os.PathLike) or not str(address).strip():
         raise InvalidInput(
             f"a ledger is a file name or a postgresql:// URL; got {type(address).__name__}, or "
@@ -57,7 +57,10 @@ def open_store(address: str) -> Store:
         )
     address = str(address)
     if not address.isprintable():
-        raise InvalidInput("the ledger's address must be one line of printable text.")
+        raise InvalidInput(
+            "the ledger's address must be one line of printable text, and this one is not; remove "
+            "its other characters."
+        )
     if is_file(address):
         return SqliteStore(Path(address))
     url = url_of(address)
@@ -79,15 +82,15 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.shown = str(path)
-        # Kept, for what they learn of our statements; no connection stays open.
+        # Kept for their caches of compiled statements; no connection stays open.
         self._reader, self._writer = self._engine("BEGIN"), self._engine("BEGIN IMMEDIATE")
 
     def check(self) -> None:
-        """Refuse what is not there, and pages that do not fit together."""
+        """Refuse a missing or damaged file."""
         self._must_exist()
         with self._errors(), self._writer.connect() as connection:
-            # Not quick_check, which does not compare the index of the view `payments` with the
-            # entries: the rest of opening a ledger takes forty times as long.
+            # quick_check does not compare the index of the view `payments` with the entries. The
+            # rest of opening a ledger takes forty times as long as this check.
             result = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
             empty = not connection.exec_driver_sql("PRAGMA page_count").scalar()
         if result != "ok":
@@ -97,10 +100,10 @@ class SqliteStore:
 
     @contextmanager
     def creation(self) -> Iterator[sa.Connection]:
-        """Build the ledger in memory and put it in its place when whole: it is never half there,
-        never replaces another, and no draft with its key is left by somebody who is killed."""
+        """Build the ledger in memory and write it when it is complete. So it never exists in part,
+        never replaces another, and a killed process leaves no draft with its key."""
         if self._is_there():
-            raise LedgerExists(exists(self.shown))
+            raise LedgerExists(exists_message(self.shown))
         memory = _engine(lambda: sqlite3.connect(":memory:", isolation_level=None), "BEGIN")
         with self._errors(), memory.connect() as connection:
             with connection.begin():
@@ -111,7 +114,7 @@ class SqliteStore:
         try:
             _put(self.path, whole)
         except FileExistsError:
-            raise LedgerExists(exists(self.shown)) from None
+            raise LedgerExists(exists_message(self.shown)) from None
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             raise InvalidInput(
                 f"no ledger can be made at {self.shown}: {error.strerror}. Give a file name in a "
@@ -119,13 +122,13 @@ class SqliteStore:
             ) from None
         except OSError as error:
             raise LedgerUnavailable(
-                f"the ledger {self.shown} could not be written: {error.strerror}. Nothing is left "
-                "of it; make room, then try again."
+                f"the ledger {self.shown} could not be written: {error.strerror}. No partial "
+                "file is left; make room, then try again."
             ) from None
         try:
             sync_folder(self.path.absolute().parent)
-        except OSError as error:  # it is kept: somebody may pay from it already
-            raise LedgerUnavailable(unavailable(self.shown, error, writing=True)) from None
+        except OSError as error:  # the ledger stays: another process may already pay from it
+            raise LedgerUnavailable(unavailable_message(self.shown, error, writing=True)) from None
         _remove_old_drafts(self.path.absolute().parent)
 
     @contextmanager
@@ -152,12 +155,12 @@ class SqliteStore:
             there = self.path.exists()
             if not there and self.path.is_symlink():
                 raise InvalidInput(
-                    f"{self.shown} is a link to {os.readlink(self.path)}, which is not there. "
-                    "Mend the link, or name the ledger itself."
+                    f"{self.shown} is a link to {os.readlink(self.path)}, which does not exist. "
+                    "Correct the link, or name the ledger itself."
                 )
             return there
-        except OSError as error:  # a name that is too long, a folder we may not enter
-            raise LedgerUnavailable(unavailable(self.shown, error, writing=False)) from None
+        except OSError as error:  # a name that is too long, or a folder without permission
+            raise LedgerUnavailable(unavailable_message(self.shown, error, writing=False)) from None
 
     def _must_exist(self) -> None:
         if not self._is_there():
@@ -167,11 +170,11 @@ class SqliteStore:
             )
 
     def _was_a_ledger(self) -> bool:
-        """Whether the file holds anything that only ledgers hold."""
+        """Whether the file has a mark of a ledger, or cannot be read."""
         with suppress(OSError), self.path.open("rb") as file:
-            begins = file.read(_LOOKED_AT)
-            return any(mark in begins for mark in _MARKS)
-        return True  # who knows
+            start = file.read(_SEARCHED_BYTES)
+            return any(mark in start for mark in _MARKS)
+        return True
 
     def _engine(self, begin: str) -> sa.Engine:
         def connect() -> sqlite3.Connection:
@@ -191,16 +194,16 @@ class SqliteStore:
             yield
         except (exc.DBAPIError, sqlite3.Error) as error:
             raise self._explain(getattr(error, "orig", error), writing=writing) from error
-        except UnicodeDecodeError as error:  # the driver meets text that is none
+        except UnicodeDecodeError as error:  # the driver reads invalid text
             raise LedgerCorrupt(_damaged(self.shown, str(error))) from error
 
     def _explain(self, error: BaseException | None, *, writing: bool) -> DptuneError:
         code = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_CORRUPT
         if code == sqlite3.SQLITE_IOERR_SHORT_READ:
-            return LedgerCorrupt(_damaged(self.shown, "the file is cut off"))
+            return LedgerCorrupt(_damaged(self.shown, "the file is truncated"))
         match code & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                return LedgerLocked(locked(self.shown))
+                return LedgerLocked(lock_message(self.shown))
             case (
                 sqlite3.SQLITE_FULL
                 | sqlite3.SQLITE_IOERR
@@ -208,7 +211,7 @@ class SqliteStore:
                 | sqlite3.SQLITE_CANTOPEN
                 | sqlite3.SQLITE_PERM
             ):
-                return LedgerUnavailable(unavailable(self.shown, error, writing=writing))
+                return LedgerUnavailable(unavailable_message(self.shown, error, writing=writing))
         foreign = code & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
         if foreign and not self._was_a_ledger():
             return LedgerCorrupt(_no_ledger(self.shown, f"SQLite reports: {error}"))
@@ -217,19 +220,19 @@ class SqliteStore:
 
 def _engine(connect: Callable[[], sqlite3.Connection], begin: str) -> sa.Engine:
     engine = sa.create_engine("sqlite+pysqlite://", creator=connect, poolclass=sa.NullPool)
-    # The driver would begin late and shared; we begin at once, as told.
+    # The driver would begin a shared transaction later; `begin` decides kind and time.
     sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
 
 
 def _put(path: Path, content: bytes) -> None:
-    """A new file, for its owner only; FileExistsError where there is one."""
+    """Write a new file that only its owner may read; FileExistsError if it exists."""
     with _nameless(path.absolute().parent) as file:
         if file is not None:
             _write(file, content)
             if _name(file, path):
                 return
-    # Elsewhere at least under its own name, which nobody takes for a thing to publish.
+    # On other systems, write the file under its own name, which people recognise as a ledger.
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     try:
         _write(file, content)
@@ -242,8 +245,8 @@ def _put(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _nameless(folder: Path) -> Iterator[int | None]:
-    """A file that is gone with whoever opened it unless it is given a name; None where the system,
-    or the file system, has no such thing."""
+    """A file without a name, which vanishes with its process unless it is linked; None where the
+    operating system or file system does not support that."""
     try:
         file = os.open(folder, os.O_WRONLY | os.O_TMPFILE, 0o600)
     except (AttributeError, IsADirectoryError):
@@ -261,7 +264,7 @@ def _nameless(folder: Path) -> Iterator[int | None]:
 
 def _name(file: int, path: Path) -> bool:
     try:
-        # With a folder, though the name needs none, or Python would link the link in /proc.
+        # src_dir_fd only makes Python follow the link in /proc.
         os.link(f"/proc/self/fd/{file}", path, src_dir_fd=file, follow_symlinks=True)
     except FileExistsError:
         raise
@@ -277,51 +280,49 @@ def _write(file: int, content: bytes) -> None:
 
 
 def _remove_old_drafts(folder: Path) -> None:
-    """Earlier versions of dptune, when killed, left ledgers with their keys in hidden folders."""
+    """Remove the hidden folders with ledgers and keys that killed earlier versions left."""
     for draft in folder.glob(".dptune-????????"):
         with suppress(OSError):
             if set(os.listdir(draft)) <= {"ledger", "ledger-journal"}:
                 shutil.rmtree(draft)
 
 
-def exists(shown: str) -> str:
+def exists_message(shown: str) -> str:
     return (
-        f"{shown} exists already and is not replaced: that would forget what was spent. See it "
-        f"with `dptune budget {shown}`, or choose another name."
+        f"{shown} already exists and is not replaced, which would lose what was spent. See it with "
+        f"`dptune budget {shown}`, or choose another name."
     )
 
 
-def locked(shown: str) -> str:
+def lock_message(shown: str) -> str:
     return (
         f"another process held the ledger {shown} for more than {LOCK_TIMEOUT_SECONDS} seconds; "
         "nothing was written. Try again when it is done."
     )
 
 
-def _no_ledger(shown: str, found: str) -> str:
+def _no_ledger(shown: str, problem: str) -> str:
     return (
-        f"{shown} is no ledger ({found}). Give the name of a ledger, or open a new one under "
+        f"{shown} is not a ledger ({problem}). Give the name of a ledger, or open a new one under "
         "another name with `dptune ledger open`."
     )
 
 
-def _damaged(shown: str, found: str) -> str:
+def _damaged(shown: str, problem: str) -> str:
     return (
-        f"{shown} is damaged or not a ledger ({found}). Nothing may be paid from it. Restore it "
+        f"{shown} is damaged or not a ledger ({problem}). Nothing may be paid from it. Restore it "
         "from a backup, and count what was spent since as spent."
     )
 
 
-def unavailable(shown: str, error: BaseException | None, *, writing: bool) -> str:
-    """What to say of a place that does not answer, and, where something was to be written, that it
-    may have been."""
+def unavailable_message(shown: str, error: BaseException | None, *, writing: bool) -> str:
+    """The message for a store that fails. A failed write may have been completed."""
     lines = (line.strip().rstrip(".?") for line in str(error).splitlines())
-    said = "; ".join(filter(None, lines))
-    found = f"the ledger {shown} cannot be used: {said}."
+    message = f"the ledger {shown} cannot be used: {'; '.join(filter(None, lines))}."
     if not writing:
-        return f"{found} Nothing was written."
-    # A connection may die after its commit was sent: then nobody here knows.
+        return f"{message} Nothing was written."
+    # A connection may fail after its commit was sent.
     return (
-        f"{found} Whether the last step was written is not certain: look with `dptune budget` "
-        "before you go on."
+        f"{message} The last step may or may not have been written: check with `dptune budget` "
+        "before you continue."
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from dptune import gdp
 from dptune.accounting.split import Slot
-from dptune.data.declared import known_of
+from dptune.data.declared import describe_column
 from dptune.data.made_by import is_of_texts, size_in_words, trained_on
 from dptune.features.network import short_name
 from dptune.printable import markdown, printable
@@ -17,7 +17,6 @@ from dptune.rounding import cost
 from dptune.search.trial import Trial
 from dptune.study.figures import lines_of_figures
 from dptune.study.model_facts import ModelFacts
-from dptune.study.purchases import of_one_size
 from dptune.study.split import slots
 
 _SHOWN = 12  # ranges on the card; run.toml has all of them
@@ -138,14 +137,14 @@ def _columns(model: ModelFacts) -> list[str]:
     encoding = model.preprocessing.encoding
     if encoding is None or (model.encoding is None and not encoding.ranges):  # none, or interrupted
         return []
-    if model.encoding is None and of_one_size(encoding) and not encoding.degrees:
+    if model.encoding is None and len(set(encoding.ranges.values())) == 1 and not encoding.degrees:
         alike = "have similar scales by their private ranges (ranges.json), so they are not scaled"
         return ["", f"The {len(encoding.blocks):,} columns {alike}."]
     rows = [
         (
             name,
             column.kind,
-            known_of(encoding, name),
+            describe_column(encoding, name),
             str(places.stop - places.start),
         )
         for name, places in list(encoding.blocks.items())[:_COLUMNS]
@@ -248,7 +247,7 @@ def _final(run: Summary) -> list[str]:
         more = ", ..." if len(ranges) > _SHOWN else ""
         rows.append(("ranges of the columns, as declared", shown + more))
     if sentences := run.result.get("preparation"):  # older runs have none
-        rows.append(("rows are", "; ".join(sentences)))
+        rows.append(("preparation", "; ".join(sentences)))
     notes = [f"- {markdown(note)}" for note in run.result["notes"]]
     return [
         "## Final run",

@@ -148,7 +148,7 @@ def _draw_curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
 def _draw_line(axes: Axes, record: Record, picture: LinePicture) -> None:
     """The best r of each sweep over epsilon, and the line through them."""
     delta = record.situation.delta
-    epsilon = gdp.epsilon_from_mu(record.outline.final.mu, delta)
+    epsilon = gdp.epsilon_from_mu(record.outline.schedule.final.mu, delta)
     trials = scored_trials(record.model.trials)
     if not trials:
         _write_remark(axes, "no trial was scored", above=True)
@@ -210,7 +210,7 @@ def _draw_scores(axes: Axes, record: Record) -> None:
 
 def _draw_choice(axes: Axes, record: Record) -> None:
     """The chosen r and the prior of the law, if no trials may be shown."""
-    mu, situation = record.outline.final.mu, record.situation
+    mu, situation = record.outline.schedule.final.mu, record.situation
     r = record.final.plan.total_step_size
     reached = [r / 18, r * 18]
     if _is_descent(record):
@@ -275,7 +275,7 @@ def _set_r_axis(
     axes.set_xlabel(f"{_R}, at the price of the final run")
     if not with_noise or not _is_descent(record):
         return
-    mu = record.outline.final.mu
+    mu = record.outline.schedule.final.mu
     # Where the space or what is stable ends, r stays there, and the noise above it would be any.
     least, most = (r_of(noise, mu, record.situation) for noise in (1e-99, 1e99))
     inside = max(ends[0], least * 1.001), min(ends[1], most / 1.001)

@@ -1,4 +1,4 @@
-"""What the folder of a finished run says of it, read without the code of its engine."""
+"""A finished run as its folder describes it, read without the code of its engine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from dptune.study.planning import read_asked
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run did and found. `asked` is its run.toml, `result` its result.json."""
+    """What a run was asked and its results: `asked` is its run.toml, `result` its result.json."""
 
     folder: FinishedRun
     asked: dict[str, Any]
@@ -30,7 +30,7 @@ class Summary:
 
     @staticmethod
     def read(path: str | Path) -> "Summary":
-        """That of the run in this folder, which must be finished."""
+        """Read the run in this folder, which must be finished."""
         folder = FinishedRun.open(path)
         asked, (model, *_) = read_asked(folder), read_facts(folder)
         folder.must_be_as_left()
@@ -66,13 +66,13 @@ class Summary:
 
     @property
     def slots(self) -> tuple[Slot, ...] | None:
-        """How the budget was split; None where an older version did not write it down."""
+        """How the budget was split; None where an older version did not store it."""
         stored = self.result.get("paid_for")
         return None if stored is None else tuple(Slot(**one) for one in stored)
 
     @property
     def objective(self) -> str:
-        """What was optimised, in words: not always what was asked."""
+        """What was optimised, in words; not always what was asked."""
         weighs = self.asked["run"].get("balance") == "classes"
         return objective(weighs=weighs, weighted=self.final.plan.class_weights is not None)
 

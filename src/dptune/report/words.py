@@ -1,21 +1,61 @@
-"""A search in a few words: what its scores decided, which is often little, and people should
-know."""
+"""A study in a few words: what it promises, and what the scores of its search decided."""
 
 import math
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from itertools import combinations, groupby
 
+from dptune.accounting import Guarantee
+from dptune.accounting.guarantees import (
+    LARGEST_MEANINGFUL_EPSILON,
+    ONE_PERSON,
+    ONE_PICTURE,
+    ONE_ROW,
+    ONE_TEXT,
+)
+from dptune.rounding import cost, probability
 from dptune.search.picture import CurvePicture, Picture, Point
 from dptune.search.trial import Trial, scored_trials
 
+# What neighbours differ in: zero-out keeps the number of rows, which is public.
+_PROTECTED = {
+    ONE_ROW: "one row (an empty row keeps its place)",
+    ONE_PICTURE: "one picture (an empty row keeps its place)",
+    ONE_TEXT: "one text (an empty text keeps its place)",
+    ONE_PERSON: "all texts of one person (an empty entry keeps their place)",
+}
+
+
+def sentence(words: str) -> str:
+    """`words` with a capital and a full stop."""
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def promise(guarantee: Guarantee) -> str:
+    """The definition of (epsilon, delta)-differential privacy in numbers, or why there is none."""
+    if guarantee.covers_selection is False:
+        return "No privacy is promised: trials were chosen by scores that were not paid for."
+    epsilon, delta = Decimal(cost(guarantee.epsilon)), probability(guarantee.delta)
+    stated = f"epsilon = {epsilon.normalize():f} and delta = {delta} for {guarantee.unit}"
+    if guarantee.epsilon > LARGEST_MEANINGFUL_EPSILON:
+        return f"{sentence(stated)} So large an epsilon protects nobody in any provable way."
+    search = ", the search included" * bool(guarantee.covers_search)
+    factor = cost(math.exp(guarantee.epsilon), 2)
+    return (
+        f"Differential privacy with {stated}{search}. Adding or removing "
+        f"{_PROTECTED[guarantee.unit]} changes the probability of any outcome of this study by at "
+        f"most a factor of {factor}, plus {Decimal(delta):f}. Facts taken as public are not "
+        "protected."
+    )
+
 
 def readable(r: float) -> str:
-    """A total step size, as long as its digits say something."""
+    """A total step size with as many digits as matter."""
     return f"{r:,.0f}" if r >= 1000 else f"{r:.4g}"
 
 
 def verdict(picture: Picture | None, trials: Iterable[Trial]) -> str:
-    """Said where the scores cannot tell trials apart; `picture` is what the method shows of
+    """A warning where the scores cannot tell trials apart; `picture` is what the method shows of
     them."""
     noisy = "the scores differ by no more than their noise"
     if isinstance(picture, CurvePicture):
@@ -58,5 +98,5 @@ def _fall_and_rise(points: Iterable[Point]) -> bool:
 
 
 def _score(trial: Trial) -> tuple[float, float]:
-    """In points, and the noise that was paid for on it."""
+    """The score in points, and the noise on it."""
     return 100 * (trial.score or 0.0), 100 * (trial.score_noise or 0.0)

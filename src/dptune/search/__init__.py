@@ -1,6 +1,7 @@
-"""How hyperparameters are found: methods, the space they search, scores that compare trials.
+"""The search for hyperparameters: methods, the space they search, and scores that compare trials.
 
-All that a method of one's own needs is here; docs/search-methods.md says how to write one.
+This package has all that your own search method needs; docs/guide/search-methods.md says how to
+write one.
 """
 
 from dptune.search.base import Census as Census

@@ -1,8 +1,8 @@
-"""What every search method is.
+"""The interface of search methods.
 
-A method fixes the price of every trial before any result is seen; what it learns may change
-learning rates and steps, never the bill. It sees public facts and released trials, never a row,
-and keeps no state: the same history gives the same answer, so a killed study can be resumed.
+A method fixes the price of every trial before it sees any result. Results may change learning rates
+and steps, never prices. A method sees public facts and released trials, never a row. It keeps no
+state: the same history gives the same answer, so a killed study can be resumed.
 """
 
 import math
@@ -28,25 +28,25 @@ from dptune.search.trial import Trial
 
 @dataclass(frozen=True)
 class Facts:
-    """What a method may know of the data without paying."""
+    """The public facts of the data, which a method may use without payment."""
 
     columns: int
     outputs: int
-    unit_rows: bool  # every row has length 1, by construction, or lengths do not matter
+    unit_rows: bool  # every row has length 1 by construction, or lengths do not matter
     has_classes: bool = True
-    prior: Prior = LINEAR  # where a search starts from; the engine's
+    prior: Prior = LINEAR  # the engine's prior of the search
     rows: int = 1
-    weights: int = 1  # that are trained
-    linear_in_rows: bool = True  # logits are, so that it is known which rates are stable
+    weights: int = 1  # the number of trained weights
+    linear_in_rows: bool = True  # logits are linear in rows, so stable rates have a known bound
 
     def signal(self, mu: float) -> float:
-        """How much rows and a price tell about every weight."""
+        """The information per weight from the rows at price `mu`."""
         return signal(mu, self.rows, self.columns, self.outputs)
 
 
 @dataclass(frozen=True)
 class Census:
-    """Paid facts: noisy counts of rows by class and, unless rows have length 1, a typical length.
+    """Paid facts: noisy row counts of each class and, unless rows have length 1, a typical length.
 
     `noise` is the standard deviation on each count.
     """
@@ -57,25 +57,26 @@ class Census:
 
     @property
     def imbalance(self) -> float:
-        """How many times fewer classes the rows really fill: 1 where the counts, given their
-        noise, may as well be equal.
+        """The number of classes over the effective number of classes; 1 where the counts may be
+        equal given their noise.
 
-        The sum of squared counts is freed of the noise and lowered by two standard errors.
+        The sum of squared counts is corrected for the noise and lowered by two standard errors.
         """
         everything = math.fsum(self.classes)
         squares = math.fsum(count * count for count in self.classes)
         variance = self.noise**2
         excess = len(self.classes) * variance
         error = math.sqrt(4 * squares * variance + 2 * len(self.classes) * variance**2)
-        sure = squares - excess - 2 * error
-        if everything <= 0 or sure <= 0:
+        lower_bound = squares - excess - 2 * error
+        if everything <= 0 or lower_bound <= 0:
             return 1.0
-        return min(max(len(self.classes) * sure / everything**2, 1.0), float(len(self.classes)))
+        classes = len(self.classes)
+        return min(max(classes * lower_bound / everything**2, 1.0), float(classes))
 
     @property
     def weights(self) -> tuple[float, ...] | None:
-        """What a row of each class counts, at most 1, so that classes matter alike; None where they
-        are as good as balanced."""
+        """The weight of a row of each class, at most 1, which balances the classes; None where they
+        are nearly balanced."""
         if self.imbalance == 1.0:
             return None
         least = max(min(self.classes), 2 * self.noise)
@@ -83,19 +84,19 @@ class Census:
 
     @property
     def effective_share(self) -> float:
-        """What part of the rows is left once each counts by its weight."""
+        """The weighted number of rows as a share of all rows."""
         return 1.0 if self.weights is None else self.share(self.weights)
 
     def share(self, weights: Sequence[float]) -> float:
-        """The same for these weights, one a class."""
+        """The same for these weights, one for each class."""
         counts = [max(count, 0.0) for count in self.classes]
-        kept = math.fsum(w * count for w, count in zip(weights, counts, strict=True))
-        every = math.fsum(counts)
-        return kept / every if every else 1.0
+        weighted = math.fsum(w * count for w, count in zip(weights, counts, strict=True))
+        everything = math.fsum(counts)
+        return weighted / everything if everything else 1.0
 
     @property
     def balanced(self) -> "Census":
-        """The counts of rows that each count by their weight."""
+        """The census of weighted rows."""
         if self.weights is None:
             return self
         counts = tuple(w * count for w, count in zip(self.weights, self.classes, strict=True))
@@ -104,10 +105,10 @@ class Census:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Everything a study will pay for. Together it fits in the budget.
+    """All payments of a study, which together fit in the budget.
 
-    The final stage is one run, or several of which the best is released. Where the search is
-    `sealed`, nothing else is paid for, and `final` says what the released run costs by itself.
+    The final stage is one run, or several that compete to be released. A `sealed` search is the
+    only payment, and `final` then has the price of the released run on its own.
     """
 
     census: NoisyCount | None
@@ -118,13 +119,13 @@ class Schedule:
 
     @property
     def compared(self) -> tuple[Stage, ...]:
-        """All stages of several trials, which are shown and scored."""
+        """All stages of several trials, whose trials are released and scored."""
         return self.sweeps + ((self.final,) if self.final.trials > 1 else ())
 
 
 @dataclass(frozen=True)
 class Situation:
-    """All that a method may know when it is asked."""
+    """All that a method may use when it suggests settings."""
 
     facts: Facts
     recipe: TrainPlan  # everything of a plan that is not searched
@@ -132,48 +133,47 @@ class Situation:
     history: Sequence[Trial]
     census: Census | None
     choices: np.random.Generator  # for public choices, the same after a resume
-    delta: float  # of the budget, at which epsilons are meant
-    # The largest eigenvalue of the rows' second moment, as far as one was paid for. No price may
-    # depend on it, so schedules do not know it.
+    delta: float  # of the budget; epsilons refer to it
+    # The largest eigenvalue of the rows' second moment, if a private estimate was paid for. No
+    # price may depend on it, so schedules do not have it.
     curvature: float = 1.0
 
 
 class SearchMethod:
-    """How hyperparameters are found. A method says what it needs and answers `suggest`."""
+    """A search for hyperparameters. A method states its needs and implements `suggest`."""
 
     name: ClassVar[str]
     wants_census: ClassVar[bool] = False
     fixes: ClassVar[Mapping[str, Any]] = {}  # fields of every plan that the method itself decides
-    usual_space: ClassVar[Space] = Space()  # where it looks unless told
+    usual_space: ClassVar[Space] = Space()  # the default space
 
     @property
     def finalists(self) -> int:
-        """How many runs share what the sweeps leave; of several, the best is the final model."""
+        """How many runs share what the sweeps leave; the best of them is the final model."""
         return 1
 
     @property
     def sealing(self) -> Sealing | None:
-        """How many trials a sealed search runs, of which only the winner is ever seen; None for
-        methods whose trials are all paid for and may be shown."""
+        """The distribution of the number of trials of a sealed search, which releases only the
+        winner; None for methods whose trials are all paid for and may be released."""
         return None
 
     @property
     def sampling_rates(self) -> tuple[float, float] | None:
-        """The range from which runs draw sampling rates of their own; None where all of them keep
-        to the recipe."""
+        """The range from which each run draws its sampling rate; None if all use the recipe's."""
         return None
 
     def fixed_steps(self, space: Space) -> int | None:
-        """The one number of steps that all runs take, where the method can do with one; sampled
-        runs are then priced together, and tighter."""
+        """The number of steps of all runs, if it is the same for all. Sampled runs are then
+        composed together, which is tighter."""
         least, most = space.steps
         return most if least == most else None
 
     def must_fit(self, space: Space) -> None:
-        """Refuse a space in which the method makes no sense."""
+        """Refuse a space that is invalid for the method."""
 
     def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
-        """The sweeps of trials before the final run, their scores left open."""
+        """The sweeps of trials before the final run, without their scores."""
         return ()
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
@@ -181,8 +181,8 @@ class SearchMethod:
         raise NotImplementedError
 
     def picture(self, situation: Situation, mu: float) -> Picture | None:
-        """What the method sees in its scores when it chooses a final run of price `mu`. None shows
-        the trials with their scores or, where none may be seen, what was chosen."""
+        """The data of a plot of the scores, for a final run of price `mu`. None plots the trials
+        with their scores or, if none may be released, the chosen setting."""
         return None
 
 
@@ -200,18 +200,15 @@ def schedule(
     weighs_rows: bool = False,
     checks: int = 0,
 ) -> Schedule:
-    """What each part of a study costs whose search is not sealed: fixed now, whatever the trials
-    will show.
+    """The price of each part of a study whose search is not sealed, fixed before any trial runs.
 
-    `aside` is what something else costs that comes first (to prepare rows), `slack` the failure
-    probability of every run, `score_slack` that of each sweep's scores where they count a sample
-    of the rows, `set_aside` how much of delta a ledger keeps for such failures at
-    least. `searched`: the search is done and paid for, only the final run is left. `weighs_rows`:
-    whether rows are weighted by class, for which they are counted whatever the method wants.
-    `checks`: how many counts check the final model.
+    `aside` is the price of everything that comes before, such as the preparation of rows. `slack`
+    is the failure probability of each run and `score_slack` that of each sweep's sampled scores.
+    `set_aside` is the least part of delta that a ledger keeps for such failures. `searched`: the
+    search is paid for, and only the final run is left. `weighs_rows`: rows are weighted by class,
+    which needs a census. `checks`: how many counts check the final model.
     """
-    counts = method.wants_census or weighs_rows
-    counted = counts and not searched
+    takes_census = (method.wants_census or weighs_rows) and not searched
     histograms = facts.has_classes + (not facts.unit_rows)  # of classes, and of lengths
     priced = price_stages(
         budget,
@@ -219,7 +216,7 @@ def schedule(
         score_share=score.share,
         held_out=score.rows == "held-out",
         finalists=method.finalists,
-        histograms=histograms if counted else 0,
+        histograms=histograms if takes_census else 0,
         checks=checks,
         aside=aside,
         slack=slack,
@@ -231,7 +228,7 @@ def schedule(
 
 
 def draft(recipe: TrainPlan, setting: Setting) -> TrainPlan:
-    """The plan of this setting, its noise still that of the recipe."""
+    """The plan of this setting, still with the recipe's noise."""
     rate = setting.sampling_rate if setting.sampling_rate is not None else recipe.sampling_rate
     clip = setting.clip_norm if setting.clip_norm is not None else recipe.clip_norm
     return replace(
@@ -244,7 +241,7 @@ def draft(recipe: TrainPlan, setting: Setting) -> TrainPlan:
 
 
 def calibrated(plan: TrainPlan, mu_squared: float, slack: float) -> TrainPlan:
-    """The plan with the noise that makes it cost `mu_squared`, rounded toward privacy."""
+    """The plan with the noise for the price `mu_squared`, rounded toward privacy."""
     mu = rounding.below(math.sqrt(mu_squared))
     if plan.sampling_rate is not None:
         run = accounting.calibrate_sampled(

@@ -1,13 +1,13 @@
-"""One smooth curve through all noisy scores of a search, with a prior for where its top is.
+"""One smooth curve through all noisy scores of a search, with a prior on the place of its maximum.
 
-Over the logarithm of the noise c, accuracy is a tent: both sides fall about linearly, the top is
-round. The curve is
+Over the logarithm of the noise c, accuracy falls about linearly on both sides of a round maximum.
+The curve is
 
     score(x) = level - height * (sqrt(1 + (x - top)^2) - 1)
 
-with x measured from the law's guess. Its level is free; height and top have priors measured over
-many data sets. What the search uses is the mean of `top` given the scores: without scores that is
-the law, and the noisier they are, the closer it stays.
+with x measured from the law's prediction. The level has no prior; height and top have priors
+measured over many data sets. The search uses the posterior mean of `top`. Without scores that is
+the law, and noisier scores move it less.
 """
 
 import math
@@ -24,7 +24,7 @@ _TYPICAL_HEIGHT, _SPREAD_OF_HEIGHTS = 4.0, 0.7
 
 @dataclass(frozen=True)
 class Curve:
-    """What the scores say, in points of accuracy; `top_error` is a standard deviation."""
+    """The curve in points of accuracy; `top_error` is a standard deviation."""
 
     top: float
     top_error: float
@@ -36,8 +36,8 @@ class Curve:
 
 
 def fit(x: Sequence[float], points: Sequence[float], noise: float, prior_error: float) -> Curve:
-    """The curve through `points` at `x`, each with Gaussian noise, given a top at 0 up to
-    `prior_error`."""
+    """Fit the curve to `points` at `x` with Gaussian noise `noise`; the top has the prior
+    N(0, prior_error^2)."""
     places, scores = np.asarray(x, dtype=float), np.asarray(points, dtype=float)
     log_prior = (
         -0.5 * (_TOPS[:, None] / prior_error) ** 2

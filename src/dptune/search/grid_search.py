@@ -1,4 +1,4 @@
-"""What most people do, with its real price."""
+"""Grid search, with the full price of all of its runs."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,8 +11,8 @@ from dptune.search.space import Setting, Space
 
 @dataclass(frozen=True)
 class GridSearch(SearchMethod):
-    """`rates` learning rates times `steps` numbers of steps, evenly over the logarithms of their
-    ranges. All runs share the budget equally, and the best of them is released."""
+    """`rates` learning rates times `steps` numbers of steps, spaced evenly on logarithmic scales.
+    All runs share the budget equally, and the best of them is released."""
 
     name: ClassVar[str] = "grid-search"
     rates: int = 5
@@ -34,8 +34,8 @@ class GridSearch(SearchMethod):
         if len(set(cells)) < len(cells):
             raise InvalidInput(
                 f"a grid of {self.rates} rates and {self.steps} numbers of steps has only "
-                f"{len(set(cells))} different settings in this space, and all would be paid for; "
-                "ask for fewer, or give a wider space."
+                f"{len(set(cells))} different settings in this space, and duplicates would be paid "
+                "for, too; use fewer, or a wider space."
             )
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:

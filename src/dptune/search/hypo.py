@@ -1,8 +1,8 @@
 """DP-HyPO (Wang et al. 2023): a sealed search whose proposals learn from its own earlier trials.
 
-A Gaussian process over a grid of settings says where the next trial looks promising. What it may
-prefer is bounded: no setting is proposed more often, or more rarely, than a public distribution
-would by more than a factor, and that factor has a price of its own.
+A Gaussian process over a grid of settings predicts promising trials. Its preference is bounded: the
+probability of each setting differs from a public distribution by at most a factor, and that factor
+has a price.
 """
 
 import math
@@ -23,15 +23,15 @@ from dptune.search.trial import Trial, scored_trials
 
 _RATES, _STEPS = 16, 10  # of the grid
 _CURIOSITY, _EAGERNESS = 0.1, 1.0  # tau and beta of the paper
-_REACH, _NOISE = 0.3, 0.1  # of the process: as shares of the space, and of the scores' spread
+_REACH, _NOISE = 0.3, 0.1  # length scale as a share of the space; noise relative to the scores
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Hypo(RandomlyStopped):
-    """`density_ratio` bounds how much a setting may be preferred to another. The authors' ratio,
-    2.67, costs more than epsilon 1 before a trial is run."""
+    """`density_ratio` bounds the ratio of two settings' probabilities. The authors' ratio, 2.67,
+    costs more than epsilon 1 even without any trial."""
 
     name: ClassVar[str] = "hypo"
     density_ratio: float = 1.1
@@ -40,8 +40,8 @@ class Hypo(RandomlyStopped):
         ratio = validate.positive(density_ratio=self.density_ratio)
         if ratio < 1:
             raise InvalidInput(
-                "density_ratio is how much one setting may be preferred to another, 1 or more; "
-                f"got {ratio:g}."
+                "density_ratio bounds the ratio of two settings' probabilities and must be at "
+                f"least 1; got {ratio:g}."
             )
         validate.store(self, density_ratio=ratio)
         super().__post_init__()
@@ -52,14 +52,14 @@ class Hypo(RandomlyStopped):
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
         cells = situation.space.grid(_RATES, _STEPS)
-        wanted = preferred_odds(cells, situation.history, situation.space)
-        odds = limit_odds(wanted, self.density_ratio)
+        preferred = preferred_odds(cells, situation.history, situation.space)
+        odds = limit_odds(preferred, self.density_ratio)
         chosen = situation.choices.choice(len(cells), size=stage.trials, p=odds)
         return [cells[index] for index in chosen]
 
 
 def preferred_odds(cells: Sequence[Setting], history: Sequence[Trial], space: Space) -> Array:
-    """Probabilities of the cells by what the process expects of each and how little it knows."""
+    """Probabilities of the cells, by the mean and the uncertainty of the process."""
     trials = scored_trials(history)
     if len(trials) < 2:
         return np.full(len(cells), 1 / len(cells))
@@ -79,27 +79,26 @@ def preferred_odds(cells: Sequence[Setting], history: Sequence[Trial], space: Sp
     return odds
 
 
-def limit_odds(wanted: Array, density_ratio: float) -> Array:
-    """The nearest probabilities of which none is more than `density_ratio` times another, and
-    which stay on both sides of equal ones by no more than its root.
+def limit_odds(preferred: Array, density_ratio: float) -> Array:
+    """The nearest probabilities with ratios of at most `density_ratio`, each within a factor of its
+    square root of the uniform distribution.
 
-    Guarantees: the bound holds for the numbers returned, with room for the rounding of whoever
-    draws by them.
+    Guarantees: the bound holds for the returned numbers, with a margin for the rounding of draws.
     """
     root = math.sqrt(density_ratio) ** (1 - 1e-6)
-    least, most = 1 / (root * len(wanted)), root / len(wanted)
-    low, high = least - float(wanted.max()), most - float(wanted.min())
-    for _ in range(200):  # the sum grows with what is added to all
+    least, most = 1 / (root * len(preferred)), root / len(preferred)
+    low, high = least - float(preferred.max()), most - float(preferred.min())
+    for _ in range(200):  # bisection: the sum grows with the offset
         middle = (low + high) / 2
-        total = float(np.clip(wanted + middle, least, most).sum())
+        total = float(np.clip(preferred + middle, least, most).sum())
         low, high = (middle, high) if total < 1 else (low, middle)
-    clipped = np.clip(wanted + high, least, most)
+    clipped = np.clip(preferred + high, least, most)
     odds: Array = clipped / clipped.sum()
     return odds
 
 
 def _place(learning_rate: float, steps: int, space: Space) -> tuple[float, float]:
-    """In the unit square, by logarithms."""
+    """The setting in the unit square, on logarithmic scales."""
     rates, counts = space.learning_rate, space.steps
     return _between(learning_rate, *rates), _between(steps, *counts)
 

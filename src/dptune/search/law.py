@@ -1,15 +1,15 @@
-"""The unit-noise law: where the best total step size lies, before any row is looked at.
+"""The unit-noise law: a prediction of the best total step size that reads no row.
 
 A run that costs mu and moves weights by `displacement` leaves on every weight, and for rows of unit
 length on every logit, Gaussian noise of standard deviation
 
     c = displacement * clip_norm / (mu * rows).
 
-An adaptive optimizer, whose steps are measured in learning rates, leaves about one rate of noise
-in every step: c = rate * sqrt(steps), whatever the price and the rows.
+Steps of an adaptive optimizer are measured in learning rates and each leave about one rate of
+noise: c = rate * sqrt(steps), for every price and number of rows.
 
-Training is best stopped where that noise is about one: docs/law.md says why, docs/law-measured.md
-what is behind the refinement below, which knows only public and paid facts.
+Training is best stopped when that noise is about one; docs/design/law.md says why. The refinement
+below uses only public and paid facts; experiments/notes/law-measured.md has its measurements.
 """
 
 import math
@@ -19,20 +19,20 @@ from dptune.prior import signal
 from dptune.search.base import Census, Facts, Situation
 from dptune.search.space import Setting
 
-_SELDOM_CLIPPED = 0.5  # of the length of a row, which no gradient of a classifier exceeds by much
+_SELDOM_CLIPPED = 0.5  # share of a row's length, which few gradients of a classifier exceed
 
 
 def displacement(noise: float, mu: float, recipe: TrainPlan) -> float:
-    """How far a run of price `mu` may move the weights to leave this noise on them. Noise is what
-    moves them where the optimizer is adaptive: then it is as far as that."""
+    """How far a run of price `mu` moves the weights if it leaves this noise on them. With an
+    adaptive optimizer the noise itself moves them, so both are equal."""
     if recipe.is_adaptive:
         return noise
-    along_each = math.sqrt(recipe.directions or 1)  # a step goes along the mean of its directions
+    along_each = math.sqrt(recipe.directions or 1)  # a step follows the mean of its directions
     return noise * along_each * mu * recipe.rows / (recipe.clip_norm or 1.0)
 
 
 def setting_at(noise: float, mu: float, situation: Situation, length: float = 1.0) -> Setting:
-    """The run of price `mu` that leaves this noise on its weights, for rows of such a `length`."""
+    """The run of price `mu` that leaves this noise on its weights, for rows of this `length`."""
     moved, recipe, space = (
         displacement(noise, mu, situation.recipe),
         situation.recipe,
@@ -41,12 +41,12 @@ def setting_at(noise: float, mu: float, situation: Situation, length: float = 1.
     if situation.facts.linear_in_rows and not recipe.is_adaptive:
         squared = not situation.facts.has_classes
         return space.steady(moved, recipe, situation.curvature, length, squared=squared)
-    return space.usual(moved, recipe)  # nothing is known of which rates are stable
+    return space.usual(moved, recipe)  # stable rates have no known bound
 
 
 def best_noise(mu: float, recipe: TrainPlan, facts: Facts, census: Census | None) -> float:
-    """The c to aim at: less with more columns or weights, more where the mean of iterates near an
-    optimum is released, and no more than the rows bear where the budget is large."""
+    """The target c: smaller with more columns or weights, larger if the mean of iterates near an
+    optimum is released, and limited by overfitting at large budgets."""
     prior = facts.prior
     near = prior.near(facts.columns, facts.weights, facts.outputs)
     far: float = prior.reach * (recipe.rows / facts.columns) ** prior.reach_power / mu

@@ -1,9 +1,9 @@
 """The default search: the unit-noise law, corrected by a few cheap trials.
 
 The linear scaling paper locates the best total step size with cheap trials and scales it up with
-the budget. Here the law already says where it is up to a factor of two or so, so three trials,
-spread around it, suffice to notice where the law is off; one curve through their paid scores moves
-the final run. Numbers and choices: docs/law.md.
+the budget. Here the law already predicts it up to a factor of about two. So three trials around the
+prediction suffice to correct it, by one curve through their paid scores. Numbers and choices:
+docs/design/law.md.
 """
 
 import math
@@ -21,16 +21,16 @@ from dptune.search.space import MANY_STEPS, Setting, Space
 from dptune.search.trial import Trial, scored_trials
 
 OFFSETS = (-1.4, 0.0, 1.4)  # of log c from the law
-# Of mu^2, each trial: little where signal is dear, more where there is plenty of it.
+# The share of mu^2 for each trial: the least at low signal, more at high signal.
 _LEAST_SHARE, _MOST_SHARE, _SIGNAL_OF_LEAST = 0.005, 0.05, 5.0
-# How far the law is off for a cheap trial tells less about a dearer run: over a hundredfold price
-# half of it, by measurement.
-_TOLD_BY_PRICE = 0.14
+# Only a part of the law's error at a cheap trial carries over to a more expensive run: half of it
+# at a hundredfold price, as measured.
+_CARRY_OVER_POWER = 0.14
 
 
 @dataclass(frozen=True)
 class LinearScaling(SearchMethod):
-    """The law's guess, three cheap trials around it, one smooth curve, one final run."""
+    """Three cheap trials around the law's prediction, one smooth curve, one final run."""
 
     name: ClassVar[str] = "linear-scaling"
     wants_census: ClassVar[bool] = True
@@ -40,8 +40,8 @@ class LinearScaling(SearchMethod):
         return space.usual_steps
 
     def sweeps(self, budget: Budget, facts: Facts) -> tuple[Stage, ...]:
-        plenty = math.sqrt(facts.signal(budget.mu) / _SIGNAL_OF_LEAST)
-        share = min(max(_LEAST_SHARE * plenty, _LEAST_SHARE), _MOST_SHARE)
+        growth = math.sqrt(facts.signal(budget.mu) / _SIGNAL_OF_LEAST)
+        share = min(max(_LEAST_SHARE * growth, _LEAST_SHARE), _MOST_SHARE)
         return (Stage("sweep", len(OFFSETS), share * budget.mu_squared()),)
 
     def suggest(self, stage: Stage, situation: Situation) -> list[Setting]:
@@ -52,11 +52,11 @@ class LinearScaling(SearchMethod):
         return [run_at(noise, stage.mu, situation) for noise in noises]
 
     def picture(self, situation: Situation, mu: float) -> CurvePicture:
-        fit, told = fit_scores(situation), told_about(mu, situation)
+        fit, share = fit_scores(situation), carry_over_share(mu, situation)
 
         def r_from(offset: float) -> float:
-            """Of a run of price `mu`, where trials were best so far from the law."""
-            return r_at(told * offset, mu, situation)
+            """The r of a run of price `mu` that corresponds to this offset of the trials."""
+            return r_at(share * offset, mu, situation)
 
         trials = scored_trials(situation.history)
         offsets = [offset_of(trial, situation) for trial in trials]
@@ -82,7 +82,7 @@ class LinearScaling(SearchMethod):
 
 
 def fit_scores(situation: Situation) -> curve.Curve:
-    """The curve through all scored trials, over log c from the law at each trial's price."""
+    """Fit the curve to all scored trials, over log c relative to the law at each trial's price."""
     trials = scored_trials(situation.history)
     offsets = [offset_of(trial, situation) for trial in trials]
     points = [100 * (trial.score or 0.0) for trial in trials]
@@ -91,35 +91,35 @@ def fit_scores(situation: Situation) -> curve.Curve:
 
 
 def top_for(mu: float, situation: Situation) -> float:
-    """How far from the law a run of price `mu` is best, in log c, as far as trials tell."""
-    return told_about(mu, situation) * fit_scores(situation).top
+    """The offset from the law, in log c, at which trials predict the best run of price `mu`."""
+    return carry_over_share(mu, situation) * fit_scores(situation).top
 
 
-def told_about(mu: float, situation: Situation) -> float:
-    """What part of that which trials were off by a run of price `mu` will be off by, too."""
-    dearest = max((trial.mu for trial in scored_trials(situation.history)), default=mu)
-    return float(min(1.0, (dearest / mu) ** (2 * _TOLD_BY_PRICE)))
+def carry_over_share(mu: float, situation: Situation) -> float:
+    """The share of the trials' offset from the law that carries over to a run of price `mu`."""
+    largest = max((trial.mu for trial in scored_trials(situation.history)), default=mu)
+    return float(min(1.0, (largest / mu) ** (2 * _CARRY_OVER_POWER)))
 
 
 def law_error(facts: Facts) -> float:
-    """How far the best c lies from the law: one standard deviation, in log c."""
+    """The standard deviation, in log c, of the best c around the law."""
     return facts.prior.error if facts.unit_rows else facts.prior.error_off_unit_rows
 
 
 def offset_of(trial: Trial, situation: Situation) -> float:
-    """How far from the law the trial was, in log c."""
+    """The trial's offset from the law, in log c."""
     return math.log(trial.noise / noise_at(0.0, trial.mu, situation))
 
 
 def noise_at(offset: float, mu: float, situation: Situation) -> float:
-    """The c that lies `offset` from the law, in log c, for a run of price `mu`."""
+    """The c at this `offset` from the law, in log c, for a run of price `mu`."""
     guess = best_noise(mu, situation.recipe, situation.facts, situation.census)
     return guess * math.exp(offset)
 
 
 def score_error(trial: Trial, situation: Situation) -> float:
-    """Of a score, in points: the paid noise, and how much two equal trials differ, which is larger
-    the less signal there is."""
+    """The standard error of a score in points: its noise, and the variation of training, which is
+    larger at low signal."""
     of_training = min(max(60 / math.sqrt(trial.mu * situation.recipe.rows), 0.3), 4.0)
     return math.hypot(100 * (trial.score_noise or 0.0), of_training)
 
@@ -131,7 +131,7 @@ def run_at(noise: float, mu: float, situation: Situation) -> Setting:
 
 
 def r_at(offset: float, mu: float, situation: Situation) -> float:
-    """The r of a run of price `mu` that lies `offset` from the law, in log c."""
+    """The r of a run of price `mu` at this `offset` from the law, in log c."""
     return r_of(noise_at(offset, mu, situation), mu, situation)
 
 
@@ -141,6 +141,6 @@ def r_of(noise: float, mu: float, situation: Situation) -> float:
 
 
 def law_range(mu: float, situation: Situation) -> tuple[float, float]:
-    """Where the law expects the best r of a run of price `mu`, by one standard deviation."""
+    """The law's range for the best r of a run of price `mu`, one standard deviation each way."""
     error = law_error(situation.facts)
     return r_at(-error, mu, situation), r_at(error, mu, situation)

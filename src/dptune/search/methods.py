@@ -1,4 +1,4 @@
-"""Search methods by the names that users give: all that come with dptune, and one's own."""
+"""The registry of search methods by name: those of dptune, and users' own."""
 
 from dataclasses import is_dataclass
 from typing import Any, TypeVar
@@ -34,45 +34,45 @@ Method = TypeVar("Method", bound=type[SearchMethod])
 
 
 def register_method(method: Method) -> Method:
-    """Make a method of one's own known by its name: to configurations, `resume` and comparisons in
-    this program. A decorator, above that of the dataclass.
+    """Register your own method under its name, for configurations, `resume` and comparisons in this
+    program. Use it as a decorator above that of the dataclass.
 
-    A name that another method has is refused: a study must not be resumed by another search than
-    began it. The same class may come again, as it does when its cell or module is run again.
+    A name that another method has is refused, since a study must be resumed by the search that
+    began it. The same class may be registered again, as when its cell or module runs again.
     """
     if not _is_method(method):
         raise InvalidInput(
-            f"a search method is a dataclass over SearchMethod, whose fields are its options; got "
-            f"{method!r}. Put register_method above dataclass."
+            f"a search method must be a dataclass that derives from SearchMethod, with its options "
+            f"as fields; got {method!r}. Put register_method above dataclass."
         )
     name: Any = getattr(method, "name", None)
     if not isinstance(name, str) or not name:
         raise InvalidInput(
-            f"{method.__qualname__} has no name to be known by; give it a `name`, a text."
+            f"{method.__qualname__} has no name to register; give it a `name`, a text."
         )
-    known = METHODS.get(name)
-    if known is not None and _origin(known) != _origin(method):
+    registered = METHODS.get(name)
+    if registered is not None and _origin(registered) != _origin(method):
         raise InvalidInput(
-            f"{name!r} is the name of {'.'.join(_origin(known))} already; give "
-            f"{method.__qualname__} a name of its own."
+            f"{name!r} is already the name of {'.'.join(_origin(registered))}; give "
+            f"{method.__qualname__} another name."
         )
     METHODS[name] = method
     return method
 
 
 def method_named(name: object) -> type[SearchMethod]:
-    """The class that is known by this name."""
-    for known, method in METHODS.items():
-        if known == name:
+    """The class that is registered under this name."""
+    for registered, method in METHODS.items():
+        if registered == name:
             return method
     raise InvalidInput(
-        f"method must be one of {', '.join(METHODS)}; got {name!r}. One of your own is known once "
-        "dptune.search.register_method has it: import its module first, in the same program."
+        f"method must be one of {', '.join(METHODS)}; got {name!r}. For your own method, first "
+        "import the module that calls dptune.search.register_method, in the same program."
     )
 
 
-def _is_method(given: object) -> bool:
-    return isinstance(given, type) and issubclass(given, SearchMethod) and is_dataclass(given)
+def _is_method(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, SearchMethod) and is_dataclass(value)
 
 
 def _origin(method: type) -> tuple[str, str]:

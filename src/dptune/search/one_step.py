@@ -1,6 +1,6 @@
-"""No search and no training to speak of: one step with the whole budget.
+"""One single step with the whole budget, without a search.
 
-Its learning rate is not one of gradient descent, so the space does not bound it.
+Its learning rate is not that of gradient descent, so the space does not bound it.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from dptune.search.space import Setting, Space
 @dataclass(frozen=True)
 class OneStep(SearchMethod):
     """One full-batch step of Adam from zero weights (Mehta et al. 2023). It moves every weight by
-    the rate against the sign of its noisy gradient, so without a bias the rate does not matter."""
+    the rate against the sign of its noisy gradient, so without a bias the rate has no effect."""
 
     name: ClassVar[str] = "one-step"
     fixes: ClassVar[Mapping[str, Any]] = {"optimizer": "adam"}

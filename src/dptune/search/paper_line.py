@@ -1,11 +1,11 @@
 """The linear scaling paper's own search: a line through the best r of two cheap sweeps.
 
-r is the total step size, learning rate times steps. Each sweep draws a few r, keeps the best, and
-the line through these points says which r the final run should have at its larger epsilon. Here to
-reproduce the paper and to be compared with; the default search needs fewer and cheaper trials.
+r is the total step size, learning rate times steps. Each sweep draws a few r and keeps the best.
+The line through these points predicts the r of the final run at its larger epsilon. This method
+reproduces the paper and serves as a baseline; the default search needs fewer and cheaper trials.
 
-What it does where the published algorithm has no answer (a falling line, an r outside the space, a
-sweep without scores) is in the notes of the setting, never silent.
+Where the published algorithm is undefined (a falling line, an r outside the space, a sweep without
+scores), the notes of the setting say what was done instead.
 """
 
 import itertools
@@ -28,37 +28,39 @@ from dptune.search.picture import LinePicture
 from dptune.search.space import Setting, log_uniform
 from dptune.search.trial import Trial, scored_trials
 
-ATTEMPTS = 1000  # of a decomposition by rejection, as in the authors' code
-TOLERANCE = 0.05  # by which the product of such a pair may miss r, relative
-_LEAST_RATIO = 1.001  # of two epsilons: noise on r is amplified by the inverse of their distance
+ATTEMPTS = 1000  # draws of a decomposition by rejection, as in the authors' code
+TOLERANCE = 0.05  # largest relative distance from r of the product of such a pair
+_LEAST_RATIO = 1.001  # of two epsilons, since the inverse of their distance amplifies noise on r
 
 Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class PaperLine(SearchMethod):
-    """Algorithms 2 and 3 of the paper, as its authors' code runs them or as its text says.
+    """Algorithms 2 and 3 of the paper, as in its authors' code or as in its text.
 
-    The defaults are those of the code. `PaperLine(epsilons=(0.1, 0.2), ranges="full")` is the text.
+    The defaults are those of the code; `PaperLine(epsilons=(0.1, 0.2), ranges="full")` is the text.
     Learning rates are for mean gradients. In that convention the authors' code draws rates from
     10^(-5 + 0.15 k), k = 0 to 33, and steps from 5, 10, ..., 145, which is the space
-    `Space(learning_rate=(1e-5, 0.8913), steps=(5, 145))`. The paper's text says 1e-7 to 1e-4 for
+    `Space(learning_rate=(1e-5, 0.8913), steps=(5, 145))`. The paper's text has 1e-7 to 1e-4 for
     sums, 0.005 to 5 for means of 50,000 rows, and 1 to 100 steps.
 
     Attributes:
-        epsilons: of one trial in each sweep, at the budget's delta, rising.
-        trials: in each sweep.
-        degree: of the polynomial through the sweeps; with more sweeps than it needs, the least
-            squares one.
-        axis: what r is a polynomial of. The paper's text and code say epsilon, its pseudo-code mu.
-        decomposition: of r into a rate and steps. "rejection" draws pairs until a product is near
-            r; "steps-first" draws steps and divides; "independent" draws pairs, and r is what
-            they come to inside the range of the sweep (a final run then takes the most steps).
-        ranges: "authors" looks in sweep i from the last best r up to i tenths of the largest r;
-            so r cannot fall from sweep to sweep. "full" always looks everywhere, as the text says.
-        sampling_rate, clip_norm: ranges in which every trial draws its own, log-uniformly. Each
-            one given becomes a factor of r, and the final run keeps those of the best trial in
-            the last sweep with scores (scores of different sweeps cannot be compared).
+        epsilons: epsilon of one trial in each sweep, at the budget's delta, rising.
+        trials: number of trials in each sweep.
+        degree: degree of the polynomial through the sweeps, by least squares if there are more
+            sweeps than it needs.
+        axis: the variable of that polynomial: epsilon, as in the paper's text and code, or mu, as
+            in its pseudo-code.
+        decomposition: how r becomes a rate and steps. "rejection" draws pairs until a product is
+            near r; "steps-first" draws steps and divides; "independent" draws pairs until r is
+            inside the range of the sweep (a final run then takes the most steps).
+        ranges: "authors" searches in sweep i from the last best r up to i tenths of the largest r,
+            so r cannot fall from sweep to sweep. "full" always searches the whole range, as in the
+            text.
+        sampling_rate, clip_norm: ranges from which every trial draws its own, log-uniformly. Each
+            one becomes a factor of r. The final run uses those of the best trial in the last sweep
+            with scores, since scores of different sweeps cannot be compared.
 
     """
 
@@ -96,7 +98,7 @@ class PaperLine(SearchMethod):
             self,
             epsilons=epsilons,
             degree=degree,
-            trials=validate.whole(2, trials=self.trials),  # one alone is the best of nothing
+            trials=validate.whole(2, trials=self.trials),  # a single trial has no comparison
             sampling_rate=_range("sampling_rate", self.sampling_rate, 0.99e-9, 1),
             clip_norm=_range("clip_norm", self.clip_norm, 0.99e-6, 1.01e6),
         )
@@ -109,7 +111,7 @@ class PaperLine(SearchMethod):
         if self.epsilons[-1] >= budget.epsilon:
             raise InvalidInput(
                 f"a trial at epsilon {self.epsilons[-1]:g} does not fit in a budget of "
-                f"{budget.epsilon:g}; give smaller epsilons to the sweeps."
+                f"{budget.epsilon:g}; use smaller epsilons for the sweeps."
             )
         mus = [gdp.mu_from_epsilon(epsilon, budget.delta) for epsilon in self.epsilons]
         return tuple(Stage(_sweep_name(i), self.trials, mu * mu) for i, mu in enumerate(mus))
@@ -122,18 +124,18 @@ class PaperLine(SearchMethod):
         return [self._final(stage.mu, situation)]
 
     def predict(self, epsilons: Sequence[float], situation: Situation) -> list[float]:
-        """The r of a final run at each of many epsilons, all from one paid search: the nearest to
-        the line that the space has."""
+        """The r of a final run at each of several epsilons, all from one paid search: the value of
+        the line, or the nearest one in the space."""
         best, _ = self._best(situation, len(self.epsilons))
         if not best:
             raise InvalidInput("no sweep has a score to predict from; finish a sweep first.")
         factor = self._factor(best[-1].plan)
         mus = [gdp.mu_from_epsilon(epsilon, situation.delta) for epsilon in epsilons]
-        wanted = [self._extrapolate(best, mu, situation)[0] / factor for mu in mus]
-        return [factor * situation.space.clamp(product)[0] for product in wanted]
+        products = [self._extrapolate(best, mu, situation)[0] / factor for mu in mus]
+        return [factor * situation.space.clamp(product)[0] for product in products]
 
     def picture(self, situation: Situation, mu: float) -> LinePicture:
-        """The paper's own view: the line, up to a little beyond the final run."""
+        """The paper's plot: the line, up to slightly beyond the final run."""
         last = gdp.epsilon_from_mu(mu, situation.delta)
         epsilons = np.linspace(min(self.epsilons), last * 1.05, 60).tolist()
         try:
@@ -143,7 +145,7 @@ class PaperLine(SearchMethod):
         return LinePicture(tuple(zip(epsilons, predicted, strict=True)))
 
     def _trial(self, before: int, situation: Situation) -> Setting:
-        """One draw of the sweep that has `before` others before it."""
+        """Draw a trial of the sweep with index `before`."""
         low, high, notes = self._range_of(before, situation)
         sampling_rate = _draw_from(self.sampling_rate, situation.choices)
         clip_norm = _draw_from(self.clip_norm, situation.choices)
@@ -151,8 +153,8 @@ class PaperLine(SearchMethod):
         bottom, top = situation.space.total_step_size
         if high < bottom * factor or low > top * factor:
             notes += (
-                f"r from {low:.4g} to {high:.4g} is out of reach with the sampling rate and "
-                "clipping norm that were drawn; the nearest end of the space was taken",
+                f"r from {low:.4g} to {high:.4g} is outside the space for the drawn sampling rate "
+                "and clipping norm; the nearest end of the space was used",
             )
         low, high = (min(max(end / factor, bottom), top) for end in (low, high))
         setting = self._draw(low, high, situation)
@@ -168,9 +170,9 @@ class PaperLine(SearchMethod):
         if not best:
             moved = displacement(1.0, mu, situation.recipe)
             setting = situation.space.spread(moved, situation.recipe)
-            notes += ("without a point for the line, the unit-noise law decided",)
+            notes += ("the line has no point, so the unit-noise law was used",)
             return replace(setting, notes=notes + setting.notes)
-        r, bent = self._extrapolate(best, mu, situation)
+        r, line_notes = self._extrapolate(best, mu, situation)
         kept = best[-1].plan
         product, clamped = situation.space.clamp(r / self._factor(kept))
         setting = self._split(product, situation)
@@ -178,15 +180,15 @@ class PaperLine(SearchMethod):
             setting,
             sampling_rate=kept.sampling_rate if self.sampling_rate else None,
             clip_norm=kept.clip_norm if self.clip_norm else None,
-            notes=notes + bent + clamped + setting.notes,
+            notes=notes + line_notes + clamped + setting.notes,
         )
 
     def _range_of(self, before: int, situation: Situation) -> tuple[float, float, tuple[str, ...]]:
-        """Where a sweep looks for r."""
+        """The range of r of a sweep."""
         least, most = situation.space.total_step_size
-        for given in (self.sampling_rate, self.clip_norm):
-            if given:
-                least, most = least * given[0], most * given[1]
+        for factors in (self.sampling_rate, self.clip_norm):
+            if factors:
+                least, most = least * factors[0], most * factors[1]
         if self.ranges == "full":
             return least, most, ()
         best, notes = self._best(situation, before)
@@ -201,7 +203,7 @@ class PaperLine(SearchMethod):
         )
 
     def _best(self, situation: Situation, sweeps: int) -> tuple[list["_Point"], tuple[str, ...]]:
-        """The best trial of each of the first `sweeps` sweeps, the earlier of equals."""
+        """The best trial of each of the first `sweeps` sweeps; the earlier one of equals."""
         points, notes, scored = [], [], scored_trials(situation.history)
         for index, epsilon in enumerate(self.epsilons[:sweeps]):
             sweep = [trial for trial in scored if trial.stage == _sweep_name(index)]
@@ -211,11 +213,11 @@ class PaperLine(SearchMethod):
                 r = plan.total_step_size * self._factor(plan)
                 points.append(_Point(epsilon, mu, r, plan))
             else:
-                notes.append(f"{_sweep_name(index)} has no scores and was left out")
+                notes.append(f"{_sweep_name(index)} has no scores and was skipped")
         return points, tuple(notes)
 
     def _factor(self, plan: TrainPlan) -> float:
-        """What r has beside the rate and the steps."""
+        """The factor of r beside learning rate and steps."""
         sampling_rate = plan.sampling_rate if self.sampling_rate else None
         clip_norm = plan.clip_norm if self.clip_norm else None
         return (sampling_rate or 1.0) * (clip_norm or 1.0)
@@ -223,9 +225,11 @@ class PaperLine(SearchMethod):
     def _extrapolate(
         self, best: list["_Point"], mu: float, situation: Situation
     ) -> tuple[float, tuple[str, ...]]:
-        """The r of a run that costs `mu`, wherever it may lie."""
+        """The r of a run that costs `mu`, also outside the space."""
         if len(best) == 1:
-            return _scale_with_mu(best, mu), ("one sweep makes no line; its r was scaled with mu",)
+            return _scale_with_mu(best, mu), (
+                "only one sweep has scores, so its r was scaled with mu",
+            )
         in_mu = self.axis == "mu"
         x = [point.mu if in_mu else point.epsilon for point in best]
         r = [point.r for point in best]
@@ -237,7 +241,7 @@ class PaperLine(SearchMethod):
         return float(curve(mu if in_mu else gdp.epsilon_from_mu(mu, situation.delta))), notes
 
     def _draw(self, low: float, high: float, situation: Situation) -> Setting:
-        """A rate and steps with a product from `low` to `high`, both inside the space."""
+        """Draw a rate and steps with a product from `low` to `high`, both inside the space."""
         if self.decomposition != "independent":
             return self._split(float(situation.choices.uniform(low, high)), situation)
         rates, steps = _pairs(situation)
@@ -247,7 +251,7 @@ class PaperLine(SearchMethod):
         return _fall_back(float(situation.choices.uniform(low, high)), situation)
 
     def _split(self, product: float, situation: Situation) -> Setting:
-        """A rate and steps with this product, or as near as they come."""
+        """A rate and steps with this product, or the nearest possible one."""
         if self.decomposition == "rejection":
             rates, steps = _pairs(situation)
             near = np.flatnonzero(np.abs(rates * steps - product) <= TOLERANCE * product)
@@ -261,7 +265,7 @@ class PaperLine(SearchMethod):
 
 @dataclass(frozen=True)
 class _Point:
-    """The best of a sweep."""
+    """The best trial of a sweep."""
 
     epsilon: float
     mu: float
@@ -270,7 +274,7 @@ class _Point:
 
 
 def _scale_with_mu(best: list[_Point], mu: float) -> float:
-    """The r at `mu` if r is proportional to mu, as it is for a given noise on the weights."""
+    """The r at `mu` if r is proportional to mu, as it is for constant noise on the weights."""
     logs = [math.log(point.r / point.mu) for point in best]
     return mu * math.exp(math.fsum(logs) / len(logs))
 
@@ -278,7 +282,7 @@ def _scale_with_mu(best: list[_Point], mu: float) -> float:
 def _fit_polynomial(
     x: list[float], r: list[float], degree: int
 ) -> tuple[Polynomial, tuple[str, ...]]:
-    """Of `degree`, or of the highest degree that these points determine."""
+    """Fit a polynomial of `degree`, or of the highest degree that these points determine."""
     possible = min(degree, len(x) - 1)
     curve, (_, rank, _, _) = Polynomial.fit(x, r, possible, full=True)
     while rank <= possible:
@@ -298,26 +302,26 @@ def _pairs(situation: Situation) -> tuple[NDArray[np.float64], NDArray[np.int64]
 
 def _fall_back(product: float, situation: Situation) -> Setting:
     setting = _most_steps(product, situation)
-    note = f"{ATTEMPTS} draws of a rate and steps did not fit; the most steps were taken"
+    note = f"{ATTEMPTS} draws of a rate and steps did not fit; the most steps were used"
     return replace(setting, notes=(note, *setting.notes))
 
 
 def _steps_first(product: float, situation: Situation) -> Setting:
-    """Drawing steps until the rate is inside its range, without the loop."""
+    """Draw steps until the rate is inside its range, without the loop."""
     low, high = situation.space.learning_rate
     fewest, most = situation.space.steps
-    enough, affordable = math.ceil(product / high), math.floor(product / low)
-    first, last = max(fewest, enough), min(most, affordable)
+    first = max(fewest, math.ceil(product / high))
+    last = min(most, math.floor(product / low))
     if first > last:
         return _most_steps(product, situation)
     steps = int(situation.choices.integers(first, last, endpoint=True))
-    raised = f"{first} steps or more keep the learning rate below {high:g}"
+    note = f"{first} steps or more keep the learning rate below {high:g}"
     rate = min(max(product / steps, low), high)
-    return Setting(rate, steps, notes=(raised,) if first > fewest else ())
+    return Setting(rate, steps, notes=(note,) if first > fewest else ())
 
 
 def _most_steps(product: float, situation: Situation) -> Setting:
-    """As many steps as the least rate allows. Without momentum, a run moves by the product."""
+    """The most steps that the least rate allows. The product is the movement without momentum."""
     return situation.space.spread(product, replace(situation.recipe, momentum=0.0))
 
 
@@ -325,12 +329,12 @@ def _draw_from(ends: Range | None, choices: np.random.Generator) -> float | None
     return None if ends is None else float(log_uniform(ends, choices, 1)[0])
 
 
-def _range(name: str, given: object, above: float, below: float) -> Range | None:
-    if given is None:
+def _range(name: str, value: object, above: float, below: float) -> Range | None:
+    if value is None:
         return None
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise InvalidInput(f"{name} is a range (least, most); got {given!r}.")
-    low, high = (validate.strictly_between(above, below, **{name: end}) for end in given)
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise InvalidInput(f"{name} must be a range (least, most); got {value!r}.")
+    low, high = (validate.strictly_between(above, below, **{name: end}) for end in value)
     if low > high:
         raise InvalidInput(
             f"the range of {name} goes from {low:g} to {high:g}; give the lower end first."

@@ -1,4 +1,4 @@
-"""What a method has to show of its search beside the trials: plain numbers, for whoever draws."""
+"""The data of a search method's plot, as plain numbers."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ class Point:
 
 @dataclass(frozen=True)
 class CurvePicture:
-    """Scores over the total step size r that a run would have at the price of the final run, so
-    that cheap trials and the final run stand on one axis.
+    """Scores over the total step size r at the price of the final run, so that cheap trials and the
+    final run share one axis.
 
-    `points` are the trials with scores, `curve` goes through them as (r, points), with its `top`.
-    `law` is the r of the unit-noise law alone; `prior` and `posterior` are where the top was
-    expected before and after the scores, by one standard deviation.
+    `points` are the scored trials. `curve` is the fit as (r, points), and `top` its maximum. `law`
+    is the r of the unit-noise law alone. `prior` and `posterior` are the ranges of the top before
+    and after the scores, one standard deviation each way.
     """
 
     points: tuple[Point, ...]
@@ -33,8 +33,7 @@ class CurvePicture:
 
 @dataclass(frozen=True)
 class LinePicture:
-    """The r that is predicted over the epsilon of a run, as (epsilon, r); empty where no sweep has
-    scores to predict from."""
+    """The predicted r over the epsilon of a run, as (epsilon, r); empty if no sweep has scores."""
 
     line: tuple[tuple[float, float], ...]
 

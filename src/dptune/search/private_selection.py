@@ -1,8 +1,8 @@
-"""A random number of trials of which only the best is ever seen (Liu & Talwar 2019, whose number
-is geometric; Papernot & Steinke 2022).
+"""Private selection: a random number of trials, of which only the best is released (Liu & Talwar
+2019, whose number is geometric; Papernot & Steinke 2022).
 
-Losing trials and their number stay secret, so they cost much less than if all were paid for; in
-return nothing but the winner may be learned from.
+Losing trials and their number stay secret, so the search costs much less than if all trials were
+paid for. In return only the winner is released.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class RandomlyStopped(SearchMethod):
     shape: float | None = None
 
     def __post_init__(self) -> None:
-        self.sealing.count  # noqa: B018  # a senseless number of trials is refused here
+        self.sealing.count  # noqa: B018  # this refuses an invalid number of trials
 
     @property
     def sealing(self) -> Sealing:
@@ -37,10 +37,10 @@ class RandomlyStopped(SearchMethod):
 
 @dataclass(frozen=True)
 class PrivateSelection(RandomlyStopped):
-    """The best of that many settings drawn at random.
+    """The best of that many random settings.
 
-    `accounting` "published" takes the noise that Papernot & Steinke's bound asks for; the tightest
-    bound we know asks for less, at the same guarantee.
+    `accounting` "published" uses the noise of Papernot & Steinke's bound; the tightest bound we
+    know needs less noise for the same guarantee.
     """
 
     name: ClassVar[str] = "private-selection"
@@ -60,12 +60,12 @@ class PrivateSelection(RandomlyStopped):
 
 @dataclass(frozen=True)
 class SubsetSelection(PrivateSelection):
-    """The same on a secret sample of the rows (Koskela & Kulkarni 2023); the winner's setting then
-    trains the final model, its rate scaled up as many times as there are more rows.
+    """The same on a secret sample of the rows (Koskela & Kulkarni 2023). The winner's setting then
+    trains the final model, with a rate scaled by the ratio of the numbers of rows.
 
     Attributes:
-        share: of the rows, that trials see.
-        final_rows: of the final run: the "rest", which no trial saw, or "all".
+        share: the share of the rows in the sample of the trials.
+        final_rows: the rows of the final run: the "rest" outside the sample, or "all".
 
     """
 

@@ -1,4 +1,4 @@
-"""The baseline that tuning must beat: settings drawn from the space."""
+"""Random search, the baseline of every tuning method: settings drawn from the space."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,8 +10,7 @@ from dptune.search.space import Setting
 
 @dataclass(frozen=True)
 class RandomSearch(SearchMethod):
-    """`trials` settings drawn at random that share the budget equally, the best of them released;
-    one alone gets all of it."""
+    """`trials` random settings that share the budget equally; the best is released."""
 
     name: ClassVar[str] = "random-search"
     trials: int = 1

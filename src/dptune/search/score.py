@@ -1,13 +1,12 @@
-"""How trials are compared: by paid noisy counts, on public rows, or on held-out private rows.
+"""Scores that compare trials: paid noisy counts, public rows, or held-out private rows.
 
-Choosing the best of several exact scores on private rows is a release of its own that no noise on
-the models covers. So a score is a mechanism with an event and a price like everything else
-(`dptune.accounting.split` says which for the share of a budget that a score may cost); the
-paper's unpaid score exists only to reproduce its figures, and the guarantee then says so.
+Choosing the best of several exact scores on private rows is itself a release, which the noise on
+the models does not cover. So a score is a mechanism with an event and a price
+(`dptune.accounting.split` calibrates it to a share of the budget). The paper's unpaid score only
+exists to reproduce its results, and the guarantee then says so.
 
-Every score says on which `rows` it looks, whether it is `paid` for, whether the guarantee
-`covers_selection` by it and which `caveats` the guarantee must name, and what the axis of a picture
-calls it (`label`).
+Every score states its `rows`, whether it is `paid` for, whether the guarantee `covers_selection` by
+it, the `caveats` that the guarantee must name, and the `label` of a plot's axis.
 """
 
 import math
@@ -31,10 +30,10 @@ Rows = Literal["training", "held-out", "public"]
 class NoisyScore:
     """Counts of correct training rows with Gaussian noise, centred within a sweep.
 
-    `share` is what all scores of a study cost, as a share of its mu^2, fixed beforehand.
+    `share` is the price of all scores of a study as a share of its mu^2, fixed beforehand.
     `measure` "loss" sums losses clipped to `loss_bound` instead, which regression needs. With a
-    `sampling_rate` every sweep is scored on a secret Poisson sample of the rows, for where a pass
-    over all of them is dear.
+    `sampling_rate`, every sweep is scored on a secret Poisson sample of the rows, which is faster
+    if a pass over all rows is slow.
     """
 
     kind: ClassVar[str] = "noisy"
@@ -61,16 +60,16 @@ class NoisyScore:
 
     @property
     def held_out_every(self) -> int | None:
-        """One in how many rows only scores trials; None where all rows train them."""
+        """Every how many rows one is held out for scores; None if all rows train the trials."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutScore(NoisyScore):
-    """The same on private rows that no trial of the sweep is trained on: every `every`-th row.
+    """The same on held-out private rows that train no trial of the sweep: every `every`-th row.
 
-    Trials and scores never meet in one row, so a sweep costs the dearer of the two, and the scores
-    may cost as much as the trials for nothing more.
+    No row is used by both trials and scores, so a sweep costs the larger of both prices, and scores
+    may cost as much as the trials at no additional price.
     """
 
     kind: ClassVar[str] = "held-out"
@@ -82,9 +81,8 @@ class HeldOutScore(NoisyScore):
         validate.store(self, every=validate.whole(2, every=self.every))
         if self.sampling_rate is not None:
             raise InvalidInput(
-                "held-out scores must count all the rows that are held out, and a sample of them "
-                f"was asked for (rate {self.sampling_rate:g}); hold out fewer rows, or pay for "
-                "noisy scores."
+                "held-out scores must count all held-out rows; got a sampling_rate of "
+                f"{self.sampling_rate:g}. Hold out fewer rows, or use noisy scores."
             )
 
     @property
@@ -94,7 +92,7 @@ class HeldOutScore(NoisyScore):
 
 @dataclass(frozen=True, kw_only=True)
 class PublicScore:
-    """Accuracy on public rows: free, and exact."""
+    """Exact accuracy on public rows, at no privacy cost."""
 
     kind: ClassVar[str] = "public"
     rows: ClassVar[Rows] = "public"
@@ -122,8 +120,8 @@ class UnpaidScore(PublicScore):
     rows: ClassVar[Rows] = "training"
     covers_selection: ClassVar[bool] = False
     caveats: ClassVar[tuple[str, ...]] = (
-        "trials were compared by exact scores on private rows that nobody paid for, as in the "
-        "paper: for reproduction, not for release",
+        "trials were compared by exact unpaid scores on private rows, as in the paper: for "
+        "reproduction, not for release",
     )
     label: ClassVar[str] = "score on private rows (points)"
 
@@ -134,10 +132,11 @@ Score = NoisyScore | PublicScore
 def release_counts(
     exact: Sequence[float], noise: float, stream_normal: validate.Normal
 ) -> list[float]:
-    """The counts of a sweep as they may be seen: centred, with centred noise; `stream_normal` gives
+    """The counts of a sweep, safe to release: centred, with centred noise. `stream_normal` returns
     fresh standard normal numbers of a shape.
 
-    Guarantees: the priced mechanism. Each row moves `exact` by a vector with entries from 0 to 1.
+    Guarantees: this is the priced mechanism if each row adds a vector with entries from 0 to 1 to
+    `exact`.
     """
 
     def centered(numbers: Sequence[float]) -> list[float]:

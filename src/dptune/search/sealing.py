@@ -1,10 +1,10 @@
-"""What a sealed search does to private rows, and the noise that makes it fit in a budget.
+"""The event of a sealed search, and the noise with which it fits in a budget.
 
-A random number of trials is run and only the winner leaves. The bound holds because trials are
-alike: each draws its settings from a public distribution, costs the same whatever it drew, and
-carries its score. So settings come from secret draws (a public list of settings would tell from the
-winner's place how many trials there were), and runs of sampled rows, whose curves depend on the
-number of steps, all take the same number of them.
+A sealed search runs a random number of trials and releases only the winner. Its bound assumes equal
+trials: each draws its settings from a public distribution, has the same price for every setting,
+and includes its score. So settings are drawn secretly, since the winner's place in a public list
+would reveal the number of trials. Runs of sampled rows, whose curves depend on the number of steps,
+all take the same number of steps.
 """
 
 import math
@@ -28,23 +28,24 @@ from dptune.search.score import Score
 
 @dataclass(frozen=True, kw_only=True)
 class Subset:
-    """Trials see a secret sample of `share` of the rows; the final run the `rest` of them, or
-    all."""
+    """Trials use a secret sample of `share` of the rows; the final run uses the `rest`, or all."""
 
     share: float
     rest: bool
 
     @property
     def growth(self) -> float:
-        """How many times as many rows the final run sees as a trial."""
+        """The ratio of the final run's number of rows to a trial's."""
         return (1 - self.share if self.rest else 1.0) / self.share
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sealing:
-    """The law of the number of trials. `density_ratio`: how much, at most, proposals that learn
-    from earlier trials favour one setting over another. `published`: calibrated by the published
-    bound instead of the tightest we know."""
+    """The distribution of the number of trials.
+
+    `density_ratio`: the largest ratio of two settings' probabilities if proposals learn from
+    earlier trials. `published`: calibrate by the published bound instead of the tightest we know.
+    """
 
     expected_trials: float
     distribution: str
@@ -58,8 +59,8 @@ class Sealing:
         validate.strictly_between(1, 1e9, expected_trials=self.expected_trials)
         if self.density_ratio is not None and self.distribution == "poisson":
             raise InvalidInput(
-                "trials that learn from each other are accounted for with a geometric, logarithmic "
-                "or negative-binomial number of them; got poisson."
+                "trials that learn from each other need a geometric, logarithmic or "
+                "negative-binomial number of trials; got poisson. Choose another distribution."
             )
 
     @property
@@ -69,12 +70,12 @@ class Sealing:
 
 @dataclass(frozen=True)
 class SealedSearch:
-    """One payment for everything: any number of trials of `run`, each with its `score`; where it
-    searches on a sample of the rows, also the final run."""
+    """One payment for the whole search: any number of trials of `run`, each with its `score`. A
+    search on a sample of the rows includes the final run."""
 
     sealing: Sealing
     event: RandomStopping | SubsetSearch
-    run: Run  # of every trial, at the most steps
+    run: Run  # of every trial, with the largest number of steps
     score: NoisyCount | None
 
     @property
@@ -88,18 +89,18 @@ def seal(
     """The sealed search with the least noise that fits in `budget`; trials take at most `steps`."""
     if score.rows == "held-out":
         raise InvalidInput(
-            "a sealed search scores every trial on the rows it was trained on, or on public ones, "
-            "and held-out scores were asked for; use noisy or public scores."
+            "a sealed search scores every trial on its training rows or on public rows; got "
+            "held-out scores. Use noisy or public scores."
         )
     if score.sampling_rate is not None:
         raise InvalidInput(
-            "a sealed search counts all rows for every score, and a sample of them was asked for "
-            f"(rate {score.sampling_rate:g}); leave the score's sampling_rate out."
+            "a sealed search counts all rows for every score; got a sampling_rate of "
+            f"{score.sampling_rate:g} for scores. Leave it out."
         )
     if sealing.subset and recipe.sampling_rate is not None:
         raise InvalidInput(
-            "tuning on a sample of the rows goes with full-batch runs, and this study samples rows "
-            f"in every step (rate {recipe.sampling_rate:g}); leave the sampling rate out."
+            "tuning on a sample of the rows needs full-batch runs, but this study samples rows in "
+            f"every step (rate {recipe.sampling_rate:g}); leave the sampling rate out."
         )
 
     def at(mu: float) -> SealedSearch:

@@ -1,4 +1,4 @@
-"""What a study has done so far, as frozen records that may be shown."""
+"""The trials of a study, as frozen records that may be released."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -11,11 +11,11 @@ from dptune.plan import TrainPlan
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One run that was paid for: its settings, its price and, once compared, its noisy score.
+    """One paid run: its settings, its price and, once compared, its noisy score.
 
-    `score` is a share of rows, relative to the mean of its sweep where scores are centred, and
-    `score_noise` the standard deviation of the noise paid for on it. A trial whose run was cut off
-    is `lost`: paid for, never rerun, without a model.
+    `score` is a share of rows; centred scores are relative to the mean of their sweep.
+    `score_noise` is the standard deviation of its noise. A trial is `lost` if its run was
+    interrupted after payment: it is never rerun and has no model.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Trial:
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> "Trial":
-        """The reverse."""
+        """The inverse of `to_dict`."""
         try:
             return Trial(
                 number=int(plain["number"]),
@@ -59,16 +59,16 @@ class Trial:
                 notes=tuple(map(str, plain["notes"])),
             )
         except UNFIT as error:
-            raise InvalidInput(f"this is no record of a trial ({error}).") from None
+            raise InvalidInput(f"this is not a valid record of a trial ({error}).") from None
 
 
 def _plan(plain: Mapping[str, Any]) -> TrainPlan:
-    """Plans of version 0.1 held two options that are the linear engine's own now."""
+    """The plan of a record. Version 0.1 stored two options in it that now belong to the engine."""
     return TrainPlan(**{n: v for n, v in plain.items() if n not in ("bias", "initialization")})
 
 
 def scored_trials(trials: Iterable[Trial]) -> list[Trial]:
-    """Those of the trials that have a score."""
+    """The trials that have a score."""
     return [trial for trial in trials if trial.score is not None]
 
 

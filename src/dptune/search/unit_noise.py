@@ -1,4 +1,4 @@
-"""No search at all: train until every logit carries noise of standard deviation one."""
+"""One run without a search: train until every logit has noise of standard deviation one."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from dptune.search.space import MANY_STEPS, Setting, Space
 
 @dataclass(frozen=True)
 class UnitNoise(SearchMethod):
-    """The whole budget in one run that ends at weight noise `noise`."""
+    """One run with the whole budget that ends at weight noise `noise`."""
 
     name: ClassVar[str] = "unit-noise"
     usual_space: ClassVar[Space] = MANY_STEPS

@@ -1,6 +1,6 @@
-"""DPAdamWOSM, whose authors claim that nothing needs tuning: one run with the whole budget.
+"""DPAdamWOSM, whose authors claim that it needs no tuning: one run with the whole budget.
 
-Its learning rate is not one of gradient descent, so the space does not bound it.
+Its learning rate is not that of gradient descent, so the space does not bound it.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from dptune.search.space import Setting, Space
 @dataclass(frozen=True)
 class Wosm(SearchMethod):
     """DPAdamWOSM (Mohapatra et al. 2022): Adam whose second moment is the known variance of the
-    noise, with Adam's usual rate. Only the number of steps is left to choose; None takes 100, or
-    what the space has nearest."""
+    noise, with Adam's default rate. Only the number of steps can be chosen; None is 100, or the
+    nearest number in the space."""
 
     name: ClassVar[str] = "wosm"
     fixes: ClassVar[Mapping[str, Any]] = {"optimizer": "wosm"}

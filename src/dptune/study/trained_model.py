@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dptune.columns import as_table
 from dptune.data.arrays import as_features, names_of, places
-from dptune.data.declared import codes_of_new_rows
+from dptune.data.declared import code_new_rows
 from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.engines.base import Engine, Model
 from dptune.engines.language.folder import save_pretrained
@@ -136,7 +136,7 @@ class TrainedModel(ModelFacts):
         if self.encoding is None:
             table = self._numbers(features)
         else:
-            table = codes_of_new_rows(features, self.encoding)
+            table = code_new_rows(features, self.encoding)
         if not len(table):
             return np.empty((0, self.facts(0).width), dtype=np.float32)
         with torch.no_grad():

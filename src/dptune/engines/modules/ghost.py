@@ -11,7 +11,7 @@ these ways:
   it is large and has no factors.
 - `Lookup`: the same as `Outer` for an embedding, whose inputs are numbers of words.
 
-The margin by which clipping aims lower, and why it is enough, is in docs/modules-bound.md.
+The margin by which clipping aims lower, and why it is enough, is in docs/design/modules-bound.md.
 """
 
 import math

@@ -41,7 +41,7 @@ class RowGradients:
     """Adds up clipped gradients of rows, in the parameters `trained` of `module`.
 
     Guarantees: with a clip norm, replacing one row of a batch by one that contributes nothing moves
-    `total`, as really added up, by at most that (docs/modules-bound.md).
+    `total`, as really added up, by at most that (docs/design/modules-bound.md).
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class RowGradients:
             scale = (share if clip_norm is None else clip(only, clip_norm, share)).float()
             if ghost.are_rounded(only):
                 scale = ghost.cut(scale)
-            # The same blocks in all layers: see docs/modules-bound.md.
+            # The same blocks in all layers: see docs/design/modules-bound.md.
             factored = [piece for piece in only if isinstance(piece, Outer)]
             block = min((piece.most_rows for piece in factored), default=1)
             del only, factored

@@ -10,7 +10,7 @@ from dptune.engines.modules import ghost
 class StepTotal:
     """A flat float64 vector to which physical batches are added one after another. After as many
     rows as that is proven for, another is begun, and all of them are added pairwise: so a step may
-    have as many rows as any sum (docs/modules-bound.md)."""
+    have as many rows as any sum (docs/design/modules-bound.md)."""
 
     def __init__(self, numbers: int, device: torch.device) -> None:
         self._part = torch.zeros(numbers, dtype=torch.float64, device=device)

@@ -1,0 +1,1 @@
+"""Where the best noise lies, and what the law of it says."""
