@@ -142,7 +142,7 @@ def test_curves_are_stored_and_what_older_models_stored_has_none() -> None:
 
 @pytest.mark.parametrize(("name", "degree"), [("b0", 2), ("x", 2), ("u", 2), ("n0", 0), ("n0", 21)])
 def test_curves_are_over_numbers_and_dates_and_of_a_sensible_degree(name: str, degree: int) -> None:
-    with pytest.raises(InvalidInput, match=r"curve|degree"):
+    with pytest.raises(InvalidInput, match=r"polynomial|degree"):
         Encoding(Columns.of({"n0": AGE, "b0": "boolean", "u": "number"}), degrees={name: degree})
 
 

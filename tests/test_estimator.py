@@ -553,8 +553,8 @@ def test_wrong_rows_are_named_by_column_and_no_value_is_shown() -> None:
         (numbers.to_numpy(), {}, "column 1 (counted from 1) holds NaN"),
         (infinite, {}, "column age holds infinite numbers"),
         (sparse.csr_array(np.ones((50, 4))), {"columns": COLUMNS}, "sparse rows hold only numbers"),
-        (frame.drop(columns="color"), {"columns": COLUMNS}, "color: is declared, and is not"),
-        (frame.assign(age="old"), {"columns": COLUMNS}, "age: holds texts that are no numbers"),
+        (frame.drop(columns="color"), {"columns": COLUMNS}, "color: is declared but missing"),
+        (frame.assign(age="old"), {"columns": COLUMNS}, "age: holds texts that are not numbers"),
         (np.ones((50, 3)), {"columns": COLUMNS}, "4 columns are declared by name"),
         (frame, {"columns": COLUMNS, "ranges": "paid"}, "leave ranges out"),
     ):

@@ -266,7 +266,7 @@ def test_a_network_that_made_features_is_run_only_where_asked(tmp_path: Path) ->
     with pytest.raises(OwnCodeProblem, match="names its own code"):
         found_again(made_by)
     dptune.load(tmp_path / "run", own_code=True)
-    with pytest.raises(InvalidInput, match="does not say which pictures it takes"):
+    with pytest.raises(InvalidInput, match="must describe its pictures"):
         found_again(made_by)
     assert (tmp_path / "ran").exists()
 

@@ -100,7 +100,9 @@ def test_columns_of_one_size_stay_as_they_are(tmp_path: Path) -> None:
     directions = result.model.preprocessing.encoding.apply(rows)
     assert_allclose(unit(directions), unit(rows), atol=1e-6)
     assert any(said.startswith(ONE_SIZE) for said in result.preparation)
-    said = "The 6 columns are of one size, as far as bought ranges tell (ranges.json), and stay as"
+    said = (
+        "The 6 columns have similar scales by their private ranges (ranges.json), so they are not"
+    )
     card = model_card(tmp_path / "run")
     assert said in card and "(estimated privately)" not in card
     assert not any("cut off" in note for note in result.guarantee.caveats)

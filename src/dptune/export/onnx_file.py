@@ -1,6 +1,6 @@
-"""A trained model as an ONNX file, which onnxruntime and others run without dptune.
+"""Export a trained model as an ONNX file, which onnxruntime and others run without dptune.
 
-The graph computes in float64, as dptune prepares rows, and answers in float32.
+The graph computes in float64, as dptune prepares rows, and returns float32.
 """
 
 import json
@@ -29,20 +29,19 @@ from dptune.export.steps import class_labels, written
 from dptune.study.trained_model import TrainedModel
 from dptune.version import __version__
 
-# Of 2022 and 2021: what serves models today reads them.
+# Versions of 2022 and 2021, which today's runtimes read.
 _VERSIONS = {"": 18, LEARNERS: 3}
 _FORMAT = 8
-_MATRIX = "features"  # the one input, where columns have no inputs of their own
+_MATRIX = "features"  # the only input, if columns have no inputs of their own
 
 
 def to_onnx(model: TrainedModel, path: str | Path) -> None:
     """Write the model as an ONNX file.
 
-    Of a table with declared columns it takes one input a column, (rows, 1), named as the column is:
-    numbers, 0 or 1, hours since 1970-01-01, or texts. Of anything else it takes one matrix,
-    `features`. It answers with `label` and `probabilities`, or with `value`; where a column is
-    called so, with `predicted_label` and so on. What is promised stands in its metadata, under
-    `guarantee`.
+    For a table with declared columns it has one input per column, (rows, 1), with the name of the
+    column: numbers, 0 or 1, hours since 1970-01-01, or texts. Otherwise it has one matrix,
+    `features`. Its outputs are `label` and `probabilities`, or `value` (`predicted_label` and so on
+    if a column has such a name). Its metadata hold the guarantee under `guarantee`.
     """
     from onnx import checker
 
@@ -65,12 +64,12 @@ def _model(model: TrainedModel) -> Any:
         producer_version=__version__,
         doc_string="A linear model with differential privacy; see guarantee in the metadata.",
     )
-    told = {"guarantee": model.guarantee.in_words()}
+    metadata = {"guarantee": model.guarantee.in_words()}
     if model.inputs is not None:
-        told["inputs"] = json.dumps(inputs_in_words(model.inputs))
+        metadata["inputs"] = json.dumps(inputs_in_words(model.inputs))
     elif model.column_names:
-        told["columns"] = json.dumps(model.column_names)
-    helper.set_model_props(made, told)
+        metadata["columns"] = json.dumps(model.column_names)
+    helper.set_model_props(made, metadata)
     return made
 
 
@@ -93,12 +92,12 @@ def _graph(model: TrainedModel) -> Any:
     outputs = nodes.add("Add", outputs, nodes.constant(parts.added))
     known = {each.name for each in taken}
     if model.classes:
-        told = _classes(nodes, outputs, class_labels(model), known)
+        results = _classes(nodes, outputs, class_labels(model), known)
     else:
         flat = nodes.add("Squeeze", outputs, nodes.constant(np.array([1])))
-        told = [value(_free("value", known), FLOAT)]
-        nodes.add("Cast", flat, to=FLOAT, gives=told[0].name)
-    return helper.make_graph(nodes.nodes, "dptune", taken, told, nodes.constants)
+        results = [value(_free("value", known), FLOAT)]
+        nodes.add("Cast", flat, to=FLOAT, gives=results[0].name)
+    return helper.make_graph(nodes.nodes, "dptune", taken, results, nodes.constants)
 
 
 def _mapped(nodes: Nodes, row_map: RowMap, rows: str) -> str:  # noqa: PLR0911

@@ -1,6 +1,6 @@
-"""A trained model as a pipeline of scikit-learn's own classes, which works without dptune.
+"""Export a trained model as a pipeline of scikit-learn's own classes, which needs no dptune.
 
-Nothing is fitted here: every step is given the numbers that the model has.
+Nothing is fitted here: every step gets the numbers of the model.
 """
 
 from typing import Any
@@ -34,13 +34,13 @@ from dptune.study.trained_model import TrainedModel
 
 
 def to_sklearn(model: TrainedModel) -> Pipeline:
-    """The model as a fitted scikit-learn pipeline, with `predict` and, for classes,
-    `predict_proba`. It can be pickled, and opened where there is no dptune. What is promised stands
-    in its attribute `guarantee_`, and what each column must hold in `inputs_`, in words.
+    """Return the model as a fitted scikit-learn pipeline with `predict` and, for classes,
+    `predict_proba`. It can be pickled, and loaded without dptune. Its attribute `guarantee_` is the
+    guarantee, and `inputs_` describes what each column must hold.
 
-    Of a table with declared columns it takes frames of pandas or polars, with these columns in any
-    order, and reads what dptune reads: numbers, true and false or yes and no, dates or their texts,
-    categories as texts or numbers.
+    For a table with declared columns it takes frames of pandas or polars, with these columns in any
+    order, and reads what dptune reads: numbers, booleans as true and false or yes and no, dates or
+    their texts, categories as texts or numbers.
     """
     parts = written(model)
     encoding = model.preprocessing.encoding
@@ -60,12 +60,12 @@ def to_sklearn(model: TrainedModel) -> Pipeline:
 
 
 def _numbers(model: TrainedModel) -> FunctionTransformer:
-    """Rows in float64, as the model takes them, and a look at their columns."""
-    taken = FunctionTransformer(np.asarray, validate=True, kw_args={"dtype": "float64"})
-    taken.n_features_in_ = model.columns
+    """Rows in float64, as the model takes them, with a check of their columns."""
+    numbers = FunctionTransformer(np.asarray, validate=True, kw_args={"dtype": "float64"})
+    numbers.n_features_in_ = model.columns
     if model.column_names:
-        taken.feature_names_in_ = np.array(model.column_names, dtype=object)
-    return taken
+        numbers.feature_names_in_ = np.array(model.column_names, dtype=object)
+    return numbers
 
 
 def _step(row_map: RowMap, columns: int) -> Any:  # noqa: PLR0911
@@ -91,8 +91,8 @@ def _step(row_map: RowMap, columns: int) -> Any:  # noqa: PLR0911
 
 
 def _unit_rows() -> tuple[Normalizer, Normalizer]:
-    """The largest entry first, so that no square overflows. Rows whose largest is below 2e-15 are
-    zeros to scikit-learn."""
+    """Scale to length 1, by the largest entry first, so that no square overflows. scikit-learn
+    treats rows whose largest entry is below 2e-15 as zeros."""
     return Normalizer("max"), Normalizer("l2")
 
 
@@ -110,8 +110,8 @@ def _appended(constant: float, columns: int) -> FeatureUnion:
 
 
 def _clipped(reach: float, columns: int) -> Pipeline:
-    """One column more brings every row that is shorter to length `reach`; then all are divided by
-    their length, and the column goes again."""
+    """One more column extends every shorter row to length `reach`; then all rows are divided by
+    their length, and the column is removed."""
     total = TruncatedSVD(1)
     total.components_ = np.full((1, columns), reach**-2.0)  # of squares: 1 at the reach
     rest = MinMaxScaler((0, 1), clip=True)
@@ -137,7 +137,7 @@ def _last(parts: Written, model: TrainedModel) -> LogisticRegression | LinearReg
         values.coef_, values.intercept_ = weights[0].copy(), added[0]
         values.n_features_in_ = weights.shape[1]
         return values
-    if len(weights) == 2:  # of two classes scikit-learn keeps how far the second is ahead
+    if len(weights) == 2:  # scikit-learn stores the second class minus the first
         weights, added = weights[1:] - weights[:1], added[1:] - added[:1]
     classes = LogisticRegression()
     classes.coef_, classes.intercept_ = weights.copy(), added.copy()
