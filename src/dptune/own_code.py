@@ -66,15 +66,15 @@ def reference(function: object, what: str) -> str:
         raise InvalidInput(
             f"the {what} must be a function, or its name, {_FORM}; got {type(function).__name__}."
         )
-    name = next(filter(None, (_name_in(home, function) for home in _homes(function))), None)
-    if name is None:
+    full_name = next(filter(None, (_name_in(home, function) for home in _homes(function))), None)
+    if full_name is None:
         raise InvalidInput(
             f"the {what} {_name_of(function)} has no name by which another process can import it, "
             "for example to resume the study or to load its model; define it by def (or give it a "
             "name) at the top level of a file or a notebook."
         )
-    _remembered[name] = function
-    return name
+    _remembered[full_name] = function
+    return full_name
 
 
 def is_pretrained(factory: str) -> bool:
